@@ -1,0 +1,1 @@
+"""agentlab runs LLM agents one step at a time in a notebook."""

@@ -1,0 +1,88 @@
+"""The messages of a run: a list that only grows, with views on it that cost nothing and encodings that are made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import overload
+
+from agentlab.types import Message
+
+
+class Conversation(Sequence[Message]):
+    """Messages in order, append only.
+
+    `view()` is a read-only sequence of what is there now; it costs the same however long the conversation is, and does not change
+    when messages are added later. `encoded()` keeps each message's bytes per wire, so that a request of a long run only encodes
+    what is new.
+    """
+
+    __slots__ = ("_encoded", "_messages")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages = list(messages)
+        self._encoded: dict[str, list[bytes]] = {}
+
+    def append(self, message: Message) -> None:
+        """Add a message at the end."""
+        self._messages.append(message)
+
+    def view(self) -> ConversationView:
+        """What is there now, fixed in length."""
+        return ConversationView(self, len(self._messages))
+
+    def encoded(self, wire: str, encode: Callable[[Message], bytes], length: int) -> list[bytes]:
+        """The first `length` messages in `wire`'s bytes, each encoded at most once."""
+        done = self._encoded.setdefault(wire, [])
+        done.extend(encode(message) for message in self._messages[len(done) : length])
+        return done if len(done) == length else done[:length]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        return self._messages[index]
+
+
+class ConversationView(Sequence[Message]):
+    """The first `length` messages of a conversation."""
+
+    __slots__ = ("_conversation", "_length")
+
+    def __init__(self, conversation: Conversation, length: int) -> None:
+        self._conversation = conversation
+        self._length = length
+
+    def encoded(self, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+        """The messages in `wire`'s bytes, each encoded at most once in the conversation's life."""
+        return self._conversation.encoded(wire, encode, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Message]:
+        return (self._conversation[index] for index in range(self._length))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self._conversation[position] for position in range(*index.indices(self._length))]
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        return self._conversation[index % self._length]
+
+
+def encode_messages(messages: Sequence[Message], wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+    """Each message as bytes by `encode`: from the conversation's memory where there is one, else anew."""
+    if isinstance(messages, ConversationView):
+        return messages.encoded(wire, encode)
+    return [encode(message) for message in messages]

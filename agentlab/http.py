@@ -1,0 +1,40 @@
+"""HTTP as plain values: what providers build and transports send. No HTTP library is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request as plain values. Authentication is not in it: `Provider.auth_headers()` is added to live calls only, so that a
+    key is never near what is recorded or shown."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpAnswer(Protocol):
+    """A response whose body may still be on its way. Header names are in lower case."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status code."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The response headers."""
+        ...
+
+    async def read(self) -> bytes:
+        """The whole body, decoded (gzip and the like undone)."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, decoded, in chunks of any size."""
+        ...

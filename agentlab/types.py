@@ -1,0 +1,283 @@
+"""The values that travel through a run: messages, requests, responses, usage and why a response ended.
+
+All are frozen. Tokens are counts, money is `Decimal` US dollars, times are seconds. `None` means unknown, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+JSON: TypeAlias = Any
+"""A value as `json.loads` returns it."""
+
+_EMPTY: Mapping[str, JSON] = MappingProxyType({})
+
+
+class FinishReason(StrEnum):
+    """Why one response ended."""
+
+    END_TURN = "end_turn"
+    STOP_SEQUENCE = "stop_sequence"
+    TOOL_CALLS = "tool_calls"
+    MAX_TOKENS = "max_tokens"
+    CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
+    CONTENT_FILTERED = "content_filtered"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+class StopReason(StrEnum):
+    """Why a run ended."""
+
+    COMPLETED = "completed"
+    TERMINATING_TOOL = "terminating_tool"
+    EXPLICIT_STOP = "explicit_stop"
+    STOP_CONDITION = "stop_condition"
+    TURN_LIMIT = "turn_limit"
+    CALL_LIMIT = "call_limit"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105  not a password
+    COST_BUDGET = "cost_budget"
+    TIMEOUT = "timeout"
+    TRUNCATED = "truncated"
+    CONTENT_FILTERED = "content_filtered"
+    NUDGES_EXHAUSTED = "nudges_exhausted"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class Confidence(StrEnum):
+    """How sure a TerminationSignal is.
+
+    HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the response's pattern. LOW:
+    missing, unknown or contradictory.
+    """
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class CostSource(StrEnum):
+    """Where a cost comes from."""
+
+    REPORTED = "reported"
+    PRICED = "priced"
+    UNKNOWN = "unknown"
+
+
+class UsageSource(StrEnum):
+    """Where a token count comes from. Everything but REPORTED is a person's choice in `Budget(missing_usage=…)`."""
+
+    REPORTED = "reported"
+    ESTIMATED = "estimated"
+    CHARGED_CAP = "charged_cap"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or several calls, by one convention for all providers. `None` means that it was not reported.
+
+    `input_tokens` includes what was read from and written to a cache; `total_tokens` is input + output; `reasoning_tokens` are
+    part of `output_tokens`. A sum with an unknown part is unknown.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    source: UsageSource = UsageSource.UNKNOWN
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input plus output, or None where either is unknown."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def known_tokens(self) -> int:
+        """A lower bound of `total_tokens`: the parts that were reported."""
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN."""
+
+    usd: Decimal | None = None
+    source: CostSource = CostSource.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. `parameters` is a JSON schema of type object, `parameters_json` the same as text."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+    parameters_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call as the model sent it.
+
+    `arguments` is the raw JSON text, unparsed, since it may be cut off or wrong. `closed` is False where the block that holds
+    the call was not finished by the provider (a stream that broke off, a response cut at its cap before the block's end).
+    """
+
+    id: str
+    name: str
+    arguments: str
+    closed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool call led to.
+
+    `content` is the text handed back to the model; `value` what the function returned (None after an error). `error` says what
+    went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, or None.
+    """
+
+    call_id: str
+    name: str
+    content: str
+    value: Any = None
+    error: str | None = None
+    arguments: str = ""
+    duration_s: float = 0.0
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the model was told that the call failed."""
+        return self.error is not None
+
+
+Role: TypeAlias = Literal["user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeContent:
+    """An assistant turn in a provider's own form, to be sent back to the same wire unchanged (thinking signatures and the like)."""
+
+    wire: str
+    content: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation. The system text is not one: it is `ModelRequest.instructions`.
+
+    A `tool` message carries the results of all calls of the assistant message before it, in order.
+    """
+
+    role: Role
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+    native: NativeContent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What is asked of a model, in no provider's words.
+
+    `messages` is read only and may be a view on a growing conversation, fixed in length. `max_output_tokens` None leaves the
+    cap to the provider. `options` are further fields of the provider's own request body, merged at its top level.
+    """
+
+    messages: Sequence[Message]
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+    options: Mapping[str, JSON] = field(default_factory=lambda: _EMPTY)
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TerminationSignal:
+    """Why a response ended, and how sure that is.
+
+    `raw_field` and `raw_value` are the provider's own, as sent (`raw_value` None: missing). `message` is one sentence.
+    `repairable` marks an ERROR that asking again may mend, such as a malformed tool call. `metadata` holds further raw readings
+    of the provider, JSON values only.
+    """
+
+    finish_reason: FinishReason
+    confidence: Confidence
+    provider: str = ""
+    raw_field: str = ""
+    raw_value: str | int | None = None
+    message: str = ""
+    repairable: bool = False
+    metadata: Mapping[str, JSON] = field(default_factory=lambda: _EMPTY)
+
+    @property
+    def should_terminate(self) -> bool:
+        """Whether the response, by itself, asks for no further turn (no tools to run, nothing to resume)."""
+        return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponse:
+    """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
+    as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported."""
+
+    text: str
+    signal: TerminationSignal
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    reasoning: str = ""
+    refusal: str | None = None
+    model: str | None = None
+    response_id: str | None = None
+    cost_usd: Decimal | None = None
+    native: NativeContent | None = None
+    raw: JSON = None
+
+
+# What a stream parser tells while a stream runs ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the model's visible reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call: `index` tells the calls of one response apart, `arguments` is a piece of JSON text."""
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSeen:
+    """The finish reason is known, though the stream may go on with usage."""
+
+    signal: TerminationSignal
+
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | SignalSeen
