@@ -1,1 +1,113 @@
-"""agentlab runs LLM agents one step at a time in a notebook."""
+"""agentlab runs LLM agents one step at a time in a notebook.
+
+    import agentlab as lab
+    from agentlab import StepCountIs, HasToolCall, Budget
+
+    agent = lab.Agent("anthropic:claude-sonnet-4-5", tools=[search, finalize])
+    with lab.replay("fixtures/quickstart"):
+        run = agent.run("Compare …", stop=HasToolCall("finalize") | StepCountIs(8), budget=Budget(max_cost=0.05))
+    run.panel()
+
+Every name below is imported when it is first used, so `import agentlab` costs next to nothing, prints nothing and touches no file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentlab import errors as errors
+    from agentlab import plots as plots
+    from agentlab import testing as testing
+    from agentlab.agent import Agent as Agent
+    from agentlab.calls import RetryPolicy as RetryPolicy
+    from agentlab.errors import AgentlabError as AgentlabError
+    from agentlab.errors import AgentlabWarning as AgentlabWarning
+    from agentlab.errors import StopRequested as StopRequested
+    from agentlab.evaluate import is_stop_condition_met as is_stop_condition_met
+    from agentlab.history import RunHistory as RunHistory
+    from agentlab.providers._detect import detect as detect
+    from agentlab.providers._registry import Provider as Provider
+    from agentlab.recorder import to_frame as frame
+    from agentlab.results import Reading as Reading
+    from agentlab.results import RunResult as RunResult
+    from agentlab.results import StepResult as StepResult
+    from agentlab.run import Run as Run
+    from agentlab.run import RunState as RunState
+    from agentlab.settings import Budget as Budget
+    from agentlab.settings import LiveSettings as LiveSettings
+    from agentlab.settings import RunSettings as RunSettings
+    from agentlab.stop import AllOf as AllOf
+    from agentlab.stop import AnyOf as AnyOf
+    from agentlab.stop import Custom as Custom
+    from agentlab.stop import FinishReasonIs as FinishReasonIs
+    from agentlab.stop import HasToolCall as HasToolCall
+    from agentlab.stop import MaxCost as MaxCost
+    from agentlab.stop import MaxTokensUsed as MaxTokensUsed
+    from agentlab.stop import Not as Not
+    from agentlab.stop import StepCountIs as StepCountIs
+    from agentlab.stop import StopCondition as StopCondition
+    from agentlab.tools import Tool as Tool
+    from agentlab.tools import tool as tool
+    from agentlab.transport import record as record
+    from agentlab.transport import replay as replay
+    from agentlab.types import Confidence as Confidence
+    from agentlab.types import FinishReason as FinishReason
+    from agentlab.types import Message as Message
+    from agentlab.types import Stop as Stop
+    from agentlab.types import StopReason as StopReason
+    from agentlab.types import TerminationSignal as TerminationSignal
+    from agentlab.types import Usage as Usage
+    from agentlab.widgets import panel as panel
+
+_PLACES = {
+    "agentlab.agent": ("Agent",),
+    "agentlab.calls": ("RetryPolicy",),
+    "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
+    "agentlab.evaluate": ("is_stop_condition_met",),
+    "agentlab.history": ("RunHistory",),
+    "agentlab.providers._detect": ("detect",),
+    "agentlab.providers._registry": ("Provider",),
+    "agentlab.results": ("Reading", "RunResult", "StepResult"),
+    "agentlab.run": ("Run", "RunState"),
+    "agentlab.settings": ("Budget", "LiveSettings", "RunSettings"),
+    "agentlab.stop": (
+        "AllOf",
+        "AnyOf",
+        "Custom",
+        "FinishReasonIs",
+        "HasToolCall",
+        "MaxCost",
+        "MaxTokensUsed",
+        "Not",
+        "StepCountIs",
+        "StopCondition",
+    ),
+    "agentlab.tools": ("Tool", "tool"),
+    "agentlab.transport": ("record", "replay"),
+    "agentlab.types": ("Confidence", "FinishReason", "Message", "Stop", "StopReason", "TerminationSignal", "Usage"),
+    "agentlab.widgets": ("panel",),
+}
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+_RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
+_MODULES = ("errors", "plots", "testing")
+
+__all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"agentlab.{name}")
+    place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
+    if not place:
+        raise AttributeError(f"agentlab has no name {name!r}; it has: {', '.join(__all__)}.")
+    value = getattr(import_module(place), inner)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -16,15 +16,23 @@ class Conversation(Sequence[Message]):
     what is new.
     """
 
-    __slots__ = ("_encoded", "_messages")
+    __slots__ = ("_encoded", "_messages", "characters")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages = list(messages)
+        self._messages: list[Message] = []
         self._encoded: dict[str, list[bytes]] = {}
+        self.characters = 0
+        for message in messages:
+            self.append(message)
 
     def append(self, message: Message) -> None:
-        """Add a message at the end."""
+        """Add a message at the end; `characters` counts the text of all of them."""
         self._messages.append(message)
+        self.characters += len(message.text)
+        for call in message.tool_calls:
+            self.characters += len(call.name) + len(call.arguments)
+        for result in message.tool_results:
+            self.characters += len(result.content)
 
     def view(self) -> ConversationView:
         """What is there now, fixed in length."""

@@ -86,13 +86,13 @@ class ProviderConnectionError(ProviderError):
 class ProviderStatusError(ProviderError):
     """An HTTP status of 400 or above.
 
-    `status` is the HTTP status code, `body` the first 2,000 characters of what the provider said.
+    `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say).
     """
 
-    def __init__(self, message: str, *, status: int, body: str = "") -> None:
+    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.body = body
+        self.retry_after_s = retry_after_s
 
 
 class ProviderPayloadError(ProviderError):
@@ -105,6 +105,10 @@ class MissingUsageError(AgentlabError):
 
 class RunEndedError(AgentlabError):
     """A step was asked of a run that has ended."""
+
+
+class AgentlabWarning(UserWarning):
+    """Something that a person should know and that ends nothing: a limit that cannot be watched, a run without any limit."""
 
 
 class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error

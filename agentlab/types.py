@@ -142,11 +142,20 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """Returned by a tool: end the run for this reason; `output` is then the result's output."""
+
+    reason: str
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool call led to.
 
     `content` is the text handed back to the model; `value` what the function returned (None after an error). `error` says what
-    went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, or None.
+    went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`; None
+    is success. `stop` is there where the tool asked the run to end.
     """
 
     call_id: str
@@ -156,6 +165,7 @@ class ToolResult:
     error: str | None = None
     arguments: str = ""
     duration_s: float = 0.0
+    stop: Stop | None = None
 
     @property
     def is_error(self) -> bool:
@@ -168,7 +178,7 @@ Role: TypeAlias = Literal["user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class NativeContent:
-    """An assistant turn in a provider's own form, to be sent back to the same wire unchanged (thinking signatures and the like)."""
+    """An assistant turn in a provider's own form, sent back to the same wire unchanged (thinking signatures and the like)."""
 
     wire: str
     content: JSON

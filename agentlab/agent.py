@@ -1,0 +1,136 @@
+"""An agent: a model, its tools and instructions. It holds no state; `agent.run(prompt)` makes a Run, which does."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from agentlab.calls import HttpModel, Model, RetryPolicy
+from agentlab.conversation import Conversation
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.events import RunObserver
+from agentlab.providers._base import Provider
+from agentlab.providers._registry import resolve
+from agentlab.run import Run
+from agentlab.settings import Budget, LiveSettings, RunSettings
+from agentlab.stop import as_condition
+from agentlab.tools import Function, Tool, as_tools
+from agentlab.transport import Transport, current
+from agentlab.types import JSON, Message, ModelRequest, ModelResponse
+
+Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
+Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
+"""Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
+
+
+class Agent:
+    """A model with tools and instructions.
+
+        agent = lab.Agent("anthropic:claude-sonnet-4-5", tools=[search, finalize], instructions="…")
+        result = await agent.run("Compare …", stop=StepCountIs(8), budget=Budget(max_cost=0.05))
+
+    model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
+    tools         functions with annotations, sync or async, or `lab.tool(…)` of one
+    budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
+    stream        ask for the answer as a stream
+    options       further fields of the provider's own request body, such as {"temperature": 0}
+    middleware    async functions `(request, ask) -> response` around each model call, the first outermost
+    retry         how calls that failed are tried again
+    observers     callables that get every event of every run
+    """
+
+    def __init__(
+        self,
+        model: str | Provider | Model,
+        *,
+        tools: Iterable[Tool | Function] = (),
+        instructions: str = "",
+        budget: Budget | None = None,
+        stop: object = None,
+        stream: bool = False,
+        options: Mapping[str, JSON] | None = None,
+        middleware: Sequence[Middleware] = (),
+        retry: RetryPolicy | None = None,
+        observers: Sequence[RunObserver] = (),
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(instructions, str):
+            raise ConfigurationError(f"instructions={instructions!r}: pass text.")
+        self.model: Model = _as_model(model, retry or RetryPolicy())
+        self.tools = types.MappingProxyType(as_tools(tools))
+        self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
+        self.instructions = instructions
+        self.settings = _settings(budget, stop, RunSettings())
+        self.stream = stream
+        self.options = types.MappingProxyType(dict(options or {}))
+        self.middleware = tuple(middleware)
+        self.observers = tuple(observers)
+        self.name = name or f"{self.model.name}:{self.model.model}"
+
+    def run(
+        self,
+        prompt: str,
+        *,
+        stop: object = None,
+        budget: Budget | None = None,
+        messages: Iterable[Message] = (),
+        observers: Sequence[RunObserver] = (),
+        transport: Transport | None = None,
+    ) -> Run:
+        """A run on this prompt, not yet started: `await` it, step through it, or `start()` it.
+
+        `messages` go before the prompt (an earlier conversation); `transport` is the one of the surrounding `lab.replay` or
+        `lab.record` unless given. It is captured now: the run keeps it after the `with` block.
+        """
+        if not isinstance(prompt, str) or not prompt:
+            raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
+        conversation = Conversation(messages)
+        conversation.append(Message("user", prompt))
+        return Run(
+            self,
+            prompt,
+            conversation,
+            LiveSettings(_settings(budget, stop, self.settings)),
+            transport or current(),
+            observers=(*self.observers, *observers),
+        )
+
+    def through_middleware(self, ask: Ask) -> Ask:
+        """`ask` with the middleware around it."""
+        for layer in reversed(self.middleware):
+            ask = _wrapped(layer, ask)
+        return ask
+
+    def __repr__(self) -> str:
+        tools = f", tools=[{', '.join(self.tools)}]" if self.tools else ""
+        stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
+        return f"Agent({self.model.name}:{self.model.model}{tools}, budget={self.settings.budget!r}{stop})"
+
+
+def _as_model(model: str | Provider | Model, retry: RetryPolicy) -> Model:
+    if isinstance(model, str):
+        return HttpModel(resolve(model), retry)
+    if hasattr(model, "build_request"):
+        return HttpModel(cast(Provider, model), retry)
+    if hasattr(model, "respond"):
+        return model
+    raise ConfigurationError(
+        f"{model!r} is not a model: pass a string such as 'openai:gpt-4.1-mini', or lab.Provider(name, model=…, base_url=…)."
+    )
+
+
+def _settings(budget: Budget | None, stop: object, defaults: RunSettings) -> RunSettings:
+    if budget is not None and not isinstance(budget, Budget):
+        raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
+    return RunSettings(
+        defaults.budget if budget is None else budget,
+        defaults.stop if stop is None else as_condition(stop),
+    )
+
+
+def _wrapped(layer: Middleware, ask: Ask) -> Ask:
+    async def asked(request: ModelRequest) -> ModelResponse:
+        return await layer(request, ask)
+
+    return asked

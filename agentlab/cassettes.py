@@ -1,0 +1,313 @@
+"""The format of recorded HTTP: VCR's, as YAML for the eye or as JSON for the machine. No HTTP library is imported here.
+
+    version: 1
+    origin: synthetic                       ours: or a mapping, `recorded` (a date) and `from` (a host)
+    interactions:
+    - request: {method, uri, body, headers}
+      response: {status: {code, message}, headers, body: {string}}
+      lane: …                               ours, optional: the run that asked
+
+A response may hold, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
+them), `incomplete: true` (it broke off, or nobody read to its end). Read as well: `parsed_body` in place of a body, and interactions
+that are not HTTP (gRPC samples), which are counted and skipped.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentlab.cassette_text import UnreadableText, read_document
+from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
+from agentlab.types import JSON
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_FILE_BYTES = 512 * 2**20
+MAX_BODY_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResponse:
+    """A response as it is served: headers in lower case, the body decoded.
+
+    `chunks` are sizes in bytes and `delays_s` the seconds before each chunk; both may be empty. `incomplete`: it broke off here.
+    """
+
+    status: int
+    message: str
+    headers: dict[str, str]
+    body: bytes
+    chunks: tuple[int, ...] = ()
+    delays_s: tuple[float, ...] = ()
+    incomplete: bool = False
+
+    def pieces(self) -> list[bytes]:
+        """The body in the chunks it came in. Sizes are hints: an edited body is served whole all the same."""
+        if not self.chunks:
+            return [self.body] if self.body else []
+        pieces, start = [], 0
+        for size in self.chunks:
+            pieces.append(self.body[start : start + size])
+            start += size
+        return [*pieces, self.body[start:]] if start < len(self.body) else pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """A request and what was answered. `source` names the file and the number in it, `lane` the run that asked ("" unknown)."""
+
+    method: str
+    uri: str
+    body: bytes
+    response: RecordedResponse
+    source: str
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cassette:
+    """One file. `skipped` counts interactions that are not HTTP; `document` is the file as it was read."""
+
+    path: Path
+    interactions: tuple[Interaction, ...]
+    origin: str | Mapping[str, JSON] | None = None
+    skipped: int = 0
+    document: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
+    """Check a loaded document and take it apart. Raises MalformedCassetteError naming file, place, and what to do."""
+    name = name or path.name
+    if (
+        not isinstance(document, dict)
+        or not isinstance(document.get("interactions"), list | None)
+        or "interactions" not in document
+    ):
+        found = (
+            f"a mapping without `interactions` (its keys: {_names(document)})" if isinstance(document, dict) else _kind(document)
+        )
+        raise _malformed(name, "the top level", f"expected a mapping with a list `interactions`, found {found}")
+    version = document.get("version", 1)
+    if version != 1:
+        raise _malformed(name, "version", f"only version 1 of the format is known, found {version!r}")
+    interactions: list[Interaction] = []
+    skipped = 0
+    for number, entry in enumerate(document["interactions"] or (), 1):
+        where = f"interaction {number}"
+        if not isinstance(entry, dict):
+            raise _malformed(name, where, f"expected a mapping, found {_kind(entry)}")
+        if "request" not in entry and "response" not in entry and any(str(key).startswith("request_") for key in entry):
+            skipped += 1
+            continue
+        interactions.append(parse_interaction(entry, name, where, f"{name}, interaction {number}"))
+    origin = document.get("origin")
+    if not isinstance(origin, str | dict | None):
+        raise _malformed(name, "origin", f"expected a word such as `synthetic`, or a mapping, found {_kind(origin)}")
+    return Cassette(path, tuple(interactions), origin, skipped, document)
+
+
+def parse_interaction(entry: Mapping[str, JSON], name: str, where: str, source: str) -> Interaction:
+    """One interaction of a document."""
+    request = _mapping(entry.get("request"), name, f"{where}, request")
+    response = _mapping(entry.get("response"), name, f"{where}, response")
+    method, uri = request.get("method"), request.get("uri")
+    if not isinstance(method, str) or not isinstance(uri, str):
+        wrong, value = ("method", method) if not isinstance(method, str) else ("uri", uri)
+        raise _malformed(name, f"{where}, request.{wrong}", f"expected text, found {_kind(value)}")
+    lane = entry.get("lane", "")
+    return Interaction(
+        method.upper(),
+        uri,
+        _body(request, name, f"{where}, request"),
+        _response(response, name, f"{where}, response"),
+        source,
+        lane if isinstance(lane, str) else "",
+    )
+
+
+def _response(response: Mapping[str, JSON], name: str, where: str) -> RecordedResponse:
+    status = response.get("status", response.get("status_code"))
+    code, message = (status.get("code"), status.get("message")) if isinstance(status, dict) else (status, "")
+    try:
+        code = int(code)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        code = 0
+    if not 100 <= code <= 599:
+        raise _malformed(name, f"{where}.status", f"expected {{code: 200, message: OK}}, found {_short(status)}")
+    headers = _headers(response.get("headers"), name, f"{where}.headers")
+    body = _decoded(_body(response, name, where), headers, name, where)
+    chunks = _numbers(response.get("chunks"), int, name, f"{where}.chunks")
+    delays = _numbers(response.get("delays_s"), (int, float), name, f"{where}.delays_s")
+    incomplete = bool(response.get("incomplete", False))
+    return RecordedResponse(code, str(message or ""), headers, body, chunks, delays, incomplete)
+
+
+def _headers(headers: JSON, name: str, where: str) -> dict[str, str]:
+    """Names in lower case. What described the transfer is left out, since the body is served decoded and whole."""
+    if headers is None:
+        return {}
+    if isinstance(headers, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in headers):
+        pairs = [(key, value) for key, value in headers]
+    elif isinstance(headers, dict):
+        pairs = list(headers.items())
+    else:
+        raise _malformed(name, where, f"expected a mapping of names to lists of values, found {_kind(headers)}")
+    result: dict[str, str] = {}
+    for key, value in pairs:
+        lowered = str(key).lower()
+        if lowered not in ("content-length", "transfer-encoding", "connection", "keep-alive"):
+            text = ", ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
+            result[lowered] = f"{result[lowered]}, {text}" if lowered in result else text
+    return result
+
+
+def _body(part: Mapping[str, JSON], name: str, where: str) -> bytes:
+    """The body's bytes: text, bytes, `{string: …}`, `{base64_string: …}` or a `parsed_body`."""
+    body = part.get("body", part.get("content"))
+    if body is None and part.get("parsed_body") is not None:
+        return json.dumps(part["parsed_body"], ensure_ascii=False, separators=(",", ":"), default=str).encode(
+            "utf-8", "surrogatepass"
+        )
+    where = f"{where}.body"
+    if isinstance(body, dict):
+        encoded = body.get("base64_string")
+        if encoded is not None:
+            try:
+                return base64.b64decode(encoded)
+            except (binascii.Error, TypeError, ValueError) as error:
+                raise _malformed(name, f"{where}.base64_string", f"not base64: {error}") from error
+        body = body.get("string")
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if isinstance(body, bytes):
+        return body
+    if body is None:
+        return b""
+    raise _malformed(name, where, f"expected text, bytes or {{string: …}}, found {_kind(body)}")
+
+
+def _decoded(body: bytes, headers: dict[str, str], name: str, where: str) -> bytes:
+    """The body with its compression undone, if it still has it: most recorders write it decoded and leave the header."""
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if not encoding:
+        return body
+    if encoding in ("gzip", "x-gzip", "deflate") and body[:2] in (
+        b"\x1f\x8b",
+        b"\x78\x01",
+        b"\x78\x5e",
+        b"\x78\x9c",
+        b"\x78\xda",
+    ):
+        unzip = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        try:
+            body = unzip.decompress(body, MAX_BODY_BYTES)
+        except zlib.error as error:
+            raise _malformed(name, f"{where}.body", f"the {encoding} data cannot be unpacked: {error}") from error
+        if unzip.unconsumed_tail:
+            raise _malformed(name, f"{where}.body", f"unpacks to more than {MAX_BODY_BYTES:,} bytes")
+    elif encoding not in ("gzip", "x-gzip", "deflate", "identity"):
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            return body  # still compressed, in a way that needs another library: the header stays for the client to act on
+    del headers["content-encoding"]
+    return body
+
+
+def _numbers(values: JSON, kinds: Any, name: str, where: str) -> tuple[Any, ...]:
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(value, kinds) and value >= 0 for value in values):
+        raise _malformed(name, where, f"expected a list of numbers, none below 0, found {_short(values)}")
+    return tuple(values)
+
+
+def _mapping(value: JSON, name: str, where: str) -> dict[str, JSON]:
+    if not isinstance(value, dict):
+        raise _malformed(name, where, f"expected a mapping, found {_kind(value)}")
+    return value
+
+
+def _malformed(name: str, where: str, what: str) -> MalformedCassetteError:
+    return MalformedCassetteError(
+        f"{name}, {where}: {what}. A cassette is in VCR's format, version 1: `interactions`, each a request (method, uri, body, "
+        "headers) and a response (status, headers, body). Mend the file by hand, move it out of the folder, or record it again "
+        "with `agentlab.record(…)`."
+    )
+
+
+def _text(value: JSON) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _kind(value: JSON) -> str:
+    kinds: dict[type[Any], str] = {type(None): "nothing", dict: "a mapping", list: "a list", str: "text", bytes: "bytes"}
+    return kinds.get(type(value)) or repr(value)[:60]
+
+
+def _names(value: Mapping[Any, JSON]) -> str:
+    return ", ".join(str(key)[:30] for key in list(value)[:5]) or "none"
+
+
+def _short(value: JSON) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+# Files -------------------------------------------------------------------------------------------------------------------------
+
+
+def load_cassettes(path: str | Path) -> list[Cassette]:
+    """Every cassette of a file, or of a folder and what is in it, in the order of their names.
+
+    Hidden files and folders are passed over (Jupyter keeps old versions of edited files in one).
+    """
+    root = Path(path).expanduser()
+    if not root.exists():
+        raise FixtureNotFoundError(f"{path} does not exist: {_nearest(root)}. {_how_to_record(path)}")
+    files = [root] if root.is_file() else cassette_files(root)
+    if not files:
+        inside = _listing(root)
+        raise FixtureNotFoundError(f"{path} holds no cassette (*.yaml, *.yml, *.json): it holds {inside}. {_how_to_record(path)}")
+    return [load_cassette(file, file.name if root.is_file() else file.relative_to(root).as_posix()) for file in files]
+
+
+def cassette_files(folder: Path) -> list[Path]:
+    """The cassettes in a folder, at any depth."""
+    found = (file for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}") if file.is_file())
+    return sorted(file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+
+
+def load_cassette(file: Path, name: str = "") -> Cassette:
+    """One file. `name` is what messages call it."""
+    name = name or file.name
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise _malformed(name, "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
+    try:
+        document = read_document(file.read_text(encoding="utf-8-sig"), as_json=file.suffix == ".json")
+    except UnicodeDecodeError as error:
+        raise _malformed(name, f"byte {error.start}", "not UTF-8 text") from error
+    except UnreadableText as error:
+        raise _malformed(name, "the text", str(error)) from error
+    return parse_cassette(document, file, name)
+
+
+def _nearest(path: Path) -> str:
+    parent = next((folder for folder in path.absolute().parents if folder.is_dir()), None)
+    return "no folder above it exists" if parent is None else f"the nearest folder that does, {parent}, holds {_listing(parent)}"
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir() if not entry.name.startswith("."))
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more if names else "nothing"
+
+
+def _how_to_record(path: str | Path) -> str:
+    return f'Record it with a key at hand: `with agentlab.record("{path}"): …`, then the same runs as under replay.'

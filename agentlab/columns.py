@@ -1,0 +1,243 @@
+"""The columns of every frame, as data: a name, a dtype, what it means, and how it is read off a row.
+
+All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times are seconds of the run's active time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from agentlab import events
+from agentlab.results import ModelCall, RunResult, StepResult
+from agentlab.types import ToolResult
+
+if TYPE_CHECKING:
+    from agentlab.history import RunHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a row knows of its run."""
+
+    run_id: str
+    provider: str
+    model: str
+    history: RunHistory
+    events: list[events.Event]
+    result: RunResult | None
+    prompt: str
+    parent_run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a frame: `read` gets (source, row) and answers None for NA."""
+
+    name: str
+    dtype: str
+    help: str
+    read: Callable[[Source, Any], Any]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _number(value: Decimal | float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+@dataclass(slots=True)
+class StepRow:
+    """A step with the sums up to it."""
+
+    step: StepResult
+    tokens: int | None
+    cost_usd: Decimal | None
+
+
+RUN_ID = Column("run_id", "string", "the run", lambda s, r: s.run_id)
+PROVIDER = Column("provider", "string", "the provider's name", lambda s, r: s.provider)
+MODEL = Column("model", "string", "the model asked for", lambda s, r: s.model)
+
+
+def _of_step(name: str, dtype: str, help_: str, read: Callable[[StepResult], Any]) -> Column:
+    return Column(name, dtype, help_, lambda s, row: read(row.step))
+
+
+STEP_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    PROVIDER,
+    MODEL,
+    _of_step("step", "Int64", "number of the step, from 1", lambda t: t.index),
+    _of_step("calls", "Int64", "round trips to the model in this step", lambda t: len(t.calls)),
+    _of_step("finish_reason", "string", "why the last response ended", lambda t: _text(t.finish_reason)),
+    _of_step("raw_finish_reason", "string", "the provider's own word", lambda t: _text(t.signal.raw_value) if t.signal else None),
+    _of_step("confidence", "string", "how sure the reason is", lambda t: _text(t.signal.confidence) if t.signal else None),
+    _of_step("action", "string", "what followed from the response", lambda t: t.decision.action.value),
+    _of_step("stop_reason", "string", "why the run ended; only on its last step", lambda t: _text(t.stop_reason)),
+    _of_step("input_tokens", "Int64", "tokens in, cache included", lambda t: t.usage.input_tokens),
+    _of_step("output_tokens", "Int64", "tokens out, reasoning included", lambda t: t.usage.output_tokens),
+    _of_step("reasoning_tokens", "Int64", "part of the tokens out", lambda t: t.usage.reasoning_tokens),
+    _of_step("cache_read_tokens", "Int64", "part of the tokens in", lambda t: t.usage.cache_read_tokens),
+    _of_step("cache_write_tokens", "Int64", "part of the tokens in", lambda t: t.usage.cache_write_tokens),
+    _of_step("total_tokens", "Int64", "tokens in and out", lambda t: t.usage.total_tokens),
+    _of_step("usage_source", "string", "reported, estimated, charged_cap or unknown", lambda t: t.usage.source.value),
+    _of_step("cost_usd", "Float64", "cost in US dollars", lambda t: _number(t.cost.usd)),
+    _of_step("cost_source", "string", "reported, priced or unknown", lambda t: t.cost.source.value),
+    Column("cumulative_tokens", "Int64", "tokens of the run up to here", lambda s, r: r.tokens),
+    Column("cumulative_cost_usd", "Float64", "cost of the run up to here", lambda s, r: _number(r.cost_usd)),
+    _of_step("tool_calls", "Int64", "tool calls asked for", lambda t: len(t.tool_calls)),
+    _of_step("tools", "string", "their names, in order", lambda t: ", ".join(call.name for call in t.tool_calls)),
+    _of_step("tool_errors", "Int64", "of them failed", lambda t: sum(result.is_error for result in t.tool_results)),
+    _of_step("text", "string", "what the model said", lambda t: t.text),
+    _of_step("max_turns", "Int64", "limit that held", lambda t: t.settings.budget.max_turns),
+    _of_step("max_calls", "Int64", "limit that held", lambda t: t.settings.budget.max_calls),
+    _of_step("max_tokens", "Int64", "limit that held", lambda t: t.settings.budget.max_tokens),
+    _of_step("max_tokens_per_turn", "Int64", "limit that held", lambda t: t.settings.budget.max_tokens_per_turn),
+    _of_step("max_cost_usd", "Float64", "limit that held", lambda t: _number(t.settings.budget.max_cost)),
+    _of_step("timeout_s", "Float64", "limit that held", lambda t: t.settings.budget.timeout),
+    _of_step("remaining_turns", "Int64", "left of it", lambda t: t.remaining.turns),
+    _of_step("remaining_calls", "Int64", "left of it", lambda t: t.remaining.calls),
+    _of_step("remaining_tokens", "Int64", "left of it", lambda t: t.remaining.tokens),
+    _of_step("remaining_cost_usd", "Float64", "left of it", lambda t: _number(t.remaining.cost_usd)),
+    _of_step("remaining_time_s", "Float64", "left of it", lambda t: t.remaining.time_s),
+    _of_step("started_s", "Float64", "active time of the run when the step began", lambda t: t.started_s),
+    _of_step("duration_s", "Float64", "how long the step took", lambda t: t.duration_s),
+    _of_step("error", "string", "what cut the step short", lambda t: _error(t.error)),
+    _of_step(
+        "condition_met", "boolean", "whether the whole stop condition was met", lambda t: t.readings.met if t.readings else None
+    ),
+)
+
+
+def _of_call(name: str, dtype: str, help_: str, read: Callable[[ModelCall], Any]) -> Column:
+    return Column(name, dtype, help_, lambda s, row: read(row[1]))
+
+
+CALL_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    PROVIDER,
+    MODEL,
+    Column("step", "Int64", "the step it belongs to", lambda s, row: row[0].index),
+    _of_call("call", "Int64", "number of the call in the run, from 1", lambda c: c.index),
+    _of_call("response_model", "string", "the model that says it answered", lambda c: c.response.model),
+    _of_call("response_id", "string", "the provider's id", lambda c: c.response.response_id),
+    _of_call("finish_reason", "string", "why the response ended", lambda c: c.response.signal.finish_reason.value),
+    _of_call("raw_field", "string", "where the provider says so", lambda c: c.response.signal.raw_field or None),
+    _of_call("raw_finish_reason", "string", "the provider's own word", lambda c: _text(c.response.signal.raw_value)),
+    _of_call("confidence", "string", "how sure the reason is", lambda c: c.response.signal.confidence.value),
+    _of_call("message", "string", "the reason in a sentence", lambda c: c.response.signal.message or None),
+    _of_call("input_tokens", "Int64", "tokens in, cache included", lambda c: c.usage.input_tokens),
+    _of_call("output_tokens", "Int64", "tokens out, reasoning included", lambda c: c.usage.output_tokens),
+    _of_call("total_tokens", "Int64", "tokens in and out", lambda c: c.usage.total_tokens),
+    _of_call("usage_source", "string", "reported, estimated, charged_cap or unknown", lambda c: c.usage.source.value),
+    _of_call("cost_usd", "Float64", "cost in US dollars", lambda c: _number(c.cost.usd)),
+    _of_call("cost_source", "string", "reported, priced or unknown", lambda c: c.cost.source.value),
+    _of_call("requested_cap", "Int64", "the output cap that was asked for", lambda c: c.requested_cap),
+    _of_call("retries", "Int64", "attempts that failed before", lambda c: c.retries),
+    _of_call("text", "string", "what the model said", lambda c: c.response.text),
+    _of_call("reasoning", "string", "its visible reasoning", lambda c: c.response.reasoning or None),
+    _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),
+    _of_call("duration_s", "Float64", "how long it took", lambda c: c.duration_s),
+)
+
+
+def _of_tool(name: str, dtype: str, help_: str, read: Callable[[ToolResult], Any]) -> Column:
+    return Column(name, dtype, help_, lambda s, row: read(row[1]))
+
+
+TOOL_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    PROVIDER,
+    MODEL,
+    Column("step", "Int64", "the step it belongs to", lambda s, row: row[0].index),
+    _of_tool("call_id", "string", "the provider's id of the call", lambda r: r.call_id),
+    _of_tool("tool", "string", "its name", lambda r: r.name),
+    _of_tool("arguments", "string", "as the model sent them", lambda r: r.arguments),
+    _of_tool("content", "string", "what the model was told", lambda r: r.content),
+    _of_tool("error", "string", "what went wrong, in a word", lambda r: r.error),
+    _of_tool("stopped_run", "boolean", "whether the tool asked for the run's end", lambda r: r.stop is not None),
+    _of_tool("duration_s", "Float64", "how long it took", lambda r: r.duration_s),
+)
+
+EVENT_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    Column("at_s", "Float64", "active time of the run", lambda s, e: e.at_s),
+    Column("event", "string", "what happened", lambda s, e: type(e).__name__),
+    Column("step", "Int64", "in which step", lambda s, e: e.step.index if hasattr(e, "step") else getattr(e, "turn", None)),
+    Column("detail", "string", "the rest, in words", lambda s, e: _event_detail(e)),
+)
+
+READING_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    Column("step", "Int64", "after which step", lambda s, row: row[0].index),
+    Column("condition", "string", "the leaf's name", lambda s, row: row[1]),
+    Column("value", "object", "what was read; NA unknown", lambda s, row: plain(row[2].value)),
+    Column("limit", "object", "the limit that held", lambda s, row: plain(row[2].limit)),
+    Column("met", "boolean", "NA: cannot be said, or not awaited", lambda s, row: row[2].met),
+)
+
+RUN_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    Column("parent_run_id", "string", "the run it was forked from", lambda s, r: s.parent_run_id),
+    PROVIDER,
+    MODEL,
+    Column("prompt", "string", "the task", lambda s, r: s.prompt),
+    Column("stop_reason", "string", "why it ended; NA while it goes on", lambda s, r: _text(r.stop_reason) if r else None),
+    Column("terminated", "boolean", "the agent came to an end of its own", lambda s, r: r.terminated if r else None),
+    Column("truncated", "boolean", "something cut it off", lambda s, r: r.truncated if r else None),
+    Column("stopped_by_condition", "boolean", "a condition was met", lambda s, r: r.stopped_by_condition if r else None),
+    Column("detail", "string", "why it ended, in a sentence", lambda s, r: r.detail if r else None),
+    Column("steps", "Int64", "steps taken", lambda s, r: len(s.history)),
+    Column("calls", "Int64", "round trips to the model", lambda s, r: s.history.calls),
+    Column("total_tokens", "Int64", "tokens in and out", lambda s, r: s.history.tokens),
+    Column("cost_usd", "Float64", "cost in US dollars", lambda s, r: _number(s.history.cost_usd)),
+    Column("cost_source", "string", "reported, priced or unknown", lambda s, r: s.history.cost.source.value),
+    Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
+    Column("text", "string", "the last text", lambda s, r: r.text if r else None),
+)
+
+
+def _error(error: BaseException | None) -> str | None:
+    return None if error is None else f"{type(error).__name__}: {error}"
+
+
+def plain(value: object) -> object:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _event_detail(event: events.Event) -> str:
+    match event:
+        case events.RunStarted():
+            return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
+        case events.LimitsChanged():
+            changed = [
+                f"{name} {getattr(event.before.budget, name)} -> {getattr(event.after.budget, name)}"
+                for name in event.before.budget.__dataclass_fields__
+                if getattr(event.before.budget, name) != getattr(event.after.budget, name)
+            ]
+            if event.before.stop != event.after.stop:
+                changed.append(f"stop {event.before.stop!r} -> {event.after.stop!r}")
+            return f"{', '.join(changed)} (by {event.by})"
+        case events.StopReasonObserved():
+            return f"{event.finish_reason} ({event.raw_value!r})"
+        case events.CallRetried():
+            return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
+        case events.ToolStarted():
+            return f"{event.tool_call.name}({event.tool_call.arguments})"
+        case events.ToolFinished():
+            return f"{event.result.name}: {event.result.error or 'ok'}"
+        case events.RunResumed():
+            return f"after {event.paused_s:.1f} s"
+        case events.Warned():
+            return event.message
+        case events.TurnCompleted():
+            return event.step.decision.reason
+        case events.RunEnded():
+            return f"{event.result.stop_reason}: {event.result.detail}"
+        case _:
+            return ""

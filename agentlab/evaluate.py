@@ -1,0 +1,100 @@
+"""Reading a stop condition after a step: at once where nothing has to wait, else by awaiting what is still needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentlab.history import RunHistory
+from agentlab.results import Reading, StepResult
+from agentlab.stop import Custom, StopCondition, as_condition, discard
+
+
+async def read_condition(condition: StopCondition, history: RunHistory) -> Reading:
+    """The reading of a whole tree.
+
+    Every leaf that needs no waiting is read. Async predicates are awaited together, and only where the others leave the answer
+    open; the first that decides cancels the rest, whose readings then stay open (`met` None). What a predicate raises is raised.
+    """
+    if not condition.may_wait:
+        return condition.read(history)
+    leaves = list(condition.leaves())
+    answers: list[Reading] = []
+    waiting: dict[int, Awaitable[Any]] = {}
+    try:
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, Custom):
+                answer = leaf.open_reading() if leaf.is_async else leaf.ask(history)
+                if not isinstance(answer, Reading):
+                    waiting[index] = answer
+                    answer = leaf.open_reading()
+                answers.append(answer)
+            else:
+                answers.append(leaf.read(history))
+        reading = condition.combine(iter(answers))
+        needed = [index for index in _open_leaves(reading, iter(range(len(leaves)))) if isinstance(leaves[index], Custom)]
+        if reading.met is None and needed:
+            tasks = {
+                asyncio.ensure_future(_answer(leaves[index], history, waiting.pop(index, None))): index
+                for index in needed
+                if index in waiting or _is_async(leaves[index])
+            }
+            reading = await _first_to_decide(tasks, answers, lambda: condition.combine(iter(answers)))
+        return reading
+    finally:
+        for awaitable in waiting.values():
+            discard(awaitable)
+
+
+async def _answer(leaf: StopCondition, history: RunHistory, begun: Awaitable[Any] | None) -> Reading:
+    assert isinstance(leaf, Custom)  # noqa: S101  for the type checker
+    answer = leaf.ask(history) if begun is None else begun
+    return answer if isinstance(answer, Reading) else leaf.reading_of(await answer)
+
+
+def _is_async(leaf: StopCondition) -> bool:
+    return isinstance(leaf, Custom) and leaf.is_async
+
+
+async def _first_to_decide(
+    tasks: Mapping[asyncio.Task[Reading], int], answers: list[Reading], combined: Callable[[], Reading]
+) -> Reading:
+    pending = set(tasks)
+    reading = combined()
+    try:
+        while pending and reading.met is None:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=tasks.__getitem__):
+                answers[tasks[task]] = task.result()
+            reading = combined()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return reading
+
+
+def _open_leaves(reading: Reading, indexes: Iterator[int]) -> Iterator[int]:
+    """The places of the leaves whose answer can still change the whole: those below nodes that are all open."""
+    if not reading.children:
+        index = next(indexes)
+        if reading.met is None:
+            yield index
+        return
+    for child in reading.children:
+        if reading.met is None:
+            yield from _open_leaves(child, indexes)
+        else:
+            for _ in child.leaves():
+                next(indexes)
+
+
+async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult]) -> bool:
+    """Whether any of the conditions is met after these steps.
+
+    `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` a history or any
+    sequence of StepResult.
+    """
+    history = steps if isinstance(steps, RunHistory) else RunHistory(steps)
+    return bool((await read_condition(as_condition(conditions), history)).met)

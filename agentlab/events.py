@@ -1,0 +1,138 @@
+"""What a run tells while it goes on. An observer is any callable that takes an event.
+
+`at_s` is the active time since the run's first step. Observers are called where the event happens: mostly on the run's loop,
+LimitsChanged on the thread that made the change. One that raises is reported once and never ends the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from agentlab.results import Remaining, RunResult, StepResult
+from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
+
+if TYPE_CHECKING:
+    from agentlab.settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The root of all events."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """The first step is about to be taken."""
+
+    run_id: str
+    provider: str
+    model: str
+    settings: RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted(Event):
+    """A step begins, with this much left."""
+
+    turn: int
+    budget_remaining: Remaining
+
+
+@dataclass(frozen=True, slots=True)
+class CallRetried(Event):
+    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line."""
+
+    turn: int
+    attempt: int
+    wait_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextReceived(Event):
+    """A piece of streamed text. Not kept in `run.events`."""
+
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopReasonObserved(Event):
+    """A response came in and ended for this reason."""
+
+    provider: str
+    model: str
+    finish_reason: FinishReason
+    raw_value: str | int | None
+    turn: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Event):
+    """A tool is about to run."""
+
+    turn: int
+    tool_call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(Event):
+    """A tool came back, or failed."""
+
+    turn: int
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsChanged(Event):
+    """Someone changed the run's settings; `by` says who: `code` or `panel`. In force from the next reading on."""
+
+    before: RunSettings
+    after: RunSettings
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused(Event):
+    """The run waits for a person before its next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(Event):
+    """The run goes on after `paused_s` seconds, which do not count against the timeout."""
+
+    paused_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Warned(Event):
+    """Something that a person should know and that ends nothing."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCompleted(Event):
+    """A step is in the history."""
+
+    step: StepResult
+    cumulative_usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """The run is over."""
+
+    result: RunResult
+
+
+class RunObserver(Protocol):
+    """Anything that takes an event."""
+
+    def __call__(self, event: Event, /) -> object:
+        """Look at the event; what is returned is ignored."""
+        ...

@@ -1,0 +1,135 @@
+"""The steps of a run, with running totals that cost the same to read however long the run is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import overload
+
+from agentlab.results import StepResult
+from agentlab.types import Cost, CostSource, FinishReason, Usage, UsageSource
+
+ZERO = Decimal(0)
+_NO_USAGE_YET = Usage(0, 0, 0, 0, 0, UsageSource.REPORTED)
+_NO_COST_YET = Cost(ZERO, CostSource.REPORTED)
+_USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
+_COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
+
+
+def _add(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
+
+
+def add_usage(left: Usage, right: Usage) -> Usage:
+    """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
+    return Usage(
+        _add(left.input_tokens, right.input_tokens),
+        _add(left.output_tokens, right.output_tokens),
+        _add(left.cache_read_tokens, right.cache_read_tokens),
+        _add(left.cache_write_tokens, right.cache_write_tokens),
+        _add(left.reasoning_tokens, right.reasoning_tokens),
+        left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index),
+    )
+
+
+def add_cost(left: Cost, right: Cost) -> Cost:
+    """The sum of two costs: unknown where one of them is; the source is the weaker of the two."""
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
+    return Cost(None if left.usd is None or right.usd is None else left.usd + right.usd, source)
+
+
+class RunHistory(Sequence[StepResult]):
+    """The steps of a run, append only, with totals in O(1).
+
+    `usage` and `cost` are sums over all steps, unknown (None) as soon as one part is; `known_tokens` and `known_cost_usd` are
+    the sums of what is known, a lower bound. `calls` counts round trips, `elapsed_s` is the active time up to the last step's end.
+    """
+
+    __slots__ = (
+        "_finish_values",
+        "_steps",
+        "_tool_counts",
+        "calls",
+        "cost",
+        "elapsed_s",
+        "known_cost_usd",
+        "known_tokens",
+        "usage",
+    )
+
+    def __init__(self, steps: Iterable[StepResult] = ()) -> None:
+        self._steps: list[StepResult] = []
+        self._tool_counts: dict[str, int] = {}
+        self._finish_values: dict[str, int] = {}
+        self.calls: int = 0
+        self.usage: Usage = _NO_USAGE_YET
+        self.cost: Cost = _NO_COST_YET
+        self.known_tokens: int = 0
+        self.known_cost_usd: Decimal = ZERO
+        self.elapsed_s: float = 0.0
+        for step in steps:
+            self.append(step)
+
+    def append(self, step: StepResult) -> None:
+        """Add the next step and bring the totals up to date."""
+        self._steps.append(step)
+        self.usage = add_usage(self.usage, step.usage)
+        self.cost = add_cost(self.cost, step.cost)
+        self.elapsed_s = step.started_s + step.duration_s
+        self.calls += len(step.calls)
+        for call in step.calls:
+            self.known_tokens += call.usage.known_tokens
+            if call.cost.usd is not None:
+                self.known_cost_usd += call.cost.usd
+            for tool_call in call.response.tool_calls:
+                self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
+            signal = call.response.signal
+            for value in (signal.finish_reason.value, signal.raw_value):
+                if value is not None:
+                    self._finish_values.setdefault(str(value), step.index)
+
+    def amend(self, step: StepResult) -> None:
+        """Put the newest step in again with what only could be read when it was there; its calls are the same."""
+        self._steps[-1] = step
+
+    @property
+    def tokens(self) -> int | None:
+        """All tokens so far; None where a part is unknown."""
+        return self.usage.total_tokens
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """All money so far; None where a part is unknown."""
+        return self.cost.usd
+
+    @property
+    def last(self) -> StepResult | None:
+        """The newest step."""
+        return self._steps[-1] if self._steps else None
+
+    def tool_count(self, name: str) -> int:
+        """How often the model called this tool."""
+        return self._tool_counts.get(name, 0)
+
+    def has_finish(self, reason: FinishReason | str) -> bool:
+        """Whether any response ended for this reason: a FinishReason, or a provider's own word."""
+        return str(reason) in self._finish_values
+
+    def prefix(self, length: int) -> RunHistory:
+        """The history as it was after `length` steps."""
+        return RunHistory(self._steps[:length])
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @overload
+    def __getitem__(self, index: int) -> StepResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StepResult]: ...
+    def __getitem__(self, index: int | slice) -> StepResult | Sequence[StepResult]:
+        return self._steps[index]
+
+    def __repr__(self) -> str:
+        tokens = "unknown" if self.tokens is None else self.tokens
+        cost = "unknown" if self.cost_usd is None else f"${self.cost_usd}"
+        return f"RunHistory({len(self)} steps, {self.calls} calls, {tokens} tokens, {cost})"

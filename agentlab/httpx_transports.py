@@ -1,0 +1,257 @@
+"""The only user of httpx: the live transport, and record and replay transports for an `httpx.AsyncClient` of your own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+import httpx
+
+from agentlab.cassettes import Interaction
+from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.http import HttpAnswer, HttpRequest
+from agentlab.recording import Recorder, Tape
+from agentlab.redaction import redact_url
+from agentlab.replay_index import Match, ReplayIndex, check_pace, paced
+
+CONNECT_TIMEOUT_S = 10.0
+LANE = "agentlab.lane"
+"""The request extension of httpx that names the lane."""
+
+
+class LiveTransport:
+    """To the provider, over one httpx client for each event loop. Made when first used, closed when the loop shuts down."""
+
+    needs_key = True
+
+    def __init__(self) -> None:
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]]
+        self._clients = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return "live transport"
+
+    @asynccontextmanager
+    async def open(
+        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+    ) -> AsyncIterator[HttpAnswer]:
+        """Send the request to the provider."""
+        client = await self._client()
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+        with _readable_errors(request.url):
+            outgoing = client.build_request(
+                request.method, request.url, headers={**request.headers, **auth}, content=request.body, timeout=timeout
+            )
+            response = await client.send(outgoing, stream=True)
+        try:
+            yield _LiveAnswer(response, request.url)
+        finally:
+            await response.aclose()
+
+    async def _client(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        found = self._clients.get(loop)
+        if found is not None:
+            return found[0]
+        for other in [other for other in self._clients if other.is_closed()]:
+            del self._clients[other]
+        limits = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)
+        client = httpx.AsyncClient(limits=limits, follow_redirects=False)
+        closer = self._close_with_loop(loop, client)
+        self._clients[loop] = (client, closer)
+        await anext(closer)
+        return client
+
+    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> AsyncGenerator[None]:
+        """A generator that waits to be closed, which a loop does to all of its generators before it shuts down."""
+        try:
+            yield
+        finally:
+            self._clients.pop(loop, None)
+            await client.aclose()
+
+
+class _LiveAnswer:
+    """An open response."""
+
+    __slots__ = ("_response", "_url")
+
+    def __init__(self, response: httpx.Response, url: str) -> None:
+        self._response = response
+        self._url = url
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def read(self) -> bytes:
+        with _readable_errors(self._url):
+            return await self._response.aread()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        with _readable_errors(self._url):
+            async for chunk in self._response.aiter_bytes():
+                yield chunk
+
+
+class _readable_errors:  # noqa: N801  reads like contextlib's
+    """httpx's errors as ours, with what to do next."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
+            return
+        place = redact_url(self._url).partition("?")[0]
+        if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
+            # Not chained: the error's text holds the header, which may be the key.
+            raise ConfigurationError(
+                f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
+                "or a space copied along with the API key: set the key again."
+            ) from None
+        if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+            raise ConfigurationError(
+                f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
+            ) from error
+        if isinstance(error, httpx.HTTPError):
+            raise ProviderConnectionError(f"{place}: {_explain(error)}") from error
+
+
+def _explain(error: httpx.HTTPError) -> str:
+    said = f" ({error})" if str(error) else ""
+    match error:
+        case httpx.ConnectTimeout():
+            return f"no connection within {CONNECT_TIMEOUT_S:g} s. Check the address, the network and the proxy settings."
+        case httpx.ConnectError():
+            return f"no connection{said}. Check the address and that the server runs, then the network and the proxy settings."
+        case httpx.ReadTimeout() | httpx.WriteTimeout():
+            return "the provider sent nothing within the time allowed. Try again, or allow more time."
+        case httpx.DecodingError():
+            return f"the body is not in the encoding its header names{said}. Try again; if it stays, it is the server's fault."
+        case httpx.ProxyError():
+            return f"the proxy refused{said}. Check HTTPS_PROXY and NO_PROXY."
+    return f"the connection broke off{said}. Try again."
+
+
+class _PacedStream(httpx.AsyncByteStream):
+    def __init__(self, interaction: Interaction, pace: float) -> None:
+        self._interaction = interaction
+        self._pace = pace
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in paced(self._interaction.response, self._pace):
+            yield piece
+        if self._interaction.response.incomplete:
+            raise httpx.ReadError(f"the connection broke off, as it did when {self._interaction.source} was recorded.")
+
+
+class ReplayTransport(httpx.AsyncBaseTransport):
+    """For an `httpx.AsyncClient` of your own: `httpx.AsyncClient(transport=ReplayTransport("fixtures/research"))`."""
+
+    def __init__(self, path: str | Path, match: Match = "strict", pace: float = 0.0) -> None:
+        self._index = ReplayIndex.load(path, match)
+        self._pace = check_pace(pace)
+
+    def __repr__(self) -> str:
+        return f"ReplayTransport: {self._index!r}"
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """The recorded response. The request extension `agentlab.lane` names the lane."""
+        interaction = self._index.find(request.method, str(request.url), await request.aread(), request.extensions.get(LANE, ""))
+        recorded, pace = interaction.response, self._pace
+        whole = not (recorded.chunks or recorded.incomplete or pace)
+        stream = httpx.ByteStream(recorded.body) if whole else _PacedStream(interaction, pace)
+        return httpx.Response(recorded.status, headers=recorded.headers, stream=stream)
+
+
+class RecordTransport(httpx.AsyncBaseTransport):
+    """For an `httpx.AsyncClient` of your own: passes everything on to `transport` and writes down what is answered."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        origin: str | Mapping[str, object] | None = None,
+    ) -> None:
+        self._recorder = Recorder(path, origin=origin)
+        self._transport = transport or httpx.AsyncHTTPTransport()
+
+    def __repr__(self) -> str:
+        return f"RecordTransport({str(self._recorder.path)!r})"
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request. The request extension `agentlab.lane` names the lane."""
+        body = await request.aread()
+        tape = self._recorder.begin(
+            request.method, str(request.url), request.headers, body, lane=request.extensions.get(LANE, "")
+        )
+        response = await self._transport.handle_async_request(request)
+        tape.headers(response.status_code, response.reason_phrase, response.headers)
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  what an async transport gives
+        stream = _TapedStream(response.stream, tape, response.headers.get("content-encoding", ""))
+        return httpx.Response(response.status_code, headers=response.headers, stream=stream, extensions=response.extensions)
+
+    async def aclose(self) -> None:
+        """Close the transport underneath."""
+        await self._transport.aclose()
+
+
+class _TapedStream(httpx.AsyncByteStream):
+    """Bytes on their way to the caller as they came, and to the tape decoded."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, tape: Tape, encoding: str) -> None:
+        self._stream = stream
+        self._tape = tape
+        self._encoding = encoding
+        self._raw: list[tuple[float, bytes]] = []
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream:
+                if self._encoding:
+                    self._raw.append((time.monotonic(), chunk))
+                else:
+                    self._tape.chunk(chunk)
+                yield chunk
+        except httpx.TransportError:
+            self._tape.broke()
+            raise
+        self._decode()
+        self._tape.complete()
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            self._decode()
+            self._tape.close()
+
+    def _decode(self) -> None:
+        """Give the tape what the compressed chunks hold, each at its own time."""
+        raw, self._raw = self._raw, []
+        at = 0.0
+
+        def feed() -> Iterator[bytes]:
+            nonlocal at
+            for at, chunk in raw:  # noqa: B007  the time of the chunk that is being decoded
+                yield chunk
+
+        with suppress(httpx.DecodingError):  # broken off in the middle
+            for piece in httpx.Response(200, headers={"content-encoding": self._encoding}, content=feed()).iter_bytes():
+                self._tape.chunk(piece, at)

@@ -1,0 +1,50 @@
+"""The numbers that a person sets: how a field declares one, and how a value is checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from agentlab.errors import LimitError
+
+
+def limit_field(*, unit: str, minimum: float, help: str, default: Any = dataclasses.MISSING) -> Any:  # noqa: A002
+    """A dataclass field that holds a limit; the metadata is what a control in the panel is made of."""
+    return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "help": help})
+
+
+def whole_number(owner: str, name: str, value: object, minimum: int = 1) -> int:
+    """`value` as a count of at least `minimum`, or a LimitError that names it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise LimitError(
+            f"{owner}({name}={value!r}): {name} is a whole number, such as {max(minimum, 8)}; got {type(value).__name__}."
+        )
+    if value < minimum:
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be at least {minimum}. Leave it out for no limit.")
+    return value
+
+
+def money(owner: str, name: str, value: object) -> Decimal:
+    """`value` as US dollars above 0, exact, or a LimitError that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise LimitError(
+            f"{owner}({name}={value!r}): {name} is an amount in US dollars, such as 0.05; got {type(value).__name__}."
+        )
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        raise LimitError(f"{owner}({name}={value!r}): {name} is an amount in US dollars, such as 0.05.") from None
+    if not amount.is_finite() or amount <= 0:
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 US dollars. Leave it out for no limit.")
+    return amount
+
+
+def seconds(owner: str, name: str, value: object) -> float:
+    """`value` as seconds above 0, or a LimitError that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LimitError(f"{owner}({name}={value!r}): {name} is a number of seconds, such as 30; got {type(value).__name__}.")
+    if not math.isfinite(value) or value <= 0:
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds. Leave it out for no limit.")
+    return float(value)

@@ -1,0 +1,38 @@
+"""What a call cost: as the provider reports it, else by public prices, else unknown. No network: the price data is a package's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from agentlab.types import Cost, CostSource, Usage
+
+PRICE_BOOK_NAMES: Mapping[str, str] = {"gemini": "google", "bedrock": "aws", "xai": "x-ai"}
+"""Our provider names in the price book (the package genai-prices), where they differ."""
+
+_UNKNOWN = Cost()
+
+
+def cost_of(provider: str, model: str, usage: Usage, reported_usd: Decimal | None = None) -> Cost:
+    """The cost of one call.
+
+    `reported_usd` wins where the provider gave it. A model that the price book does not know, and usage that is not known, have
+    an unknown cost: None, never 0.
+    """
+    if reported_usd is not None:
+        return Cost(reported_usd, CostSource.REPORTED)
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return _UNKNOWN
+    import genai_prices
+
+    tokens = genai_prices.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    try:
+        priced = genai_prices.calc_price(tokens, model, provider_id=PRICE_BOOK_NAMES.get(provider, provider))
+    except (LookupError, ValueError):
+        return _UNKNOWN
+    return Cost(priced.total_price, CostSource.PRICED)

@@ -1,0 +1,186 @@
+"""A stream of Anthropic's events, put together into the message that the whole answer would have been.
+
+Vendor page: https://platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from agentlab.providers import _read as read
+from agentlab.providers._signals import Ended, Facts
+from agentlab.providers._stream import BodyParser
+from agentlab.types import (
+    JSON,
+    ModelResponse,
+    ReasoningDelta,
+    SignalSeen,
+    StreamEvent,
+    TerminationSignal,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+)
+
+Reader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
+Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
+
+_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
+
+
+class _Block:
+    """One content block as its pieces come in. `call` is its number among the tool calls."""
+
+    __slots__ = ("call", "closed", "fields", "pieces")
+
+    def __init__(self, fields: dict[str, Any], call: int) -> None:
+        self.fields = fields
+        self.pieces: dict[str, list[str]] = {}
+        self.closed = False
+        self.call = call
+
+    def joined(self, key: str) -> str:
+        return read.whole_text("".join(self.pieces.get(key, ())))
+
+    def arguments(self) -> str:
+        """The raw text of a tool's arguments: the pieces, or what the block was opened with."""
+        return self.joined("partial_json") or read.arguments_text(self.fields.get("input") or None, closed=self.closed)
+
+    def id(self) -> str:
+        return read.as_text(self.fields.get("id")) or f"call_{self.call + 1}"
+
+    def content(self) -> dict[str, Any]:
+        """The block as a whole message holds it. Arguments that are not JSON stay text."""
+        block = dict(self.fields)
+        for kind, key in (("text", "text"), ("thinking", "thinking"), ("thinking", "signature")):
+            if key in self.pieces and block.get("type") == kind:
+                block[key] = read.as_text(block.get(key)) + self.joined(key)
+        if text := self.joined("partial_json"):
+            try:
+                block["input"] = read.loads(text)
+            except ValueError:
+                block["input"] = text
+        if citations := block.pop("_citations", None):
+            block["citations"] = [*read.as_list(block.get("citations")), *citations]
+        return block
+
+
+class AnthropicStreamParser(BodyParser):
+    """The state of one stream of events."""
+
+    def __init__(self, reader: Reader, signaller: Signaller) -> None:
+        self._reader = reader
+        self._signaller = signaller
+        super().__init__()
+
+    def _clear(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._whole: dict[str, Any] | None = None
+
+    def _take(self, name: str, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+        kind = chunk.get("type") or name
+        if kind == "content_block_delta":
+            self._delta(chunk.get("index"), chunk.get("delta"), told)
+        elif kind == "content_block_start":
+            self._start_block(chunk.get("index"), chunk.get("content_block"), told)
+        elif kind == "content_block_stop":
+            block = self._blocks.get(_number(chunk.get("index")))
+            if block is not None:
+                block.closed = True
+        elif kind == "message_delta":
+            self._message_delta(chunk, told)
+        elif kind == "message_start":
+            self._blocks.clear()  # a second one starts the message anew
+            self._message = dict(read.as_dict(chunk.get("message")))
+            self._usage = dict(read.as_dict(self._message.get("usage")))
+        elif kind == "message_stop":
+            self._done = True
+        elif kind == "message":  # not streamed after all
+            self._whole = chunk
+
+    def _start_block(self, index: JSON, fields: JSON, told: list[StreamEvent]) -> None:
+        calls = sum(block.fields.get("type") == "tool_use" for block in self._blocks.values())
+        block = self._blocks[_number(index)] = _Block(dict(read.as_dict(fields)), calls)
+        kind = block.fields.get("type")
+        if kind == "text" and (text := read.as_text(block.fields.get("text"))):
+            told.append(TextDelta(text))
+        elif kind == "tool_use":
+            told.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
+
+    def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
+        if not isinstance(delta, dict):
+            self._damaged = True
+            return
+        block = self._blocks.get(_number(index))
+        if block is None:
+            self._damaged = True  # a piece of a block whose start was lost
+            return
+        kind = delta.get("type")
+        key = _PIECES.get(kind) if isinstance(kind, str) else None
+        if key is None:
+            if kind == "citations_delta":
+                block.fields.setdefault("_citations", []).append(delta.get("citation"))
+            return
+        piece = delta.get(key)
+        if not isinstance(piece, str) or not piece:
+            return
+        block.pieces.setdefault(key, []).append(piece)
+        if key == "text":
+            told.append(TextDelta(piece))
+        elif key == "thinking":
+            told.append(ReasoningDelta(piece))
+        elif key == "partial_json" and block.fields.get("type") == "tool_use":
+            told.append(ToolCallDelta(block.call, block.id(), read.as_text(block.fields.get("name")), piece))
+
+    def _message_delta(self, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+        # Its usage is cumulative; what it leaves out stands in message_start.
+        self._usage.update({key: value for key, value in read.as_dict(chunk.get("usage")).items() if value is not None})
+        for key, value in read.as_dict(chunk.get("delta")).items():
+            if value is not None:
+                self._message[key] = value
+                if key == "stop_reason":
+                    told.append(SignalSeen(self._signal_now()))
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        return tuple(
+            ToolCall(id=block.id(), name=read.as_text(block.fields.get("name")), arguments=block.arguments(), closed=block.closed)
+            for _, block in sorted(self._blocks.items())
+            if block.fields.get("type") == "tool_use"
+        )
+
+    def _signal_now(self) -> TerminationSignal:
+        calls = self._calls()
+        details = {key: self._message[key] for key in ("stop_sequence", "stop_details") if self._message.get(key)}
+        facts = Facts(
+            tool_calls=len(calls),
+            complete_calls=all(read.is_json_object(call.arguments) for call in calls),
+            answered=bool(self._blocks),
+            damaged=self._damaged,
+            error=self._error,
+            metadata=details,
+        )
+        return self._signaller(self._message.get("stop_reason"), facts)
+
+    def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
+        if self._whole is not None:
+            return self._reader({**self._whole, **({"error": self._error} if self._error is not None else {})}, None, "whole", damaged)
+        if not self._message and not self._blocks and self._error is not None:
+            ended = "whole"
+        elif ended == "whole" and not self._done:
+            ended = "unmarked"  # JSON lines without the last event
+        return self._reader(body, self._calls(), ended, damaged)
+
+    def _assembled(self) -> dict[str, Any]:
+        body = dict(self._message)
+        body["content"] = [block.content() for _, block in sorted(self._blocks.items())]
+        if self._usage:
+            body["usage"] = self._usage
+        return body
+
+
+def _number(index: JSON) -> int:
+    """A block's index; a missing or absurd one is that of a single block."""
+    return index if isinstance(index, int) else 0

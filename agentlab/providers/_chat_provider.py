@@ -1,0 +1,61 @@
+"""What the providers on the chat completions wire share; each of their files says only what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from agentlab.http import HttpRequest
+from agentlab.providers._base import Capabilities, StreamParser
+from agentlab.providers._chat_completions import Origin, read_body, request_body
+from agentlab.providers._chat_stream import ChatStreamParser
+from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url
+from agentlab.providers._signals import body_message
+from agentlab.types import JSON, ModelRequest, ModelResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletions:
+    """A server on the chat completions wire.
+
+    `base_url` is the address up to and without `/chat/completions`. `headers` are further ones, sent with live calls only. Keys and
+    headers are never shown.
+    """
+
+    name: ClassVar[str]
+    wire: ClassVar[str]
+    cap_field: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    model: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """A POST to `/chat/completions`."""
+        return HttpRequest(
+            method="POST",
+            url=f"{self.base_url}/chat/completions",
+            headers=STREAM_HEADERS if request.stream else HEADERS,
+            body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field),
+        )
+
+    def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
+        """Read a whole body."""
+        return read_body(payload, self._origin(requested_cap))
+
+    def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
+        """A new parser for one stream."""
+        return ChatStreamParser(self._origin(requested_cap))
+
+    def error_message(self, payload: JSON) -> str:
+        """The vendor's own words in an error body, or an empty string."""
+        return body_message(payload)
+
+    def _origin(self, requested_cap: int | None) -> Origin:
+        return Origin(self.name, self.model, self.wire, requested_cap)

@@ -1,0 +1,84 @@
+"""The body of a stream, whatever it turns out to be.
+
+Asked for a stream, servers answer with server-sent events; but also with one JSON object (an error, or the whole response), with a JSON
+array of chunks, or with one JSON object a line. The first byte tells which.
+"""
+
+from __future__ import annotations
+
+from json import JSONDecoder
+
+from agentlab.providers._read import loads
+from agentlab.providers._sse import Event, SSEDecoder
+from agentlab.types import JSON
+
+_BOM = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n"
+_BETWEEN = " \t\r\n,"
+
+
+class Incoming:
+    """The bytes of one stream. `is_json` is true where the body is JSON and not events; `damaged` where a piece was unreadable."""
+
+    __slots__ = ("_decoder", "_json", "_start", "damaged", "is_json")
+
+    def __init__(self) -> None:
+        self._decoder = SSEDecoder()
+        self._start: bytes | None = b""
+        self._json: list[bytes] = []
+        self.is_json = False
+        self.damaged = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes complete. A body that is JSON has none; it is read by `finish`."""
+        if self._start is not None:
+            data = self._start + data
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._start = data
+                return []
+            data = data.removeprefix(_BOM).lstrip(_BLANK)
+            if not data:  # white space so far: some servers send it to keep the connection alive
+                self._start = b""
+                return []
+            self._start = None
+            self.is_json = data[:1] in b"{["
+        if self.is_json:
+            self._json.append(data)
+            return []
+        return self._decoder.feed(data)
+
+    def finish(self) -> tuple[list[Event], list[JSON]]:
+        """What was on its way when the stream ended: a last event, or the values of a body that is JSON."""
+        if not self.is_json:
+            events = self._decoder.finish()
+            self.damaged = self.damaged or self._decoder.damaged
+            return events, []
+        text = b"".join(self._json).decode("utf-8", "replace")
+        self._json.clear()
+        values, complete = read_json(text)
+        self.damaged = self.damaged or not complete
+        return [], values
+
+
+def read_json(text: str) -> tuple[list[JSON], bool]:
+    """The JSON values in a text (an array counts as its items), and whether that was all there was in it."""
+    try:
+        value = loads(text)
+        return (value if isinstance(value, list) else [value]), True
+    except ValueError:
+        pass
+    values: list[JSON] = []
+    decoder, position, end = JSONDecoder(), 0, len(text)
+    broken_array = text.lstrip().startswith("[")
+    if broken_array:  # its items, as far as they go
+        position = text.index("[") + 1
+    while True:
+        while position < end and text[position] in _BETWEEN:
+            position += 1
+        if position >= end:
+            return values, bool(values) and not broken_array
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            return values, False
+        values.append(value)

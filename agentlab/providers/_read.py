@@ -1,0 +1,156 @@
+"""Reading values whose shape nobody promised, and writing JSON by one rule.
+
+What a provider sends is data of any shape: a list where an object is documented, null, a number as text, NaN. The readers here
+answer with an empty value where the shape is wrong, and never raise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from agentlab.types import JSON
+
+MAX_COUNT = 2**63 - 1
+"""A larger token count is nonsense, and would not fit the column of a frame."""
+
+UNPARSED = "_unparsed"
+"""Where the arguments of a tool call are not a JSON object, but the wire needs one, they travel as the text under this key."""
+
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def as_dict(value: JSON) -> dict[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: JSON) -> list[Any]:
+    """The value where it is an array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: JSON) -> str:
+    """The value where it is a string, else an empty one. Halves of surrogate pairs are put together, or replaced."""
+    return whole_text(value) if isinstance(value, str) else ""
+
+
+def some_text(value: JSON) -> str | None:
+    """The value where it is a string with something in it, else None."""
+    return as_text(value) or None
+
+
+def whole_text(text: str) -> str:
+    """Text that can be encoded as UTF-8.
+
+    Some servers cut a stream between the two `\\ud83d\\ude00` escapes of one character. Joined, the halves are one character again;
+    a half that stayed alone becomes U+FFFD.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def count(value: JSON) -> int | None:
+    """A number of tokens, or None where it is not one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
+        return value
+    return None
+
+
+def added(first: int | None, *others: int | None) -> int | None:
+    """The sum of a token count and of its parts that may be absent; None where the first is."""
+    if first is None:
+        return None
+    return first + sum(other or 0 for other in others)
+
+
+def money(value: JSON) -> Decimal | None:
+    """US dollars, or None where it is not an amount. `repr` of a float is the shortest text, hence the JSON's own digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        amount = Decimal(repr(value) if isinstance(value, float) else value)
+    except (InvalidOperation, ValueError):
+        return None
+    return amount if amount.is_finite() and amount >= 0 else None
+
+
+def loads(text: str | bytes) -> JSON:
+    """Parse JSON. Raises ValueError, and nothing else: also for nesting too deep and for integers too long."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+
+
+def dumps(value: JSON) -> bytes:
+    """Compact UTF-8 JSON in the order given. NaN and infinities, which JSON has no word for, become null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def _finite(value: JSON) -> JSON:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def json_object(fields: Iterable[tuple[str, bytes]]) -> bytes:
+    """An object from names and values that are JSON already."""
+    return b"{" + b",".join(dumps(name) + b":" + value for name, value in fields) + b"}"
+
+
+def json_array(values: Iterable[bytes]) -> bytes:
+    """An array from values that are JSON already; empty ones (a message with nothing in it) are left out."""
+    return b"[" + b",".join(value for value in values if value) + b"]"
+
+
+def is_json_object(text: str) -> bool:
+    """Whether a tool call's arguments are complete: one JSON object and nothing else."""
+    try:
+        return isinstance(loads(text), dict)
+    except ValueError:
+        return False
+
+
+def arguments_object(text: str) -> bytes:
+    """A tool call's arguments for a wire that needs an object: as they are, or wrapped under UNPARSED where they are not one."""
+    if not text.strip():
+        return b"{}"
+    return text.encode("utf-8", "replace") if is_json_object(text) else dumps({UNPARSED: text})
+
+
+def arguments_text(value: JSON, *, closed: bool) -> str:
+    """A tool call's arguments as text, from a server that sent text, an object, or nothing at all.
+
+    A finished call without arguments is `{}`: several servers send an empty string for a tool without parameters.
+    """
+    if isinstance(value, str):
+        text = whole_text(value)
+        return "{}" if closed and not text.strip() else text
+    if value is None:
+        return "{}" if closed else ""
+    return dumps(value).decode()
+
+
+def plain_id(text: str) -> str:
+    """A tool call's id in the letters that every vendor accepts."""
+    return _NOT_IN_ID.sub("_", text)

@@ -1,0 +1,84 @@
+"""Providers by name: every file of this folder without a leading underscore, and the entry points `agentlab.providers`.
+
+A file `foo_bar.py` is the provider `foo-bar`; it names its class `PROVIDER`. Only the file that is asked for is imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+import agentlab.providers
+from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.providers import _base
+
+GROUP = "agentlab.providers"
+
+
+def resolve(spec: str) -> _base.Provider:
+    """The provider for a `provider:model` string, such as `openai:gpt-4.1-mini`. Raises UnknownProviderError."""
+    name, colon, model = spec.partition(":")
+    if not colon or not model.strip() or not name.strip():
+        example = "openai:gpt-4.1-mini" if name.strip() not in _files() else f"{name.strip()}:model-name"
+        raise UnknownProviderError(f"{spec!r} is not a provider and a model: write provider:model, e.g. {example!r}.{_list()}")
+    return Provider(name.strip(), model=model.strip())
+
+
+def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that it makes
+    name: str,
+    *,
+    model: str,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    **settings: Any,
+) -> _base.Provider:
+    """A provider where a `provider:model` string says too little.
+
+    `base_url` is another address than the vendor's own; `api_key` a key that is not in the environment; `settings` are the fields of the
+    provider's class, such as `headers`. Raises UnknownProviderError, and ConfigurationError for settings that cannot work.
+    """
+    make = _find(name)
+    if not isinstance(model, str) or not model.strip():
+        raise UnknownProviderError(
+            f"Which model of {name}? model={model!r} is empty; write e.g. lab.Provider({name!r}, model='…')."
+        )
+    given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}
+    try:
+        return make(model=model, **given, **settings)
+    except TypeError as error:
+        raise ConfigurationError(f"{name} does not take these settings: {error}") from None
+
+
+def names() -> tuple[str, ...]:
+    """The names of all providers, sorted."""
+    return tuple(sorted({*_files(), *_entry_points()}))
+
+
+@functools.cache
+def _files() -> Mapping[str, str]:
+    found = (module.name for module in pkgutil.iter_modules(agentlab.providers.__path__))
+    return {name.replace("_", "-"): name for name in found if not name.startswith("_")}
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _find(name: str) -> Callable[..., _base.Provider]:
+    if name in _files():
+        module = importlib.import_module(f"agentlab.providers.{_files()[name]}")
+        return cast("Callable[..., _base.Provider]", module.PROVIDER)
+    if (point := _entry_points().get(name)) is not None:
+        return cast("Callable[..., _base.Provider]", point.load())
+    close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise UnknownProviderError(f"No provider {name!r}.{hint}{_list()}")
+
+
+def _list() -> str:
+    return f" Providers: {', '.join(names())}."

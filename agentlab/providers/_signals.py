@@ -1,0 +1,207 @@
+"""From a provider's word and the rest of its response to a TerminationSignal: the rules that all wires share.
+
+Confidence. HIGH: a documented value that agrees with the rest. MEDIUM: inferred from the pattern. LOW: missing, unknown or
+contradictory. A provider's file holds the table of its words; here is what the rest of the response does to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from agentlab.providers._read import as_dict, as_text, dumps, whole_text
+from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
+
+logger = logging.getLogger("agentlab.providers")
+
+Ended: TypeAlias = Literal["whole", "marked", "unmarked"]
+"""How a response came to its end: a whole body; a stream with the wire's own last word; a stream without it."""
+
+_SENTENCES = {
+    FinishReason.END_TURN: "The model ended its turn.",
+    FinishReason.STOP_SEQUENCE: "A stop sequence was generated.",
+    FinishReason.TOOL_CALLS: "The model asks for tools.",
+    FinishReason.MAX_TOKENS: "The response was cut at its output cap.",
+    FinishReason.CONTEXT_WINDOW_EXCEEDED: "The response filled the model's context window.",
+    FinishReason.CONTENT_FILTERED: "The response was refused, withheld or cut by a content filter.",
+    FinishReason.PAUSED: "The provider paused the turn; sending it back resumes it.",
+    FinishReason.CANCELLED: "The response was cancelled.",
+    FinishReason.ERROR: "The provider reports an error.",
+    FinishReason.UNKNOWN: "The provider does not say why the response ended.",
+}
+
+_MAX_VALUE_CHARS = 200
+_MAX_REMEMBERED = 1_000
+_told: dict[tuple[str, str, str | int], None] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rest of a response says about its end.
+
+    `tool_calls` counts the calls; `complete_calls` is whether the arguments of all of them are complete JSON. `answered` is
+    whether there is any text or call. `damaged`: a piece of a stream could not be read. `output_tokens` and `requested_cap` are
+    tokens, None unknown. `error` is the provider's own error object or text, None where there is none.
+    """
+
+    tool_calls: int = 0
+    complete_calls: bool = True
+    answered: bool = False
+    refused: bool = False
+    ended: Ended = "whole"
+    damaged: bool = False
+    output_tokens: int | None = None
+    requested_cap: int | None = None
+    error: JSON = None
+    message: str = ""
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A wire's words. `field` is where the word stands; `stop_with_calls` whether an ordinary end is documented for tool calls;
+    `repairable` the words for an error that asking again may mend."""
+
+    field: str
+    reasons: Mapping[str | int, FinishReason]
+    stop_with_calls: bool = False
+    repairable: frozenset[str | int] = frozenset()
+
+
+def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str) -> TerminationSignal:
+    """The signal for the provider's word `value` (None: missing) in the light of `facts`."""
+    raw = raw_value(value)
+    if facts.error is not None:
+        return _error(facts, provider, contradicted=raw not in (None, "error"))
+    field_name, why = table.field, ""
+    if raw is None:
+        reason, confidence, why = _missing(facts)
+    elif (known := table.reasons.get(raw)) is None:
+        tell_unknown(provider, model, raw)
+        reason, confidence = FinishReason.UNKNOWN, Confidence.LOW
+        why = f"The provider says {raw!r}, which its documentation does not list."
+    else:
+        reason, confidence, why = _weigh(known, facts, stop_with_calls=table.stop_with_calls)
+    if confidence is Confidence.HIGH and (facts.damaged or facts.ended == "unmarked"):
+        confidence = Confidence.MEDIUM
+        why = (
+            why
+            or f"{_SENTENCES[reason]} {'A piece of the stream was unreadable.' if facts.damaged else 'The stream broke off after that.'}"
+        )
+    return TerminationSignal(
+        finish_reason=reason,
+        confidence=confidence,
+        provider=provider,
+        raw_field=field_name,
+        raw_value=raw,
+        message=facts.message or why or _SENTENCES[reason],
+        repairable=raw in table.repairable,
+        metadata=facts.metadata,
+    )
+
+
+def _missing(facts: Facts) -> tuple[FinishReason, Confidence, str]:
+    if facts.ended != "marked" or facts.damaged or not facts.answered:
+        why = "The stream broke off before a finish reason." if facts.ended == "unmarked" else _SENTENCES[FinishReason.UNKNOWN]
+        return FinishReason.UNKNOWN, Confidence.LOW, why
+    if facts.tool_calls:
+        if not facts.complete_calls:
+            return FinishReason.UNKNOWN, Confidence.LOW, "No finish reason, and the arguments of a tool call are incomplete."
+        return FinishReason.TOOL_CALLS, Confidence.MEDIUM, "The stream closed properly with tool calls, without a finish reason."
+    return FinishReason.END_TURN, Confidence.MEDIUM, "The stream closed properly, without a finish reason."
+
+
+def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tuple[FinishReason, Confidence, str]:
+    confidence, why = Confidence.HIGH, ""
+    if reason is FinishReason.UNKNOWN:
+        return reason, Confidence.LOW, "The provider gives a reason that says nothing."
+    if reason is FinishReason.END_TURN and facts.refused:
+        return FinishReason.CONTENT_FILTERED, Confidence.HIGH, "The model refused to answer."
+    if reason in (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE) and facts.tool_calls:
+        reason = FinishReason.TOOL_CALLS
+        if not stop_with_calls:
+            confidence, why = Confidence.MEDIUM, "The response holds tool calls, though the provider says that the turn ended."
+    if reason is FinishReason.TOOL_CALLS:
+        if not facts.tool_calls:
+            return reason, Confidence.LOW, "The provider says that tools are called, but the response holds no call."
+        if not facts.complete_calls:
+            return reason, Confidence.LOW, "The provider says that tools are called, but the arguments of a call are incomplete."
+    at_cap = facts.requested_cap is not None and facts.output_tokens == facts.requested_cap
+    if at_cap and confidence is Confidence.HIGH and reason in (FinishReason.END_TURN, FinishReason.TOOL_CALLS):
+        confidence, why = Confidence.MEDIUM, f"{_SENTENCES[reason]} Its output tokens equal the cap of {facts.requested_cap}."
+    return reason, confidence, why
+
+
+def _error(facts: Facts, provider: str, *, contradicted: bool) -> TerminationSignal:
+    where, value = error_code(facts.error)
+    return TerminationSignal(
+        finish_reason=FinishReason.ERROR,
+        confidence=Confidence.MEDIUM if contradicted else Confidence.HIGH,
+        provider=provider,
+        raw_field=where,
+        raw_value=value,
+        message=f"The provider reports an error: {error_text(facts.error) or value}",
+        metadata=facts.metadata,
+    )
+
+
+def raw_value(value: JSON) -> str | int | None:
+    """The provider's word as it can be kept: text and integers as they are, anything else as JSON text, all of it short."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value if value is None or abs(value) < 2**63 else str(value)[:_MAX_VALUE_CHARS]
+    if isinstance(value, str):
+        return whole_text(value[:_MAX_VALUE_CHARS])
+    return dumps(value).decode()[:_MAX_VALUE_CHARS]
+
+
+def error_code(error: JSON) -> tuple[str, str | int | None]:
+    """Where an error says what kind it is, and the kind: `("error.type", "overloaded_error")`."""
+    for name in ("type", "code", "status"):
+        value = as_dict(error).get(name)
+        if value not in (None, ""):
+            return f"error.{name}", raw_value(value)
+    return "error", raw_value(error_text(error)) or None
+
+
+def error_text(error: JSON) -> str:
+    """The vendor's own words in an error object, or in an error that is only text."""
+    if isinstance(error, str):
+        return whole_text(error)
+    if isinstance(error, list):
+        return error_text(error[0]) if error else ""
+    words = as_dict(error)
+    return next((text for key in ("message", "msg", "detail", "error", "title") if (text := as_text(words.get(key)))), "")
+
+
+def find_error(payload: JSON) -> JSON:
+    """The error inside a body, or None. Bodies wrap it in different ways; an empty `error` key is none."""
+    if isinstance(payload, list):
+        return next((error for item in payload[:1] if (error := find_error(item)) is not None), None)
+    body = as_dict(payload)
+    error = body.get("error")
+    if error:
+        return error
+    if body.get("object") == "error" or body.get("type") == "error":
+        return body
+    return None
+
+
+def body_message(payload: JSON) -> str:
+    """The vendor's own words in an error body of any usual shape, or an empty string."""
+    error = find_error(payload)
+    if error is None and isinstance(payload, list):
+        payload = payload[0] if payload else None
+    return error_text(error) or error_text(as_dict(payload))
+
+
+def tell_unknown(provider: str, model: str, value: str | int) -> None:
+    """Log a value that no table lists, once per provider, model and value; the oldest of many are forgotten."""
+    key = (provider, model, value)
+    if key in _told:
+        return
+    if len(_told) >= _MAX_REMEMBERED:
+        _told.pop(next(iter(_told), key), None)
+    _told[key] = None
+    logger.warning("%s (%s) ended a response with %r, which is not a documented finish reason", provider, model or "?", value)

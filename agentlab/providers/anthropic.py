@@ -1,0 +1,268 @@
+"""Anthropic, over the messages API.
+
+Vendor pages: https://platform.claude.com/docs/en/api/messages, https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons and
+https://platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from agentlab.conversation import encode_messages
+from agentlab.http import HttpRequest
+from agentlab.providers import _read as read
+from agentlab.providers._anthropic_stream import AnthropicStreamParser
+from agentlab.providers._base import Capabilities, StreamParser
+from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url, find_key, merge_options
+from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
+from agentlab.types import (
+    JSON,
+    FinishReason,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    NativeContent,
+    TerminationSignal,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UsageSource,
+)
+
+BASE_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+KEY_VARIABLES = ("ANTHROPIC_API_KEY",)
+WIRE = "anthropic.messages"
+
+DEFAULT_MAX_TOKENS = 8192
+"""The output cap in tokens where none was asked for, since this wire demands one; every model since Claude 3.5 allows it."""
+
+FINISH_REASONS = Table(
+    field="stop_reason",
+    reasons={
+        "end_turn": FinishReason.END_TURN,
+        "stop_sequence": FinishReason.STOP_SEQUENCE,
+        "tool_use": FinishReason.TOOL_CALLS,
+        "max_tokens": FinishReason.MAX_TOKENS,
+        "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+        "refusal": FinishReason.CONTENT_FILTERED,
+        "pause_turn": FinishReason.PAUSED,
+    },
+)
+
+_CUT = ("max_tokens", "model_context_window_exceeded")
+
+
+@dataclass(frozen=True, slots=True)
+class Anthropic:
+    """Anthropic's own server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
+
+    `headers` are further ones, such as `anthropic-beta`, sent with live calls only. Keys and headers are never shown.
+    """
+
+    name: ClassVar[str] = "anthropic"
+    wire: ClassVar[str] = WIRE
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    model: str
+    base_url: str = BASE_URL
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name).removesuffix("/v1"))
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """A POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own."""
+        fields = {
+            "model": read.dumps(self.model),
+            "max_tokens": read.dumps(_cap(request)),
+            "messages": read.json_array(encode_messages(request.messages, WIRE, encode_message)),
+        }
+        if request.instructions:
+            fields["system"] = read.dumps(request.instructions)
+        if request.tools:
+            fields["tools"] = read.json_array(
+                b'{"name":%b,"description":%b,"input_schema":%b}'
+                % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
+                for tool in request.tools
+            )
+        if request.stream:
+            fields["stream"] = b"true"
+        merge_options(fields, request.options, reserved=("model", "messages", "stream"))
+        headers = STREAM_HEADERS if request.stream else HEADERS
+        return HttpRequest(
+            method="POST",
+            url=f"{self.base_url}/v1/messages",
+            headers={**headers, "anthropic-version": VERSION},
+            body=read.json_object(fields.items()),
+        )
+
+    def auth_headers(self) -> dict[str, str]:
+        """The key as `x-api-key`. Raises MissingKeyError."""
+        return {**self.headers, "x-api-key": find_key(self.name, self.api_key, KEY_VARIABLES)}
+
+    def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
+        """Read a whole body. `requested_cap` None is DEFAULT_MAX_TOKENS, which is then what was asked for."""
+        return read_body(payload, self.model, DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap)
+
+    def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
+        """A new parser for one stream."""
+        cap = DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap
+        return AnthropicStreamParser(
+            lambda body, calls, ended, damaged: read_body(body, self.model, cap, calls=calls, ended=ended, damaged=damaged),
+            lambda stop_reason, facts: _signal(stop_reason, facts, self.model),
+        )
+
+    def error_message(self, payload: JSON) -> str:
+        """The vendor's own words in an error body, or an empty string."""
+        return body_message(payload)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+
+def _cap(request: ModelRequest) -> int:
+    """The output cap to send: the request's own, else the one in `options`, else the default."""
+    if request.max_output_tokens is not None:
+        return request.max_output_tokens
+    return read.count(request.options.get("max_tokens")) or DEFAULT_MAX_TOKENS
+
+
+def encode_message(message: Message) -> bytes:
+    """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
+    content: JSON
+    if message.role == "tool":
+        content = [_result(result) for result in message.tool_results]
+    elif message.role == "user":
+        content = message.text
+    elif message.native is not None and message.native.wire == WIRE:
+        content = message.native.content
+    else:
+        return _rebuilt(message)
+    return read.dumps({"role": "assistant" if message.role == "assistant" else "user", "content": content}) if content else b""
+
+
+def _result(result: ToolResult) -> dict[str, JSON]:
+    block = {"type": "tool_result", "tool_use_id": read.plain_id(result.call_id), "content": result.content}
+    return {**block, "is_error": True} if result.is_error else block
+
+
+def _rebuilt(message: Message) -> bytes:
+    """An assistant turn that another wire answered, from its text and calls."""
+    blocks = [read.dumps({"type": "text", "text": message.text})] if message.text.strip() else []
+    blocks += [
+        b'{"type":"tool_use","id":%b,"name":%b,"input":%b}'
+        % (read.dumps(read.plain_id(call.id)), read.dumps(call.name), read.arguments_object(call.arguments))
+        for call in message.tool_calls
+    ]
+    return b'{"role":"assistant","content":%b}' % read.json_array(blocks) if blocks else b""
+
+
+# Responses -----------------------------------------------------------------------------------------------------------------
+
+
+def read_body(
+    payload: JSON,
+    model: str,
+    cap: int,
+    *,
+    calls: tuple[ToolCall, ...] | None = None,
+    ended: Ended = "whole",
+    damaged: bool = False,
+) -> ModelResponse:
+    """A whole message as a ModelResponse; or what was put together from a stream, with its `calls`: a stream tells more of them than
+    the message does (the raw text of the arguments, and whether the block was closed)."""
+    body = read.as_dict(payload)
+    blocks = [block for block in read.as_list(body.get("content")) if isinstance(block, dict)]
+    stop_reason = body.get("stop_reason")
+    text = "".join(read.as_text(block.get("text")) for block in blocks if block.get("type") == "text")
+    if calls is None:
+        calls = _tool_calls(blocks, cut=stop_reason is None or stop_reason in _CUT)
+    usage = read_usage(body.get("usage"))
+    details = read.as_dict(body.get("stop_details"))
+    facts = Facts(
+        tool_calls=len(calls),
+        complete_calls=all(read.is_json_object(call.arguments) for call in calls),
+        answered=bool(text or calls),
+        ended=ended,
+        damaged=damaged,
+        output_tokens=usage.output_tokens,
+        requested_cap=cap,
+        error=find_error(payload),
+        metadata={
+            key: body[key] for key in ("stop_sequence", "stop_details") if isinstance(body.get(key), str | dict) and body[key]
+        },
+    )
+    return ModelResponse(
+        text=read.whole_text(text),
+        signal=_signal(stop_reason, facts, model),
+        tool_calls=calls,
+        usage=usage,
+        reasoning="".join(read.as_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"),
+        refusal=read.some_text(details.get("explanation")) if stop_reason == "refusal" else None,
+        model=read.some_text(body.get("model")),
+        response_id=read.some_text(body.get("id")),
+        native=_native(blocks),
+        raw=payload,
+    )
+
+
+def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
+    return judge(FINISH_REASONS, stop_reason, facts, provider=Anthropic.name, model=model)
+
+
+def read_usage(reported: JSON) -> Usage:
+    """Tokens by the one convention. Here `input_tokens` are only those that were neither read from nor written to a cache."""
+    usage = read.as_dict(reported)
+    fresh, output = read.count(usage.get("input_tokens")), read.count(usage.get("output_tokens"))
+    cache_read = read.count(usage.get("cache_read_input_tokens"))
+    cache_write = read.count(usage.get("cache_creation_input_tokens"))
+    if fresh is None and output is None:
+        return Usage()
+    return Usage(
+        input_tokens=read.added(fresh, cache_read, cache_write),
+        output_tokens=output,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        reasoning_tokens=read.count(read.as_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
+        source=UsageSource.REPORTED,
+    )
+
+
+def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:
+    """The calls of the person's tools (`tool_use`; the vendor runs its own). A whole body shows a block that was cut as if it were
+    complete: so the last block of a response that was cut counts as open."""
+    calls: list[ToolCall] = []
+    for number, block in enumerate(blocks, 1):
+        if block.get("type") != "tool_use":
+            continue
+        closed = not (cut and number == len(blocks))
+        calls.append(
+            ToolCall(
+                id=read.as_text(block.get("id")) or f"call_{len(calls) + 1}",
+                name=read.as_text(block.get("name")),
+                arguments=read.arguments_text(block.get("input"), closed=closed),
+                closed=closed,
+            )
+        )
+    return tuple(calls)
+
+
+def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
+    """The content to send back: as it came, without what the vendor refuses (empty text, thinking that was cut before its
+    signature), and with arguments that are an object."""
+    kept: list[dict[str, Any]] = []
+    for block in blocks:
+        kind = block.get("type")
+        if (kind == "text" and not block.get("text")) or (kind == "thinking" and not block.get("signature")):
+            continue
+        if kind == "tool_use" and not isinstance(block.get("input"), dict):
+            block = {**block, "input": read.loads(read.arguments_object(read.arguments_text(block.get("input"), closed=False)))}
+        kept.append(block)
+    return NativeContent(wire=WIRE, content=kept) if kept else None
+
+
+PROVIDER = Anthropic

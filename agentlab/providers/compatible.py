@@ -1,0 +1,45 @@
+"""Any server that speaks OpenAI's chat completions: llama.cpp, vLLM, Ollama, LM Studio, gateways, other vendors.
+
+The wire and its table of finish reasons are in `_chat_completions.py`. Such servers differ most in what they leave out: a key, usage,
+finish reasons, ids. So nothing of that is expected here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from agentlab.errors import ConfigurationError
+from agentlab.providers._base import Capabilities
+from agentlab.providers._chat_provider import ChatCompletions
+from agentlab.providers._request import check_key, clean_url
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible(ChatCompletions):
+    """A server on the chat completions wire at `base_url`, which is needed (for example `http://127.0.0.1:8080/v1`).
+
+    `api_key` is optional, and the only key that is ever sent: no environment variable is read.
+    """
+
+    name: ClassVar[str] = "compatible"
+    wire: ClassVar[str] = "compatible.chat"
+    cap_field: ClassVar[str] = "max_tokens"
+    capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+
+    base_url: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.base_url:
+            raise ConfigurationError(
+                'A compatible server needs its address: lab.Provider("compatible", model=…, base_url="http://127.0.0.1:8080/v1")'
+            )
+        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
+
+    def auth_headers(self) -> dict[str, str]:
+        """The key as a bearer token, or no header where no key was given."""
+        key = {"authorization": f"Bearer {check_key(self.name, self.api_key)}"} if self.api_key else {}
+        return {**self.headers, **key}
+
+
+PROVIDER = Compatible

@@ -1,0 +1,232 @@
+"""Google Gemini, over generateContent.
+
+Vendor pages: https://ai.google.dev/api/generate-content (FinishReason, BlockReason, UsageMetadata),
+https://ai.google.dev/gemini-api/docs/function-calling and https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from agentlab.conversation import encode_messages
+from agentlab.http import HttpRequest
+from agentlab.providers import _read as read
+from agentlab.providers._base import Capabilities, StreamParser
+from agentlab.providers._gemini_stream import GeminiStreamParser
+from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url, find_key, merge_options
+from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
+from agentlab.types import (
+    JSON,
+    FinishReason,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    NativeContent,
+    TerminationSignal,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UsageSource,
+)
+
+BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
+KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+WIRE = "gemini.generate"
+
+_WORDS = {
+    "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
+    "STOP": FinishReason.END_TURN,
+    "MAX_TOKENS": FinishReason.MAX_TOKENS,
+    "SAFETY": FinishReason.CONTENT_FILTERED,
+    "RECITATION": FinishReason.CONTENT_FILTERED,
+    "LANGUAGE": FinishReason.CONTENT_FILTERED,
+    "OTHER": FinishReason.UNKNOWN,
+    "BLOCKLIST": FinishReason.CONTENT_FILTERED,
+    "PROHIBITED_CONTENT": FinishReason.CONTENT_FILTERED,
+    "SPII": FinishReason.CONTENT_FILTERED,
+    "MALFORMED_FUNCTION_CALL": FinishReason.ERROR,
+    "IMAGE_SAFETY": FinishReason.CONTENT_FILTERED,
+    "IMAGE_PROHIBITED_CONTENT": FinishReason.CONTENT_FILTERED,
+    "IMAGE_RECITATION": FinishReason.CONTENT_FILTERED,
+    "IMAGE_OTHER": FinishReason.UNKNOWN,
+    "NO_IMAGE": FinishReason.UNKNOWN,
+    "UNEXPECTED_TOOL_CALL": FinishReason.ERROR,
+    "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
+    "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
+    "MALFORMED_RESPONSE": FinishReason.ERROR,
+}
+
+_NUMBERS = {0: "FINISH_REASON_UNSPECIFIED", 1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
+"""Enumerations may come as their numbers. Those above 5 mean different words on Google's two services, so they stay unknown."""
+
+FINISH_REASONS = Table(
+    field="candidates[].finishReason",
+    reasons={**_WORDS, **{number: _WORDS[word] for number, word in _NUMBERS.items()}},
+    stop_with_calls=True,
+    repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
+)
+
+_CONFIG_KEYS = frozenset(
+    "candidateCount enableEnhancedCivicAnswers frequencyPenalty imageConfig logprobs maxOutputTokens mediaResolution "
+    "presencePenalty responseJsonSchema responseLogprobs responseMimeType responseModalities responseSchema seed speechConfig "
+    "stopSequences temperature thinkingConfig topK topP".split()
+)
+"""Fields of `generationConfig`: in `options` they may also stand at the top, so that `temperature` is written alike everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gemini:
+    """The Gemini API, or a server that speaks its wire at `base_url` (up to and without `/models`).
+
+    `headers` are further ones, sent with live calls only. Keys and headers are never shown.
+    """
+
+    name: ClassVar[str] = "gemini"
+    wire: ClassVar[str] = WIRE
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    model: str
+    base_url: str = BASE_URL
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """A POST to `:generateContent`, or to `:streamGenerateContent?alt=sse`.
+
+        `options` are further fields at the top level. The fields of `generationConfig` may stand in an object of that name or
+        directly in `options`; `max_output_tokens` of the request wins over both. Its `tools` are added to the request's own.
+        """
+        fields = {"contents": read.json_array(encode_messages(request.messages, WIRE, encode_message))}
+        if request.instructions:
+            fields["systemInstruction"] = read.dumps({"parts": [{"text": request.instructions}]})
+        if request.tools:
+            declarations = (
+                b'{"name":%b,"description":%b,"parametersJsonSchema":%b}'
+                % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
+                for tool in request.tools
+            )
+            fields["tools"] = b'[{"functionDeclarations":%b}]' % read.json_array(declarations)
+        config = dict(read.as_dict(request.options.get("generationConfig")))
+        config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
+        if request.max_output_tokens is not None:
+            config["maxOutputTokens"] = request.max_output_tokens
+        if config:
+            fields["generationConfig"] = read.dumps(config)
+        options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS and key != "generationConfig"}
+        merge_options(fields, options, reserved=("contents",))
+        model = self.model if "/" in self.model else f"models/{self.model}"
+        method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+        return HttpRequest(
+            method="POST",
+            url=f"{self.base_url}/{model}:{method}",
+            headers=STREAM_HEADERS if request.stream else HEADERS,
+            body=read.json_object(fields.items()),
+        )
+
+    def auth_headers(self) -> dict[str, str]:
+        """The key as `x-goog-api-key`. Raises MissingKeyError."""
+        return {**self.headers, "x-goog-api-key": find_key(self.name, self.api_key, KEY_VARIABLES)}
+
+    def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
+        """Read a whole body."""
+        return read_body(payload, self.model, requested_cap)
+
+    def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
+        """A new parser for one stream."""
+        return GeminiStreamParser(
+            lambda body, ended, damaged: read_body(body, self.model, requested_cap, ended=ended, damaged=damaged)
+        )
+
+    def error_message(self, payload: JSON) -> str:
+        """The vendor's own words in an error body, or an empty string."""
+        return body_message(payload)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+
+def encode_message(message: Message) -> bytes:
+    """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
+    if message.role == "tool":
+        parts = [_result(result) for result in message.tool_results]
+        return read.dumps({"role": "user", "parts": parts}) if parts else b""
+    if message.role == "user":
+        return read.dumps({"role": "user", "parts": [{"text": message.text}]}) if message.text else b""
+    if message.native is not None and message.native.wire == WIRE:
+        return read.dumps(message.native.content)
+    encoded = [read.dumps({"text": message.text})] if message.text else []
+    encoded += [
+        b'{"functionCall":{%b"name":%b,"args":%b}}'
+        % (b'"id":%b,' % read.dumps(call.id) if _sent_id(call.id) else b"", read.dumps(call.name), read.arguments_object(call.arguments))
+        for call in message.tool_calls
+    ]
+    return b'{"role":"model","parts":%b}' % read.json_array(encoded) if encoded else b""
+
+
+def _result(result: ToolResult) -> dict[str, JSON]:
+    """The vendor's page asks for the key `output`, or `error` where the call failed."""
+    body = {"name": result.name, "response": {"error" if result.is_error else "output": result.content}}
+    return {"functionResponse": {"id": result.call_id, **body} if _sent_id(result.call_id) else body}
+
+
+def _sent_id(call_id: str) -> bool:
+    """Whether an id goes on this wire: not one that was made here, since the call it belongs to went without (order and name say
+    which result is whose), and so no other that looks the same."""
+    return bool(call_id) and not call_id.startswith("call_")
+
+
+# Responses -----------------------------------------------------------------------------------------------------------------
+
+
+def read_body(
+    payload: JSON, model: str, cap: int | None, *, ended: Ended = "whole", damaged: bool = False
+) -> ModelResponse:
+    """A whole body, or what was put together from a stream, as a ModelResponse."""
+    body = read.as_dict(payload)
+    candidate = first_candidate(body)
+    content = read.as_dict(candidate.get("content"))
+    parts = [part for part in read.as_list(content.get("parts")) if isinstance(part, dict)]
+    response_id = read.some_text(body.get("responseId"))
+    calls = _tool_calls(parts, response_id)
+    usage = read_usage(body.get("usageMetadata"))
+    text = _joined(parts, thought=False)
+    facts = Facts(
+        tool_calls=len(calls),
+        answered=bool(text or calls),
+        ended=ended,
+        damaged=damaged,
+        output_tokens=usage.output_tokens,
+        requested_cap=cap,
+        error=find_error(payload),
+        message=read.as_text(candidate.get("finishMessage")),
+    )
+    return ModelResponse(
+        text=text,
+        signal=_signal(body, candidate, facts, model),
+        tool_calls=calls,
+        usage=usage,
+        reasoning=_joined(parts, thought=True),
+        model=read.some_text(body.get("modelVersion")),
+        response_id=response_id,
+        native=NativeContent(wire=WIRE, content={"role": "model", "parts": parts}) if parts else None,
+        raw=payload,
+    )
+
+
+def first_candidate(body: dict[str, Any]) -> dict[str, Any]:
+    """The candidate that is the answer; further ones are left in `raw`."""
+    return next((candidate for candidate in read.as_list(body.get("candidates")) if isinstance(candidate, dict)), {})
+
+
+def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model: str) -> TerminationSignal:
+    finish = candidate.get("finishReason")
+    feedback = read.as_dict(body.get("promptFeedback"))
+    blocked = feedback.get("blockReason")
+    if finish is None and facts.error is None and blocked not in (None, 0, "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"):
+        return _blocked(blocked, feedback, facts)
+    return judge(FINISH_REASONS, finish, facts, provider=Gemini.name, model=model)

@@ -1,0 +1,160 @@
+"""Runs as DataFrames; what stands in them is declared in agentlab.columns.
+
+    result.to_frame()                 one row a step
+    result.to_frame("calls")          also `tools`, `events`, `readings`
+    lab.frame([result_a, result_b])   several runs in one frame; `lab.frame(results, "runs")` has a row a run
+
+All dtypes are nullable: NA is unknown, never 0. After the fixed columns of the steps frame come, for each leaf of the stop condition,
+`<leaf>.value`, `<leaf>.limit` and `<leaf>.met`, named as in `run.limits.leaves`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from agentlab.columns import (
+    CALL_COLUMNS,
+    EVENT_COLUMNS,
+    READING_COLUMNS,
+    RUN_COLUMNS,
+    STEP_COLUMNS,
+    TOOL_COLUMNS,
+    Column,
+    Source,
+    StepRow,
+    plain,
+)
+from agentlab.errors import ConfigurationError
+from agentlab.results import Reading, RunResult, StepResult
+from agentlab.run import Run
+from agentlab.stop import unique_name
+
+Recorded: TypeAlias = RunResult | Run
+
+
+# Rows --------------------------------------------------------------------------------------------------------------------------
+
+
+def _step_rows(source: Source) -> Iterator[StepRow]:
+    tokens: int | None = 0
+    cost: Decimal | None = Decimal(0)
+    for step in source.history:
+        step_tokens = step.usage.total_tokens
+        tokens = None if tokens is None or step_tokens is None else tokens + step_tokens
+        cost = None if cost is None or step.cost.usd is None else cost + step.cost.usd
+        yield StepRow(step, tokens, cost)
+
+
+def _named_leaves(reading: Reading) -> dict[str, Reading]:
+    named: dict[str, Reading] = {}
+    for leaf in reading.leaves():
+        named[unique_name(leaf.name, named)] = leaf
+    return named
+
+
+def _reading_rows(source: Source) -> Iterator[tuple[StepResult, str, Reading]]:
+    for step in source.history:
+        if step.readings is not None:
+            for name, leaf in _named_leaves(step.readings).items():
+                yield step, name, leaf
+
+
+_KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] = {
+    "runs": (RUN_COLUMNS, lambda s: [s.result]),
+    "steps": (STEP_COLUMNS, _step_rows),
+    "calls": (CALL_COLUMNS, lambda s: [(step, call) for step in s.history for call in step.calls]),
+    "tools": (TOOL_COLUMNS, lambda s: [(step, result) for step in s.history for result in step.tool_results]),
+    "events": (EVENT_COLUMNS, lambda s: s.events),
+    "readings": (READING_COLUMNS, _reading_rows),
+}
+
+
+def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd.DataFrame:
+    """One or several runs, finished or not, as a DataFrame of `runs`, `steps`, `calls`, `tools`, `events` or `readings`."""
+    if what not in _KINDS:
+        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(_KINDS)}.")
+    columns, rows_of = _KINDS[what]
+    sources = [_source(one) for one in ([recorded] if isinstance(recorded, RunResult | Run) else recorded)]
+    rows = [(source, row) for source in sources for row in list(rows_of(source))]
+    frame = pd.DataFrame({column.name: _array([column.read(*row) for row in rows], column.dtype) for column in columns})
+    if what == "steps":
+        readings = _reading_columns([row.step for _, row in rows])
+        frame = pd.concat([frame, pd.DataFrame(readings)], axis=1) if readings else frame
+    return frame
+
+
+def _source(recorded: Recorded) -> Source:
+    if isinstance(recorded, Run):
+        model = recorded.agent.model
+        return Source(
+            recorded.id,
+            model.name,
+            model.model,
+            recorded.history,
+            list(recorded.events),
+            recorded.result,
+            recorded.prompt,
+            recorded.parent_run_id,
+        )
+    if isinstance(recorded, RunResult):
+        of = recorded
+        return Source(of.run_id, of.provider, of.model, of.history, list(of.events), of, of.prompt, of.parent_run_id)
+    raise ConfigurationError(f"{recorded!r} is not a run or a result: pass what agent.run(…) gave, or what awaiting it gave.")
+
+
+def _reading_columns(steps: list[StepResult]) -> dict[str, Any]:
+    """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
+    read = [_named_leaves(step.readings) if step.readings is not None else {} for step in steps]
+    names = dict.fromkeys(name for leaves in read for name in leaves)
+    columns: dict[str, Any] = {}
+    for name in names:
+        leaves = [leaves.get(name) for leaves in read]
+        columns[f"{name}.value"] = _any_array([None if leaf is None else plain(leaf.value) for leaf in leaves])
+        columns[f"{name}.limit"] = _any_array([None if leaf is None else plain(leaf.limit) for leaf in leaves])
+        columns[f"{name}.met"] = _array([None if leaf is None else leaf.met for leaf in leaves], "boolean")
+    return columns
+
+
+def _array(values: list[Any], dtype: str) -> Any:
+    return pd.Series(values, dtype=dtype).array
+
+
+def _any_array(values: list[Any]) -> Any:
+    """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {bool}:
+        return _array(values, "boolean")
+    if kinds <= {int}:
+        return _array(values, "Int64")
+    if kinds <= {int, float}:
+        return _array(values, "Float64")
+    if kinds <= {str}:
+        return _array(values, "string")
+    return _array(values, "object")
+
+
+# What a notebook shows -----------------------------------------------------------------------------------------------------------
+
+SHOWN = [
+    "step",
+    "finish_reason",
+    "tools",
+    "input_tokens",
+    "output_tokens",
+    "cumulative_tokens",
+    "cumulative_cost_usd",
+    "stop_reason",
+]
+
+
+def result_bundle(result: RunResult) -> dict[str, str]:
+    """A result as plain text and as HTML: why it ended, and its steps. Whatever came from a model is escaped."""
+    table = to_frame(result)[SHOWN].to_html(index=False, na_rep="", border=0, escape=True)
+    end = "terminated" if result.terminated else "truncated"
+    head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
+    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(head)}</b></p>{table}</div>"}

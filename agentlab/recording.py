@@ -1,0 +1,308 @@
+"""Writes interactions into cassettes: each as soon as it is complete, filtered, and merged with what is there. No HTTP library here."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentlab.cassette_text import readable_body, write_document, write_interaction
+from agentlab.cassettes import SUFFIXES, cassette_files, load_cassette, parse_interaction
+from agentlab.errors import ConfigurationError
+from agentlab.redaction import (
+    Redactor,
+    kept_request_headers,
+    kept_response_headers,
+    redact_url,
+    secrets_in_headers,
+    secrets_in_url,
+)
+from agentlab.replay_index import address, canonical_body
+from agentlab.types import JSON
+
+STREAM_TYPES = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
+"""Content types whose chunks are kept apart."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One interaction of a file. `sequence` is None for what was there before this session."""
+
+    key: tuple[str, bytes] | None
+    value: Mapping[str, JSON]
+    sequence: int | None = None
+    text: str = ""
+
+
+@dataclass(slots=True)
+class _File:
+    """A cassette as this recorder last saw it on disk."""
+
+    path: Path
+    head: dict[str, Any] = field(default_factory=lambda: {"version": 1})
+    entries: list[_Entry] = field(default_factory=list)
+    stamp: tuple[int, int, int] | None = None
+
+    def refresh(self, ours: set[tuple[str, bytes]]) -> None:
+        """Read the file again if somebody else wrote it: their interactions, and this session's own."""
+        stamp = _stamp(self.path)
+        if stamp == self.stamp:
+            return
+        others: list[_Entry] = []
+        if stamp is not None:
+            document = load_cassette(self.path).document
+            self.head = {key: value for key, value in document.items() if key != "interactions"}
+            others = [_Entry(_key(value), value) for value in document["interactions"] or ()]
+        mine = [entry for entry in self.entries if entry.sequence is not None]
+        self.entries = [entry for entry in others if entry.key not in ours] + mine
+        self.stamp = stamp
+
+    def write(self, redactor: Redactor) -> None:
+        """Replace the file at once: whoever reads it, or loses power, finds the old one or the new one, whole."""
+        as_json = self.path.suffix == ".json"
+        for entry in self.entries:
+            entry.text = entry.text or redactor.text(write_interaction(entry.value, as_json=as_json))
+        text = redactor.text(write_document(self.head, [entry.text for entry in self.entries], as_json=as_json))
+        target = self.path.resolve()
+        temporary = target.with_name(f".{target.name}.tmp")
+        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+        self.stamp = _stamp(self.path)
+
+
+class Recorder:
+    """A folder of cassettes, or one file, that is being written. Safe for threads, loops and several processes at once."""
+
+    def __init__(self, path: str | Path, *, origin: str | Mapping[str, JSON] | None = None) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self.count = 0
+        self._origin = dict(origin) if isinstance(origin, Mapping) else origin
+        self._single = self.path.suffix in SUFFIXES and not self.path.is_dir()
+        if self.path.is_file() and not self._single:
+            raise ConfigurationError(f"{path} is a file: record into a folder, or into a file ending in .yaml or .json.")
+        self._files: dict[Path, _File] = {}
+        self._keys: set[tuple[str, bytes]] = set()
+        self._secrets: set[str] = set()
+        self._redactor = Redactor()
+        self._sequence = itertools.count()
+        self._lock = threading.Lock()
+        self._look()
+
+    def begin(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        auth: Mapping[str, str] | None = None,
+        lane: str = "",
+    ) -> Tape:
+        """A request is about to be sent. Raises here, before anything is paid for, where the folder cannot be written to."""
+        folder = self.path.parent if self._single else self.path
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"Cannot record into {folder}: {error.strerror}. Choose a folder that can be written to."
+            ) from error
+        with self._lock:
+            self._learn(secrets_in_headers(auth or {}, sure=True) | secrets_in_headers(headers) | secrets_in_url(url))
+            return Tape(self, next(self._sequence), _Asked(method.upper(), url, dict(headers), body, lane))
+
+    def add(self, sequence: int, host: str, entry: Mapping[str, JSON]) -> None:
+        """Write one interaction that is complete. Older recordings of the same request, from before this recorder, are taken out."""
+        key = _key(entry)
+        with self._lock, _locked(self.path.parent if self._single else self.path):
+            fresh = key not in self._keys
+            if key is not None:
+                self._keys.add(key)
+            self._look()
+            target = self._target(host)
+            target.entries = [old for old in target.entries if not (fresh and old.sequence is None and old.key == key)]
+            target.entries.append(_Entry(key, entry, sequence))
+            target.entries.sort(key=lambda one: -1 if one.sequence is None else one.sequence)
+            target.head["origin"] = self._origin_of(target, host)
+            target.head["version"] = 1
+            target.write(self._redactor)
+            for file in self._files.values() if fresh else ():
+                kept = [old for old in file.entries if old.sequence is not None or old.key != key]
+                if len(kept) < len(file.entries):
+                    file.entries = kept
+                    file.write(self._redactor)
+            self.count += 1
+
+    def learn(self, secrets: set[str]) -> None:
+        """Further values that must not be written."""
+        with self._lock:
+            self._learn(secrets)
+
+    @property
+    def redactor(self) -> Redactor:
+        """Replaces every secret this recorder has seen."""
+        return self._redactor
+
+    def _learn(self, secrets: set[str]) -> None:
+        if not secrets <= self._secrets:
+            self._secrets |= secrets
+            self._redactor = Redactor(self._secrets)
+
+    def _look(self) -> None:
+        """See what is on disk now."""
+        paths = [self.path] if self._single else cassette_files(self.path) if self.path.is_dir() else []
+        for path in paths:
+            self._files.setdefault(path, _File(path)).refresh(self._keys)
+
+    def _target(self, host: str) -> _File:
+        if self._single:
+            path = self.path
+        else:
+            stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()).strip(".-") or "unknown-host"
+            path = self.path / f"{stem}.yaml"
+        file = self._files.setdefault(path, _File(path))
+        file.refresh(self._keys)
+        return file
+
+    def _origin_of(self, file: _File, host: str) -> JSON:
+        if self._origin is not None:
+            return self._origin
+        before = file.head.get("origin")
+        noted = before if isinstance(before, dict) else {"beside": before} if before else {}
+        hosts = {name for name in str(noted.get("from", "")).split(", ") if name} | {host}
+        return {**noted, "recorded": date.today().isoformat(), "from": ", ".join(sorted(hosts))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request as it was sent, but for what `auth` added."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+    lane: str
+
+
+class Tape:
+    """One interaction while it happens."""
+
+    def __init__(self, recorder: Recorder, sequence: int, asked: _Asked) -> None:
+        self._recorder = recorder
+        self._sequence = sequence
+        self._asked = asked
+        self._status = 0
+        self._message = ""
+        self._headers: dict[str, str] = {}
+        self._chunks: list[bytes] = []
+        self._times = [time.monotonic()]
+        self._broke = self._done = False
+
+    def headers(self, status: int, message: str, headers: Mapping[str, str]) -> None:
+        """The response begins."""
+        self._status, self._headers = status, {name.lower(): value for name, value in headers.items()}
+        self._message = message or (HTTPStatus(status).phrase if status in set(HTTPStatus) else "")
+        self._recorder.learn(secrets_in_headers(self._headers))
+
+    def chunk(self, data: bytes, at: float | None = None) -> None:
+        """The next piece of the decoded body; `at` is when it came, by the monotonic clock."""
+        self._chunks.append(data)
+        self._times.append(time.monotonic() if at is None else at)
+
+    def broke(self) -> None:
+        """The connection broke off."""
+        self._broke = True
+
+    def complete(self) -> None:
+        """The body has ended."""
+        self._write(incomplete=False)
+
+    def close(self) -> None:
+        """Nobody reads on. What came so far is kept, marked as incomplete; nothing is, if nothing came and nothing broke."""
+        if self._status and (self._chunks or self._broke):
+            self._write(incomplete=True)
+
+    def _write(self, *, incomplete: bool) -> None:
+        if self._done:
+            return
+        self._done = True
+        entry = self._entry(incomplete)
+        try:
+            self._recorder.add(self._sequence, urlsplit(self._asked.url).netloc.rpartition("@")[2], entry)
+        except OSError as error:  # the answer is paid for: the run goes on
+            warnings.warn(f"{self._recorder.path}: this answer could not be recorded: {error}", RuntimeWarning, stacklevel=2)
+
+    def _entry(self, incomplete: bool) -> dict[str, JSON]:
+        redactor, asked = self._recorder.redactor, self._asked
+        as_json = self._recorder.path.suffix == ".json"
+        streamed = self._headers.get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES
+        sizes = tuple(map(len, self._chunks)) if streamed else ()
+        times = self._times if streamed else [self._times[0], self._times[-1]]
+        content, sizes = redactor.body(b"".join(self._chunks), sizes)
+        response: dict[str, JSON] = {
+            "status": {"code": self._status, "message": self._message},
+            "headers": _listed(kept_response_headers(self._headers), redactor),
+            "body": {"string": readable_body(content, as_json=as_json or streamed)},
+        }
+        if streamed:
+            response["chunks"] = list(sizes)
+        response["delays_s"] = [round(after - before, 4) for before, after in itertools.pairwise(times)]
+        if incomplete:
+            response["incomplete"] = True
+        request: dict[str, JSON] = {
+            "method": asked.method,
+            "uri": redactor.text(redact_url(asked.url)),
+            "body": readable_body(redactor.body(asked.body)[0], as_json=as_json) if asked.body else None,
+            "headers": _listed(kept_request_headers(asked.headers), redactor),
+        }
+        return {"request": request, "response": response} | ({"lane": redactor.text(asked.lane)} if asked.lane else {})
+
+
+def _listed(headers: Mapping[str, str], redactor: Redactor) -> dict[str, list[str]]:
+    return {name: [redactor.text(value)] for name, value in headers.items()}
+
+
+def _key(value: JSON) -> tuple[str, bytes] | None:
+    """What two recordings of one request share; None where it is not HTTP."""
+    if not isinstance(value, dict) or "request" not in value:
+        return None
+    parsed = parse_interaction(value, "", "", "")
+    return address(parsed.method, parsed.uri), canonical_body(parsed.body)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing here meanwhile, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last writer wins
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a network file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

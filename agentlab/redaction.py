@@ -1,0 +1,195 @@
+"""What may be written to disk of a request and its response: headers by an allow-list, no keys anywhere."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+REDACTED = "REDACTED"
+
+REQUEST_HEADERS = frozenset({"accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta"})
+"""Request headers that are written; every other one is dropped."""
+
+RESPONSE_HEADERS = frozenset(
+    {
+        "content-type",
+        "inference-id",
+        "openai-processing-ms",
+        "openai-version",
+        "request-id",
+        "retry-after",
+        "retry-after-ms",
+        "x-amzn-errortype",
+        "x-amzn-requestid",
+        "x-generation-id",
+        "x-ms-request-id",
+        "x-request-id",
+        "x-should-retry",
+    }
+)
+RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+"""Response headers that are written: these names, and names that begin with these words."""
+
+_SECRET_QUERY = re.compile(r"(?i)^(key|code|sig|signature|.*(token|api[-_]?key|secret|password|credential|x-amz-signature).*)$")
+_SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|password|credential|organi[sz]ation|project|account")
+_SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+(\S.*)$")
+
+SHORTEST_SECRET = 8
+"""Values of fewer characters are no secrets: `none`, `EMPTY` and `local` are what people write where no key is needed."""
+
+# The literal each pattern begins with is looked for first: a scan of a text without keys costs next to nothing.
+_KEY_PATTERNS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
+    *(
+        (prefix.encode(), re.compile((re.escape(prefix) + rest).encode(), re.DOTALL))
+        for prefix, rest in (
+            ("sk-", r"[A-Za-z0-9_-]{16,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek
+            ("sk_", r"[A-Za-z0-9_]{20,}"),
+            ("xai-", r"[A-Za-z0-9]{20,}"),
+            ("gsk_", r"[A-Za-z0-9]{20,}"),  # Groq
+            ("AIza", r"[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),  # Google
+            ("AQ.", r"[A-Za-z0-9_-]{30,}"),
+            ("ya29.", r"[A-Za-z0-9_.-]{20,}"),
+            ("AKIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
+            ("ASIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+            ("ABSK", r"[A-Za-z0-9+/]{40,}={0,2}"),  # Bedrock
+            ("bedrock-api-key-", r"[A-Za-z0-9+/=_-]{16,}"),
+            ("ghp_", r"[A-Za-z0-9]{20,}"),  # GitHub
+            ("gho_", r"[A-Za-z0-9]{20,}"),
+            ("ghu_", r"[A-Za-z0-9]{20,}"),
+            ("ghs_", r"[A-Za-z0-9]{20,}"),
+            ("ghr_", r"[A-Za-z0-9]{20,}"),
+            ("github_pat_", r"[A-Za-z0-9_]{20,}"),
+            ("glpat-", r"[A-Za-z0-9_-]{20,}"),
+            ("hf_", r"[A-Za-z0-9]{30,}"),
+            ("nvapi-", r"[A-Za-z0-9_-]{20,}"),
+            ("pplx-", r"[A-Za-z0-9]{20,}"),
+            ("r8_", r"[A-Za-z0-9]{30,}"),
+            ("xoxb-", r"[A-Za-z0-9-]{10,}"),  # Slack
+            ("xoxp-", r"[A-Za-z0-9-]{10,}"),
+            ("org-", r"[A-Za-z0-9]{20,}"),  # an OpenAI organisation, named in its error bodies
+            ("eyJ", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),  # a JSON web token
+            ("-----BEGIN", r"[A-Z ]* PRIVATE KEY-----.*?-----END[A-Z ]* PRIVATE KEY-----"),
+        )
+    ),
+    (b"earer", re.compile(rb"(?<=[Bb]earer )(?!REDACTED)[A-Za-z0-9._~+/=-]{16,}")),
+    (b"asic", re.compile(rb"(?<=[Bb]asic )(?!REDACTED)[A-Za-z0-9+/]{16,}={0,2}")),
+)
+
+# A key begins a word. In JSON or YAML text the character before it may belong to an escape: \n, \u0027, %20.
+_INSIDE_WORD = re.compile(rb"[A-Za-z0-9]\Z")
+_ESCAPE = re.compile(rb"(?:\\[abefnrtv0]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2})\Z")
+
+
+def kept_request_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The request headers that are written, names in lower case."""
+    return {name.lower(): value for name, value in headers.items() if name.lower() in REQUEST_HEADERS}
+
+
+def kept_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The response headers that are written, names in lower case."""
+    lowered = ((name.lower(), value) for name, value in headers.items())
+    return {name: value for name, value in lowered if name in RESPONSE_HEADERS or name.startswith(RESPONSE_HEADER_PREFIXES)}
+
+
+def secrets_in_headers(headers: Mapping[str, str], *, sure: bool = False) -> set[str]:
+    """The values to look for in everything that is written. `sure`: all of these headers are authentication."""
+    return {value for name, value in headers.items() if sure or _SECRET_HEADER.search(name)}
+
+
+def secrets_in_url(url: str) -> set[str]:
+    """The values of a URL's key parameters, and its password."""
+    parts = urlsplit(url)
+    found = {unquote(value) for name, value in _pairs(parts.query) if _SECRET_QUERY.match(unquote(name))}
+    return found | ({unquote(parts.password)} if parts.password else set())
+
+
+@lru_cache(maxsize=4096)
+def redact_url(url: str) -> str:
+    """The URL without user name and password, with the values of key parameters and everything that looks like a key replaced."""
+    parts = urlsplit(url)
+    query = "&".join(
+        f"{name}={REDACTED}" if _SECRET_QUERY.match(unquote(name)) else (f"{name}={value}" if value else name)
+        for name, value in _pairs(parts.query)
+    )
+    return Redactor().text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, "")))
+
+
+def is_key_parameter(name: str) -> bool:
+    """Whether a query parameter of this name carries a key."""
+    return _SECRET_QUERY.match(name) is not None
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (part.partition("=") for part in query.split("&") if part)]
+
+
+class Redactor:
+    """Replaces known secrets and everything that looks like a key.
+
+    A secret is looked for as it is, without its `Bearer`, and as JSON and URLs write it. A key that a stream sends in pieces,
+    one event each, is not seen.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms: set[str] = set()
+        for secret in secrets:
+            bare = _SCHEME.match(secret.strip())
+            for value in (secret.strip(), bare[1] if bare else ""):
+                if len(value) >= SHORTEST_SECRET and value != REDACTED:
+                    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+                    forms |= {value, escaped, escaped.replace("/", "\\/"), quote(value, safe=""), quote(value)}
+        literals = sorted((form.encode() for form in forms), key=len, reverse=True)
+        self._known = re.compile(b"|".join(re.escape(form) for form in literals)) if literals else None
+
+    def text(self, text: str) -> str:
+        """The text with every secret replaced by `REDACTED`."""
+        data = text.encode("utf-8", "surrogatepass")
+        return self.body(data)[0].decode("utf-8", "surrogatepass") if self._spans(data) else text
+
+    def body(self, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
+        """The bytes with every secret replaced, and the sizes of the chunks they came in, moved accordingly."""
+        spans = self._spans(data)
+        if not spans:
+            return data, chunks
+        parts: list[bytes] = []
+        olds, news = [0], [0]  # positions right after a replacement, before and after redaction
+        for start, end in spans:
+            parts += [data[olds[-1] : start], REDACTED.encode()]
+            news.append(news[-1] + start - olds[-1] + len(REDACTED))
+            olds.append(end)
+        parts.append(data[olds[-1] :])
+        result = b"".join(parts)
+        starts = [start for start, _ in spans]
+        sizes: list[int] = []
+        position = moved = 0
+        for size in chunks:
+            position += size
+            index = bisect_right(olds, position) - 1
+            inside = index < len(starts) and starts[index] < position  # a boundary in a secret moves behind its replacement
+            new = min(news[index + 1] if inside else news[index] + position - olds[index], len(result))
+            sizes.append(new - moved)
+            moved = new
+        return result, tuple(sizes)
+
+    def _spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Where secrets stand: sorted, not overlapping."""
+        spans = [match.span() for match in self._known.finditer(data)] if self._known else []
+        for literal, pattern in _KEY_PATTERNS:
+            if literal in data:
+                spans += [match.span() for match in pattern.finditer(data) if not _inside_word(data, match.start())]
+        spans.sort()
+        merged: list[tuple[int, int]] = []
+        for start, end in spans:
+            if merged and start < merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
+
+
+def _inside_word(data: bytes, position: int) -> bool:
+    before = data[max(0, position - 6) : position]
+    return bool(_INSIDE_WORD.search(before)) and not _ESCAPE.search(before)

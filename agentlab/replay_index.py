@@ -1,0 +1,187 @@
+"""Which recorded response a request gets: a hash look-up, and for a miss a report of what differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from agentlab.cassettes import Cassette, Interaction, RecordedResponse, load_cassettes
+from agentlab.errors import ConfigurationError, ReplayMissError
+from agentlab.miss_report import describe_difference, nearest
+from agentlab.redaction import Redactor, is_key_parameter
+
+VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
+"""Fields at the top level of a body that name who asks and what for; they do not change what is answered, and are not compared."""
+
+Match = Literal["strict", "order"]
+_PORTS = {"http": 80, "https": 443}
+
+
+@lru_cache(maxsize=4096)
+def address(method: str, url: str) -> str:
+    """Method, host, path and query, in one spelling; keys in the query are left out, and http equals https."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    host = (parts.hostname or "") + (f":{port}" if port and port != _PORTS.get(parts.scheme) else "")
+    pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not is_key_parameter(pair[0]))
+    query = "?" + "&".join(f"{name}={value}" for name, value in pairs) if pairs else ""
+    return f"{method.upper()} {host}{unquote(parts.path) or '/'}{query}"
+
+
+def canonical_body(body: bytes) -> bytes:
+    """A body in one spelling: of JSON the keys sorted, white space and VOLATILE_FIELDS left out, 1.0 as 1; of others the bytes."""
+    if not body:
+        return b""
+    try:
+        value = json.loads(body, parse_float=_number)
+        if isinstance(value, dict) and not VOLATILE_FIELDS.isdisjoint(value):
+            value = {key: part for key, part in value.items() if key not in VOLATILE_FIELDS}
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return body
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+class _Queue:
+    """The recordings of one request, or of one address, in order."""
+
+    __slots__ = ("interactions", "lanes")
+
+    def __init__(self) -> None:
+        self.interactions: list[Interaction] = []
+        self.lanes: dict[str, list[Interaction]] = {}
+
+    def add(self, interaction: Interaction) -> None:
+        self.interactions.append(interaction)
+        if interaction.lane:
+            self.lanes.setdefault(interaction.lane, []).append(interaction)
+
+
+class ReplayIndex:
+    """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
+
+    Each lane (a run has its own) goes through the recordings of a request on its own: the first time it asks it gets the first one.
+    A lane that is named in the recording gets what was recorded for it.
+    """
+
+    def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", *, path: str = "") -> None:
+        self.path = path
+        self.match = match
+        self.cassettes = tuple(cassettes)
+        self.interactions = [interaction for cassette in self.cassettes for interaction in cassette.interactions]
+        self.skipped = sum(cassette.skipped for cassette in self.cassettes)
+        self._queues: dict[tuple[str, bytes], _Queue] = {}
+        self._exact: dict[tuple[str, bytes], _Queue] = {}
+        self._served: dict[tuple[str, int], int] = {}
+        self._lock = threading.Lock()
+        for interaction in self.interactions:
+            place = address(interaction.method, interaction.uri)
+            key = (place, b"" if match == "order" else canonical_body(interaction.body))
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = _Queue()
+            queue.add(interaction)
+            if match == "strict":
+                self._exact[place, interaction.body] = queue
+
+    @classmethod
+    def load(cls, path: str | Path, match: Match = "strict") -> Self:
+        """The index of a file or a folder."""
+        if match not in ("strict", "order"):
+            raise ConfigurationError(f'match={match!r}: use "strict" (the same request) or "order" (one after the other).')
+        return cls(load_cassettes(path), match, path=str(path))
+
+    def __repr__(self) -> str:
+        count, files = len(self.interactions), len(self.cassettes)
+        skipped = f" ({self.skipped} more are not HTTP)" if self.skipped else ""
+        inside = f"{count} interaction{'s' * (count != 1)} in {files} file{'s' * (files != 1)}{skipped}"
+        return f"{self.path!r}, match={self.match!r}: {inside}"
+
+    def find(self, method: str, url: str, body: bytes, lane: str = "") -> Interaction:
+        """The recording to serve. Raises ReplayMissError with the nearest one and what differs."""
+        place = address(method, url)
+        queue = self._exact.get((place, body)) or self._search(place, body)
+        if queue is None:
+            raise self._unknown(place, body)
+        recorded = (queue.lanes.get(lane) or queue.interactions) if lane else queue.interactions
+        with self._lock:
+            position = self._served.get((lane, id(queue)), 0)
+            if position < len(recorded):
+                self._served[lane, id(queue)] = position + 1
+                return recorded[position]
+        raise self._exhausted(place, recorded)
+
+    def _search(self, place: str, body: bytes) -> _Queue | None:
+        if self.match == "order":
+            return self._queues.get((place, b""))
+        queue = self._queues.get((place, canonical_body(body)))
+        if queue is None:  # what was recorded had its keys replaced
+            redacted, _ = Redactor().body(body)
+            queue = self._queues.get((place, canonical_body(redacted))) if redacted != body else None
+        return queue
+
+    # misses --------------------------------------------------------------------------------------------------------------------
+
+    def _exhausted(self, place: str, recorded: list[Interaction]) -> ReplayMissError:
+        times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
+        last = recorded[-1].source
+        if self.match == "order":
+            what = f"{_shown(place)} was recorded {times} and all of it has been served to this run (the last was {last})"
+        else:
+            what = (
+                f"this request to {_shown(place)} was recorded {times} and this run asks for it once more (the last was {last})"
+            )
+        return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
+
+    def _unknown(self, place: str, body: bytes) -> ReplayMissError:
+        here = [interaction for interaction in self.interactions if address(interaction.method, interaction.uri) == place]
+        if not here or self.match == "order":
+            places = list(dict.fromkeys(address(interaction.method, interaction.uri) for interaction in self.interactions))
+            shown = "\n".join(f"  {_shown(other)}" for other in places[:8]) or "  nothing"
+            more = f"\n  and {len(places) - 8} more" if len(places) > 8 else ""
+            return ReplayMissError(f"Nothing recorded for {_shown(place)}. Recorded are:\n{shown}{more}\n{self._how()}")
+        closest = nearest(body, here)
+        difference = describe_difference(closest.body, body, ignored=VOLATILE_FIELDS)
+        return ReplayMissError(
+            f"No recording matches this request to {_shown(place)}. The nearest is {closest.source}, and differs in\n"
+            f"{difference}\n{self._how()}"
+        )
+
+    def _how(self) -> str:
+        skipped = f" ({self.skipped} of its interactions are not HTTP and cannot be replayed.)" if self.skipped else ""
+        folder = self.path or "…"
+        other = ', or `match="order"` to serve what is recorded whatever is asked' if self.match == "strict" else ""
+        return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
+
+
+def _shown(place: str) -> str:
+    return Redactor().text(place)
+
+
+def check_pace(pace: float) -> float:
+    """A pace that can be kept."""
+    if not 0 <= pace < float("inf"):
+        raise ConfigurationError(f"pace={pace!r}: use 0 (at once), 1 (as recorded), or a factor such as 0.5 (twice as fast).")
+    return pace
+
+
+async def paced(response: RecordedResponse, pace: float) -> AsyncIterator[bytes]:
+    """The body's chunks, each after its recorded delay times `pace`."""
+    delays = response.delays_s if pace else ()
+    for index, piece in enumerate(response.pieces()):
+        if index < len(delays):
+            await asyncio.sleep(delays[index] * pace)
+        yield piece

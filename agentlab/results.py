@@ -1,0 +1,274 @@
+"""What a run leaves behind: readings, calls, steps and the result. All values are frozen; times are seconds, money is US dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentlab import errors, sugar
+from agentlab.types import (
+    JSON,
+    Cost,
+    FinishReason,
+    Message,
+    ModelResponse,
+    StopReason,
+    TerminationSignal,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from agentlab.events import Event
+    from agentlab.history import RunHistory
+    from agentlab.settings import RunSettings
+
+Scalar: TypeAlias = int | float | Decimal | str | bool | None
+_EMPTY: Mapping[str, JSON] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a condition read at one step: its value, the limit that held, and whether it was met.
+
+    `value` None means that it is not known (usage that was not reported); `met` None that it cannot be said, or that an async
+    condition was not awaited since the others had decided. A combination has `children` and no value of its own. `goal` marks a
+    condition on what the agent itself did (it called `finalize`), as against one that cuts it off.
+    """
+
+    name: str
+    value: Scalar = None
+    limit: Scalar = None
+    met: bool | None = None
+    children: tuple[Reading, ...] = ()
+    goal: bool = False
+
+    def leaves(self) -> Iterator[Reading]:
+        """The readings of the single conditions, in the order they were written."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+    def deciding(self) -> Iterator[Reading]:
+        """The readings that made this one met; nothing where it is not."""
+        if not self.met:
+            return
+        if not self.children or self.name == "Not":
+            yield self
+            return
+        for child in self.children:
+            yield from child.deciding()
+
+    def __str__(self) -> str:
+        if self.name == "Not":
+            return f"not {self.children[0]}"
+        if self.children:
+            return f"{self.name}({', '.join(map(str, self.children))})"
+        value = "unknown" if self.value is None else self.value
+        return f"{self.name} {value}" + ("" if self.limit is None else f" of {self.limit}")
+
+
+class Action(StrEnum):
+    """What follows from a response."""
+
+    EXECUTE_TOOLS = "execute_tools"
+    CONTINUE_OUTPUT = "continue_output"
+    REPAIR_TOOL_CALL = "repair_tool_call"
+    RESUME = "resume"
+    NUDGE = "nudge"
+    COMPLETE = "complete"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows from a response, and why in one sentence. `stop_reason` is set where the action ends the run; `suggestion` is what
+    a person could do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None."""
+
+    action: Action
+    reason: str
+    stop_reason: StopReason | None = None
+    suggestion: str | None = None
+    metadata: Mapping[str, JSON] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One round trip to the model. `index` counts the run's calls from 1; `usage` is what counts against the budget (its `source`
+    says whether the provider reported it); `started_s` is the time since the run's first step, `retries` the attempts that failed
+    before this answer."""
+
+    index: int
+    response: ModelResponse
+    usage: Usage
+    cost: Cost
+    started_s: float
+    duration_s: float
+    requested_cap: int | None = None
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left on each dimension of the budget after a step. None: no limit, or not known (then the limit is set and
+    `known_*` of the history is a lower bound of what was used)."""
+
+    turns: int | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    cost_usd: Decimal | None = None
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
+
+    `index` counts from 1. `usage` and `cost` are sums over `calls`. `settings` are those it was judged by; `readings` is what the stop
+    condition read after it (None without a condition). `stop_reason` is set on the run's last step, `error` where an exception cut
+    the step short.
+    """
+
+    index: int
+    calls: tuple[ModelCall, ...]
+    tool_results: tuple[ToolResult, ...]
+    usage: Usage
+    cost: Cost
+    decision: Decision
+    settings: RunSettings
+    remaining: Remaining
+    readings: Reading | None
+    started_s: float
+    duration_s: float
+    stop_reason: StopReason | None = None
+    error: BaseException | None = None
+
+    @property
+    def response(self) -> ModelResponse | None:
+        """The last response of the step; None where no call came back."""
+        return self.calls[-1].response if self.calls else None
+
+    @property
+    def signal(self) -> TerminationSignal | None:
+        """Why the step's last response ended."""
+        return self.calls[-1].response.signal if self.calls else None
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the step's last response ended, in one word."""
+        return self.calls[-1].response.signal.finish_reason if self.calls else None
+
+    @property
+    def text(self) -> str:
+        """What the model said, over all calls of the step."""
+        return "".join(call.response.text for call in self.calls)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """What the model asked for, over all calls of the step."""
+        if len(self.calls) == 1:
+            return self.calls[0].response.tool_calls
+        return tuple(tool_call for call in self.calls for tool_call in call.response.tool_calls)
+
+
+_STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
+    StopReason.TURN_LIMIT: errors.TurnLimitReached,
+    StopReason.CALL_LIMIT: errors.CallLimitReached,
+    StopReason.TOKEN_BUDGET: errors.TokenBudgetReached,
+    StopReason.COST_BUDGET: errors.CostBudgetReached,
+    StopReason.TIMEOUT: errors.TimeoutReached,
+    StopReason.STOP_CONDITION: errors.ConditionReached,
+    StopReason.EXPLICIT_STOP: errors.ExplicitlyStopped,
+    StopReason.TRUNCATED: errors.ResponseTruncated,
+    StopReason.CONTENT_FILTERED: errors.ResponseFiltered,
+    StopReason.NUDGES_EXHAUSTED: errors.NudgesExhausted,
+    StopReason.CANCELLED: errors.RunCancelled,
+    StopReason.ERROR: errors.RunFailed,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Everything a run left: it always comes back, whatever ended the run.
+
+    `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
+    `output` what a tool or a middleware gave with its stop (None otherwise); `error` the exception behind StopReason.ERROR;
+    `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`.
+    """
+
+    run_id: str
+    provider: str
+    model: str
+    prompt: str
+    history: RunHistory
+    messages: Sequence[Message]
+    events: Sequence[Event]
+    stop_reason: StopReason
+    detail: str
+    conditions_met: tuple[Reading, ...] = ()
+    output: Any = None
+    error: BaseException | None = None
+    stopped_by: str = ""
+    parent_run_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The last text of the model: the answer, where the run completed."""
+        return next((step.text for step in reversed(self.history) if step.text), "")
+
+    @property
+    def stopped_by_condition(self) -> bool:
+        """Whether a stop condition was met at the last step, whichever reason won."""
+        return bool(self.conditions_met)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the agent came to an end of its own: it completed, or called a tool that was to end the run."""
+        if self.stop_reason is StopReason.STOP_CONDITION:
+            return any(reading.goal for reading in self.conditions_met)
+        if self.stop_reason is StopReason.EXPLICIT_STOP:
+            return self.stopped_by == "tool"
+        return self.stop_reason in (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something cut the agent off."""
+        return not self.terminated
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the whole run."""
+        return self.history.usage
+
+    @property
+    def cost(self) -> Cost:
+        """Money of the whole run."""
+        return self.history.cost
+
+    def raise_for_stop(self) -> RunResult:
+        """Raise the RunStopped error of a run that something cut off; return the result of one that came to an end of its own."""
+        if self.terminated:
+            return self
+        raise _STOPPED[self.stop_reason](self.detail, self) from self.error
+
+    def to_frame(self, what: str = "steps") -> pd.DataFrame:
+        """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events` or `readings`."""
+        frame: pd.DataFrame = sugar.call("agentlab.recorder:to_frame", self, what)
+        return frame
+
+    def __repr__(self) -> str:
+        end = "terminated" if self.terminated else "truncated"
+        steps = len(self.history)
+        return f"RunResult({self.stop_reason}, {end}, {steps} step{'s' * (steps != 1)}, {self.detail!r})"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle: dict[str, str] = sugar.call("agentlab.recorder:result_bundle", self)
+        return bundle

@@ -1,0 +1,412 @@
+"""A run: the state of one agent at work on one prompt, and all that a person can do with it.
+
+    step = await run.step()          one step
+    async for step in run: …         the rest, step by step
+    result = await run               to the end
+    run.start()                      in the background; the cell returns at once
+    run.pause()  run.resume()  run.stop("enough")  run.cancel()
+    run.limits.max_cost = 0.10       at any time
+    branch = run.fork(at=3)          another future from step 3 on
+
+`await`ing in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that
+the panel's controls arrive meanwhile. `start()` is for live control.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentlab import background, events, frontend, sugar
+from agentlab.clock import Clock
+from agentlab.conversation import Conversation
+from agentlab.errors import AgentlabWarning, ConfigurationError, RunEndedError
+from agentlab.history import RunHistory
+from agentlab.owner import LoopOwner
+from agentlab.results import RunResult, StepResult
+from agentlab.settings import Budget, LiveSettings, RunSettings
+from agentlab.step import Ending, ExplicitStop, take_step
+from agentlab.stop import as_condition
+from agentlab.types import Message, StopReason, ToolResult
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
+    from agentlab.transport import Transport
+
+
+class RunState(StrEnum):
+    """Where a run is: READY before the first step and between manual ones, PAUSED between steps at a person's wish."""
+
+    READY = "ready"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+class Run:
+    """One agent at work on one prompt; made by `agent.run(prompt)`.
+
+    `limits` are live and can be edited at any time, from any thread; `history` holds the steps, `events` what happened, `result` the
+    RunResult once the run has ended (None before). A run lives on one event loop at a time; calls from others are handed over.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        prompt: str,
+        conversation: Conversation,
+        limits: LiveSettings,
+        transport: Transport,
+        *,
+        observers: Sequence[events.RunObserver] = (),
+        history: RunHistory | None = None,
+        parent_run_id: str | None = None,
+    ) -> None:
+        self.id = uuid.uuid4().hex[:12]
+        self.parent_run_id = parent_run_id
+        self.agent = agent
+        self.prompt = prompt
+        self.conversation = conversation
+        self.limits = limits
+        self.transport = transport
+        self.history = RunHistory() if history is None else history
+        self.events: list[events.Event] = []
+        self.observers: tuple[events.RunObserver, ...] = tuple(observers)
+        self.clock = Clock(self.history.elapsed_s)
+        self.in_force: RunSettings = limits.snapshot()
+        self.result: RunResult | None = None
+        self.stop_request: ExplicitStop | None = None
+        self._marks: list[int] = []
+        self._first_length = len(conversation)
+        self._paused_at = 0.0
+        self._paused_s = 0.0
+        self._started = False
+        self._paused = False
+        self._cancelled = False
+        self._warned: set[str] = set()
+        self._faulty: set[int] = set()
+        self._owner = LoopOwner()
+        self._task: asyncio.Task[Any] | None = None
+        self._wake: asyncio.Event | None = None
+        self._ended = threading.Event()
+        limits.subscribe(self._limits_changed)
+
+    # What a person sees ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> RunState:
+        """Where the run is."""
+        if self.result is not None:
+            return RunState.ENDED
+        if self._task is not None:
+            return RunState.RUNNING
+        if self._paused:
+            return RunState.PAUSED
+        return RunState.RUNNING if self._owner.is_busy else RunState.READY
+
+    @property
+    def pausing(self) -> bool:
+        """Whether a pause was asked for and takes hold after the step under way."""
+        return self._paused and self.result is None
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds that the run was paused by a person; they do not count against the timeout."""
+        return self._paused_s + (time.monotonic() - self._paused_at if self.pausing else 0.0)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation so far."""
+        return self.conversation.view()
+
+    def to_frame(self, what: str = "steps") -> Any:
+        """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events` or `readings`."""
+        return sugar.call("agentlab.recorder:to_frame", self, what)
+
+    def panel(self) -> Any:
+        """The live control of this run in a notebook; a static table and picture where nobody can click."""
+        return sugar.call("agentlab.widgets:panel", self)
+
+    def __repr__(self) -> str:
+        end = f", {self.result.stop_reason}" if self.result is not None else ""
+        return f"Run({self.agent.name}, {self.state}{end}, {len(self.history)} steps, {self.limits.snapshot().budget!r})"
+
+    # Going on ---------------------------------------------------------------------------------------------------------------
+
+    async def step(self) -> StepResult | None:
+        """Take one step, also while the run is paused. None where the run ended without another one.
+
+        Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
+        """
+        return await self._owner.run(self._one_step)
+
+    def __await__(self) -> Generator[Any, None, RunResult]:
+        """To the end; the result always comes back, whatever ended the run."""
+        return self._to_the_end().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[StepResult]:
+        """The steps from here on, one by one, taken as they are asked for."""
+        while self.result is None:
+            await self._owner.run(self._while_paused)
+            if self.result is None:
+                step = await self.step()
+                if step is not None:
+                    yield step
+
+    def start(self, loop: Literal["background", "kernel"] = "background") -> Run:
+        """Run to the end in the background and return at once, so that the panel is live.
+
+        Where nobody can click (no front end) the run is finished first, so that notebooks are deterministic. `loop="kernel"` runs on
+        the loop this is called on, for clients that are bound to it.
+        """
+        self._refuse_if_ended()
+        if loop not in ("background", "kernel"):
+            raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
+        if loop == "kernel":
+            self._kernel_task = asyncio.get_running_loop().create_task(self._quietly())
+            return self
+        if frontend.is_present():
+            background.submit(self._quietly())
+            return self
+        future = background.submit(self._to_the_end())
+        try:
+            future.result()
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    def wait(self, timeout_s: float | None = None) -> RunResult | None:
+        """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`."""
+        self._ended.wait(timeout_s)
+        return self.result
+
+    def pause(self) -> None:
+        """Wait before the next step, until `resume()`. The time does not count against the timeout."""
+        self._refuse_if_ended()
+        if not self._paused:
+            self._paused, self._paused_at = True, time.monotonic()
+            self.emit(events.RunPaused(self.clock.elapsed_s()))
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._refuse_if_ended()
+        if self._paused:
+            paused_s = time.monotonic() - self._paused_at
+            self._paused, self._paused_s = False, self._paused_s + paused_s
+            self.emit(events.RunResumed(self.clock.elapsed_s(), paused_s))
+            self._poke()
+
+    def stop(self, reason: str = "the person asked for it") -> None:
+        """End the run after the step under way, or at once where none is. Nothing happens to a run that has ended."""
+        if self.result is not None:
+            return
+        self.stop_request = ExplicitStop(reason, None, "person")
+        if self._owner.is_busy:
+            self._poke()
+        else:
+            self._end_between_steps()
+
+    def cancel(self) -> None:
+        """End the run at once, in mid-step if need be; what came back so far is recorded."""
+        if self.result is not None:
+            return
+        self._cancelled = True
+        task = self._task
+        if not self._owner.is_busy:
+            self._end_between_steps()
+        elif task is not None:
+            self._owner.call(task.cancel)
+        else:
+            self._poke()
+
+    def fork(self, at: int, *, budget: Budget | None = None, stop: object = None, agent: Agent | None = None) -> Run:
+        """A new run that shares the first `at` steps (0 to all) and has another future: other limits, or another agent."""
+        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self._marks):
+            raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self._marks)}.")
+        settings = self.limits.snapshot()
+        kept = self._marks[at - 1] if at else self._first_length
+        branch = Run(
+            agent or self.agent,
+            self.prompt,
+            Conversation(self.conversation[:kept]),
+            LiveSettings(RunSettings(budget or settings.budget, settings.stop if stop is None else as_condition(stop))),
+            self.transport,
+            observers=self.observers,
+            history=self.history.prefix(at),
+            parent_run_id=self.id,
+        )
+        branch._marks = self._marks[:at]
+        branch._first_length = self._first_length
+        return branch
+
+    # What the step does to the run ------------------------------------------------------------------------------------------
+
+    def take_up_settings(self) -> RunSettings:
+        """Read the limits as they are now; from here on they are in force."""
+        self.in_force = self.limits.snapshot()
+        return self.in_force
+
+    def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
+        """Close the assistant's turn: each of its tool calls gets its result, or the word that it was not executed."""
+        last = self.conversation[-1]
+        if last.role != "assistant" or not last.tool_calls:
+            return
+        done = {result.call_id: result for result in results}
+        not_done = "The run ended before this call; it was not executed."
+        self.conversation.append(
+            Message(
+                "tool",
+                tool_results=tuple(
+                    [
+                        done[call.id] if call.id in done else ToolResult(call.id, call.name, not_done, error="not_executed")
+                        for call in last.tool_calls
+                    ]
+                ),
+            )
+        )
+
+    def mark_step(self) -> None:
+        """Remember how long the conversation is after this step, for forks."""
+        self._marks.append(len(self.conversation))
+
+    def emit(self, event: events.Event) -> None:
+        """Keep the event and tell the observers; one that raises is reported once and never ends the run."""
+        if type(event) is not events.TextReceived:
+            self.events.append(event)
+        for observer in self.observers:
+            try:
+                observer(event)
+            except Exception as error:
+                if id(observer) not in self._faulty:
+                    self._faulty.add(id(observer))
+                    told = f"The observer {observer!r} raised {type(error).__name__}: {error}. The run goes on."
+                    warnings.warn(told, AgentlabWarning, stacklevel=2)
+
+    def observe(self, observer: events.RunObserver) -> Callable[[], None]:
+        """Tell `observer` of every event from now on; returns what ends that."""
+        self.observers = (*self.observers, observer)
+
+        def end() -> None:
+            self.observers = tuple(one for one in self.observers if one is not observer)
+
+        return end
+
+    def warn_once(self, message: str) -> None:
+        """Warn of this once in the run's life."""
+        if message not in self._warned:
+            self._warned.add(message)
+            self.emit(events.Warned(self.clock.elapsed_s(), message))
+            warnings.warn(message, AgentlabWarning, stacklevel=2)
+
+    def end(self, ending: Ending) -> None:
+        """End the run for this reason; the first reason counts."""
+        with self._owner.lock:
+            if self.result is not None:
+                return
+            self.result = RunResult(
+                run_id=self.id,
+                provider=self.agent.model.name,
+                model=self.agent.model.model,
+                prompt=self.prompt,
+                history=self.history,
+                messages=self.conversation.view(),
+                events=self.events,
+                stop_reason=ending.stop_reason,
+                detail=ending.detail,
+                conditions_met=ending.conditions_met,
+                output=ending.output,
+                error=ending.error,
+                stopped_by=ending.stopped_by,
+                parent_run_id=self.parent_run_id,
+            )
+        self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
+        self._ended.set()
+        self._poke()
+
+    # The loop ---------------------------------------------------------------------------------------------------------------
+
+    async def _one_step(self) -> StepResult | None:
+        async with self._owner.turn:
+            self._refuse_if_ended()
+            if self.stop_request is not None or self._cancelled:
+                self._end_between_steps()
+                return None
+            self._begin()
+            self._task = asyncio.current_task()
+            self.clock.start()
+            try:
+                return await take_step(self)
+            except asyncio.CancelledError:
+                if not self._cancelled:  # from outside: whoever awaits has to know
+                    raise
+                if self._task is not None:
+                    self._task.uncancel()
+                return self.history.last
+            finally:
+                self.clock.stop()
+                self._task = None
+
+    async def _to_the_end(self) -> RunResult:
+        return self.result or await self._owner.run(self._drive)
+
+    async def _drive(self) -> RunResult:
+        while True:
+            await self._while_paused()
+            if self.result is not None:
+                return self.result
+            await self._one_step()
+
+    async def _quietly(self) -> None:
+        """To the end, where nobody awaits: what is wrong stands in the result."""
+        try:
+            await self._to_the_end()
+        except Exception as error:
+            self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
+
+    async def _while_paused(self) -> None:
+        while self._paused and self.result is None and self.stop_request is None and not self._cancelled:
+            self._wake = asyncio.Event()
+            if self._paused:  # it may have been resumed before there was anything to wake
+                await self._wake.wait()
+
+    def _poke(self) -> None:
+        """Wake the run from a pause, from any thread."""
+        if self._wake is not None:
+            self._owner.call(self._wake.set)
+
+    def _begin(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        settings = self.take_up_settings()
+        self.emit(events.RunStarted(self.clock.elapsed_s(), self.id, self.agent.model.name, self.agent.model.model, settings))
+        if settings.budget.is_unlimited:
+            self.warn_once(
+                "This run has no limit at all: it may go on, and cost, for ever. Set one, such as Budget(max_turns=20)."
+            )
+
+    def _end_between_steps(self) -> None:
+        request = self.stop_request
+        if self._cancelled or request is None:
+            self.end(Ending(StopReason.CANCELLED, f"Cancelled after step {len(self.history)}."))
+        else:
+            told = f"Stopped by the {request.who}: {request.reason}"
+            self.end(Ending(StopReason.EXPLICIT_STOP, told, output=request.output, stopped_by=request.who))
+
+    def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
+        if self.result is None:
+            self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+
+    def _refuse_if_ended(self) -> None:
+        if self.result is not None:
+            raise RunEndedError(
+                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) "
+                f"Go on from it with run.fork(at={len(self.history)}, budget=…), or start another with agent.run(…)."
+            )

@@ -1,0 +1,256 @@
+"""What bounds a run, and the one place where it can be changed while the run goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.history import RunHistory
+from agentlab.limits import limit_field, money, seconds, whole_number
+from agentlab.results import Reading, Remaining
+from agentlab.stop import StopCondition, as_condition, describe, reached
+from agentlab.types import StopReason
+
+MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
+LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget:
+    """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
+
+    max_turns            steps of the loop; 20 unless you say otherwise
+    max_calls            round trips to the model, over all steps
+    max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
+    max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
+    max_cost             US dollars; may be passed by one call
+    timeout              seconds of wall time from the first step; time paused by the person does not count
+    missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
+                         `charge_cap` (the output cap, and an estimate of the input)
+    """
+
+    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, help="steps of the loop")
+    max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, help="round trips to the model")
+    max_tokens: int | None = limit_field(default=None, unit="tokens", minimum=1, help="input and output tokens of all calls")
+    max_tokens_per_turn: int | None = limit_field(default=None, unit="tokens", minimum=1, help="output cap of one response")
+    max_cost: Decimal | None = limit_field(default=None, unit="USD", minimum=0, help="cost of all calls")
+    timeout: float | None = limit_field(default=None, unit="s", minimum=0, help="active wall time from the first step")
+    missing_usage: MissingUsage = "warn"
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
+            if getattr(self, name) is not None:
+                whole_number("Budget", name, getattr(self, name))
+        if self.max_cost is not None:
+            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout))
+        if self.missing_usage not in get_args(MissingUsage):
+            raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={getattr(self, field.name)!s}" for field in dataclasses.fields(self) if _is_worth_showing(self, field)
+        ]
+        return f"Budget({', '.join(shown)})"
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing at all bounds the run."""
+        limits = (self.max_turns, self.max_calls, self.max_tokens, self.max_cost, self.timeout)
+        return all(limit is None for limit in limits)
+
+    def readings(
+        self, history: RunHistory, elapsed_s: float, turns: int | None = None, calls: int | None = None
+    ) -> list[Reading]:
+        """What is used of each limit that is set, in the order in which they are looked at.
+
+        `turns` and `calls` are those of the history unless a step is under way.
+        """
+        used_turns = len(history) if turns is None else turns
+        used_calls = history.calls if calls is None else calls
+        found = []
+        if self.max_turns is not None:
+            found.append(Reading("max_turns", used_turns, self.max_turns, used_turns >= self.max_turns))
+        if self.max_calls is not None:
+            found.append(Reading("max_calls", used_calls, self.max_calls, used_calls >= self.max_calls))
+        if self.max_tokens is not None:
+            found.append(Reading("max_tokens", *reached(history.tokens, history.known_tokens, self.max_tokens)))
+        if self.max_cost is not None:
+            found.append(Reading("max_cost", *reached(history.cost_usd, history.known_cost_usd, self.max_cost)))
+        if self.timeout is not None:
+            found.append(Reading("timeout", elapsed_s, self.timeout, elapsed_s >= self.timeout))
+        return found
+
+    def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
+        """The first limit that is met, or None."""
+        return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
+
+    def remaining(self, history: RunHistory, elapsed_s: float) -> Remaining:
+        """What is left on each dimension, never below 0; None where there is no limit or the use is unknown."""
+        tokens, cost = history.tokens, history.cost_usd
+        return Remaining(
+            None if self.max_turns is None else max(0, self.max_turns - len(history)),
+            None if self.max_calls is None else max(0, self.max_calls - history.calls),
+            None if self.max_tokens is None or tokens is None else max(0, self.max_tokens - tokens),
+            None if self.max_cost is None or cost is None else max(Decimal(0), self.max_cost - cost),
+            None if self.timeout is None else max(0.0, self.timeout - elapsed_s),
+        )
+
+    def output_cap(self, known_tokens: int) -> int | None:
+        """The output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`."""
+        left = None if self.max_tokens is None else max(1, self.max_tokens - known_tokens)
+        if self.max_tokens_per_turn is None or left is None:
+            return self.max_tokens_per_turn if left is None else left
+        return min(self.max_tokens_per_turn, left)
+
+
+def _is_worth_showing(budget: Budget, field: dataclasses.Field[Any]) -> bool:
+    """Every limit that is set, the turns in any case, and what was chosen by hand."""
+    return field.name == "max_turns" or getattr(budget, field.name) != field.default
+
+
+LIMIT_REASONS = {
+    "max_turns": StopReason.TURN_LIMIT,
+    "max_calls": StopReason.CALL_LIMIT,
+    "max_tokens": StopReason.TOKEN_BUDGET,
+    "max_cost": StopReason.COST_BUDGET,
+    "timeout": StopReason.TIMEOUT,
+}
+"""Which reason a met limit of the budget gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """All that bounds a run at one moment. One of these is read per step, and kept on it."""
+
+    budget: Budget = Budget()
+    stop: StopCondition | None = None
+
+
+def _of_budget(name: str) -> Any:
+    def get(self: LiveSettings) -> Any:
+        return getattr(self.snapshot().budget, name)
+
+    def set_(self: LiveSettings, value: Any) -> None:
+        self.edit(**{name: value})
+
+    return property(get, set_, doc=f"`Budget.{name}`, live.")
+
+
+class LiveSettings:
+    """The settings of a run as they are now: read and written from code, from the panel and from the loop alike.
+
+        run.limits.max_cost = 0.10
+        run.limits.stop = StepCountIs(4) | run.limits.stop
+        run.limits.edit_leaf("StepCountIs", steps=3)
+
+    Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: a value that cannot be raises a
+    LimitError and changes nothing. A change takes effect at the loop's next reading.
+    """
+
+    __slots__ = ("_listeners", "_lock", "_settings")
+
+    max_turns: int | None = _of_budget("max_turns")
+    max_calls: int | None = _of_budget("max_calls")
+    max_tokens: int | None = _of_budget("max_tokens")
+    max_tokens_per_turn: int | None = _of_budget("max_tokens_per_turn")
+    max_cost: Decimal | float | str | None = _of_budget("max_cost")
+    timeout: float | None = _of_budget("timeout")
+    missing_usage: MissingUsage = _of_budget("missing_usage")
+
+    def __init__(self, settings: RunSettings | None = None) -> None:
+        self._settings = settings or RunSettings()
+        self._lock = threading.RLock()
+        self._listeners: list[LimitListener] = []
+
+    def snapshot(self) -> RunSettings:
+        """The settings as they are now; immutable."""
+        return self._settings
+
+    @property
+    def budget(self) -> Budget:
+        """The whole budget, live."""
+        return self._settings.budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        if not isinstance(budget, Budget):
+            raise ConfigurationError(f"limits.budget = {budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
+        self._swap(lambda now: dataclasses.replace(now, budget=budget), "code")
+
+    @property
+    def stop(self) -> StopCondition | None:
+        """The stop condition, live. Set it to a condition, a function, a list, or None."""
+        return self._settings.stop
+
+    @stop.setter
+    def stop(self, condition: object) -> None:
+        new = None if condition is None else as_condition(condition)
+        self._swap(lambda now: dataclasses.replace(now, stop=new), "code")
+
+    @property
+    def leaves(self) -> dict[str, StopCondition]:
+        """The single conditions of `stop`, by a name unique in it."""
+        return {} if self._settings.stop is None else dict(describe(self._settings.stop))
+
+    def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
+        """Change fields of the budget, all or none; returns the new settings. `by` says who did it, in the LimitsChanged event."""
+        known = [field.name for field in dataclasses.fields(Budget)]
+        for name in fields:
+            if name not in known:
+                raise LimitError(_no_such("limit", name, known))
+        return self._swap(lambda now: dataclasses.replace(now, budget=dataclasses.replace(now.budget, **fields)), by)
+
+    def edit_leaf(self, name: str, *, by: str = "code", **fields: Any) -> RunSettings:
+        """Change one condition of `stop`, by its name in `leaves`; returns the new settings."""
+
+        def changed(now: RunSettings) -> RunSettings:
+            leaves = {} if now.stop is None else describe(now.stop)
+            if now.stop is None or name not in leaves:
+                raise LimitError(_no_such("stop condition", name, list(leaves)))
+            return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
+
+        return self._swap(changed, by)
+
+    def subscribe(self, listener: LimitListener) -> Callable[[], None]:
+        """Call `listener(before, after, by)` after each change, on the thread that made it; returns what ends that."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def _swap(self, change: Callable[[RunSettings], RunSettings], by: str) -> RunSettings:
+        with self._lock:
+            before = self._settings
+            after = change(before)
+            if after == before:
+                return before
+            self._settings = after
+            for listener in tuple(self._listeners):
+                listener(before, after, by)
+        return after
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not hasattr(type(self), name):
+            known = [field.name for field in dataclasses.fields(Budget)]
+            raise LimitError(_no_such("limit", name, [*known, "budget", "stop"]))
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"LiveSettings({self._settings.budget!r}, stop={self._settings.stop!r})"
+
+
+def _no_such(kind: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"There is no {kind} {name!r}.{hint} There is: {', '.join(known) or 'none'}."

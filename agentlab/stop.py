@@ -1,0 +1,381 @@
+"""Stop conditions: what they are, how they combine with | & ~, and the built-in ones.
+
+    StepCountIs(8) | HasToolCall("finalize")        either
+    MaxCost(0.05) & ~HasToolCall("search")          both, and no search
+    StepCountIs(8) | (lambda history: "done" in history[-1].text)
+
+A condition is met AT its limit (>=). It answers with a Reading, so that it is always known which part of a combination fired. A new
+condition is a frozen dataclass with `read`; its control in the panel comes from the metadata of its fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, ClassVar, TypeAlias
+
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.history import RunHistory
+from agentlab.limits import limit_field, money, whole_number
+from agentlab.results import Reading, Scalar
+from agentlab.types import FinishReason
+
+Predicate: TypeAlias = Callable[[RunHistory], Any]
+
+
+class StopCondition:
+    """What all conditions have in common: the operators, and how they are taken apart and changed."""
+
+    __slots__ = ()
+    parts: ClassVar[tuple[StopCondition, ...]] = ()
+    may_wait: ClassVar[bool] = False
+
+    def read(self, history: RunHistory) -> Reading:
+        """What the condition says after the newest step."""
+        raise NotImplementedError
+
+    def combine(self, readings: Iterator[Reading]) -> Reading:
+        """The reading of this tree, given those of its leaves in the order of `leaves()`."""
+        return next(readings)
+
+    def leaves(self) -> Iterator[StopCondition]:
+        """The single conditions of this tree, in the order they were written."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+    def with_leaf(self, leaf: StopCondition, new: StopCondition) -> StopCondition:
+        """This tree with one of its leaves (found by identity) replaced."""
+        if self is leaf:
+            return new
+        if not self.parts:
+            return self
+        return self._of(tuple(part.with_leaf(leaf, new) for part in self.parts))
+
+    def changed(self, **fields: Any) -> StopCondition:
+        """This condition with other values, checked as at its making."""
+        return dataclasses.replace(self, **fields)  # type: ignore[type-var]
+
+    def _of(self, parts: tuple[StopCondition, ...]) -> StopCondition:
+        return type(self)(*parts)
+
+    def __or__(self, other: StopCondition | Predicate) -> StopCondition:
+        return AnyOf(*_flat(AnyOf, self, other)) if _usable(other) else NotImplemented
+
+    def __ror__(self, other: Predicate) -> StopCondition:
+        return AnyOf(*_flat(AnyOf, other, self)) if _usable(other) else NotImplemented
+
+    def __and__(self, other: StopCondition | Predicate) -> StopCondition:
+        return AllOf(*_flat(AllOf, self, other)) if _usable(other) else NotImplemented
+
+    def __rand__(self, other: Predicate) -> StopCondition:
+        return AllOf(*_flat(AllOf, other, self)) if _usable(other) else NotImplemented
+
+    def __invert__(self) -> StopCondition:
+        return Not(self)
+
+
+def _usable(other: object) -> bool:
+    return isinstance(other, StopCondition) or (callable(other) and not isinstance(other, type))
+
+
+def as_condition(condition: object) -> StopCondition:
+    """A StopCondition from one, from a plain callable, or from a list of either (any of them)."""
+    if isinstance(condition, StopCondition):
+        return condition
+    if isinstance(condition, type) and issubclass(condition, StopCondition):
+        raise ConfigurationError(f"{condition.__name__} is a class: write {condition.__name__}(…) with its limit.")
+    if callable(condition):
+        return Custom(condition)
+    if isinstance(condition, list | tuple):
+        if not condition:
+            raise ConfigurationError("An empty list of stop conditions: leave `stop` out for none.")
+        return as_condition(condition[0]) if len(condition) == 1 else AnyOf(*condition)
+    raise ConfigurationError(
+        f"{condition!r} is not a stop condition: pass one such as StepCountIs(8), a function of the history, or a list of these."
+    )
+
+
+def _flat(kind: type[StopCondition], *conditions: object) -> Iterator[StopCondition]:
+    for condition in map(as_condition, conditions):
+        if type(condition) is kind:
+            yield from condition.parts
+        else:
+            yield condition
+
+
+# Combinations ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class _Combination(StopCondition):
+    parts: tuple[StopCondition, ...]  # type: ignore[misc]
+    may_wait: bool = dataclasses.field(compare=False)  # type: ignore[misc]
+
+    def __init__(self, *conditions: StopCondition | Predicate) -> None:
+        parts = tuple(map(as_condition, conditions))
+        if not parts:
+            raise ConfigurationError(f"{type(self).__name__}() needs at least one condition.")
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "may_wait", any(part.may_wait for part in parts))
+
+    def read(self, history: RunHistory) -> Reading:
+        return self._combined(tuple([part.read(history) for part in self.parts]))
+
+    def combine(self, readings: Iterator[Reading]) -> Reading:
+        return self._combined(tuple([part.combine(readings) for part in self.parts]))
+
+    def _combined(self, children: tuple[Reading, ...]) -> Reading:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.parts))})"
+
+
+class AnyOf(_Combination):
+    """Met when any of its conditions is; not met when all are not; otherwise it cannot be said yet."""
+
+    def _combined(self, children: tuple[Reading, ...]) -> Reading:
+        met: bool | None = False
+        for child in children:
+            if child.met:
+                met = True
+                break
+            if child.met is None:
+                met = None
+        return Reading("AnyOf", met=met, children=children)
+
+
+class AllOf(_Combination):
+    """Met when all of its conditions are; not met when any is not; otherwise it cannot be said yet."""
+
+    def _combined(self, children: tuple[Reading, ...]) -> Reading:
+        met: bool | None = True
+        for child in children:
+            if child.met is False:
+                met = False
+                break
+            if child.met is None:
+                met = None
+        return Reading("AllOf", met=met, children=children)
+
+
+class Not(_Combination):
+    """Met when its one condition is not."""
+
+    def __init__(self, condition: StopCondition | Predicate) -> None:
+        super().__init__(condition)
+
+    def _combined(self, children: tuple[Reading, ...]) -> Reading:
+        met = children[0].met
+        return Reading("Not", met=None if met is None else not met, children=children)
+
+    def __invert__(self) -> StopCondition:
+        return self.parts[0]
+
+
+# Built-in conditions --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepCountIs(StopCondition):
+    """Met after so many steps."""
+
+    steps: int = limit_field(unit="steps", minimum=1, help="stop after this many steps")
+
+    def __post_init__(self) -> None:
+        whole_number("StepCountIs", "steps", self.steps)
+
+    def read(self, history: RunHistory) -> Reading:
+        """Steps so far against the limit."""
+        count = len(history)
+        return Reading("StepCountIs", count, self.steps, count >= self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxTokensUsed(StopCondition):
+    """Met when the run has used so many tokens, input and output of all calls together.
+
+    Where a provider reports no usage the sum is unknown; the condition is then met only if what is known already reaches the limit.
+    """
+
+    tokens: int = limit_field(unit="tokens", minimum=1, help="stop when this many tokens were used, input and output")
+
+    def __post_init__(self) -> None:
+        whole_number("MaxTokensUsed", "tokens", self.tokens)
+
+    def read(self, history: RunHistory) -> Reading:
+        """Tokens so far against the limit."""
+        return Reading("MaxTokensUsed", *reached(history.tokens, history.known_tokens, self.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxCost(StopCondition):
+    """Met when the run has cost so many US dollars. Where a price is unknown, as for tokens."""
+
+    usd: Decimal = limit_field(unit="USD", minimum=0, help="stop when this many US dollars were spent")
+
+    def __init__(self, usd: Decimal | float | str) -> None:
+        object.__setattr__(self, "usd", money("MaxCost", "usd", usd))
+
+    def read(self, history: RunHistory) -> Reading:
+        """US dollars so far against the limit."""
+        return Reading("MaxCost", *reached(history.cost_usd, history.known_cost_usd, self.usd))
+
+    def __repr__(self) -> str:
+        return f"MaxCost({self.usd})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class HasToolCall(StopCondition):
+    """Met when the model has called one of these tools in any step so far."""
+
+    names: tuple[str, ...] = dataclasses.field(metadata={"help": "stop when one of these tools was called"})
+
+    def __init__(self, *names: str) -> None:
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise LimitError(
+                f'HasToolCall({", ".join(map(repr, names))}): name the tools as text, such as HasToolCall("finalize").'
+            )
+        object.__setattr__(self, "names", names)
+
+    def changed(self, **fields: Any) -> StopCondition:
+        """The condition on other names."""
+        return HasToolCall(*fields.get("names", self.names))
+
+    def read(self, history: RunHistory) -> Reading:
+        """How often they were called; the limit is the names themselves."""
+        count = sum([history.tool_count(name) for name in self.names])
+        return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=True)
+
+    def __repr__(self) -> str:
+        return f"HasToolCall({', '.join(map(repr, self.names))})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class FinishReasonIs(StopCondition):
+    """Met when any response so far ended for one of these reasons: a FinishReason, or a provider's own word such as `length`."""
+
+    reasons: tuple[FinishReason | str, ...] = dataclasses.field(metadata={"help": "stop when a response ended for this reason"})
+
+    def __init__(self, *reasons: FinishReason | str) -> None:
+        if not reasons or not all(isinstance(reason, str) and reason for reason in reasons):
+            known = ", ".join(FinishReason)
+            raise LimitError(
+                f"FinishReasonIs({', '.join(map(repr, reasons))}): give a FinishReason ({known}) or a provider's own word as text."
+            )
+        object.__setattr__(self, "reasons", reasons)
+
+    def changed(self, **fields: Any) -> StopCondition:
+        """The condition on other reasons."""
+        return FinishReasonIs(*fields.get("reasons", self.reasons))
+
+    def read(self, history: RunHistory) -> Reading:
+        """The newest finish reason; the limit is the reasons themselves."""
+        last = history.last
+        met = any(map(history.has_finish, self.reasons))
+        seen = str(last.finish_reason) if last is not None and last.finish_reason is not None else None
+        return Reading("FinishReasonIs", seen, " or ".join(map(str, self.reasons)), met)
+
+    def __repr__(self) -> str:
+        return f"FinishReasonIs({', '.join(repr(str(reason)) for reason in self.reasons)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Custom(StopCondition):
+    """Met when the predicate answers with anything truthy. It gets the history and may be async."""
+
+    predicate: Predicate
+    name: str = ""
+    may_wait: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.predicate):
+            raise ConfigurationError(
+                f"Custom({self.predicate!r}): pass a function that takes the history, such as lambda history: …"
+            )
+        if not self.name:
+            object.__setattr__(self, "name", _callable_name(self.predicate))
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is known, without calling it, that the predicate has to be awaited."""
+        return _is_async(self.predicate)
+
+    def read(self, history: RunHistory) -> Reading:
+        """The predicate's answer; for one that has to be awaited a reading that is still open."""
+        if self.is_async:
+            return self.open_reading()
+        answer = self.predicate(history)
+        if inspect.isawaitable(answer):
+            discard(answer)
+            return self.open_reading()
+        return self.reading_of(answer)
+
+    def ask(self, history: RunHistory) -> Reading | Awaitable[Any]:
+        """A reading, or what has to be awaited for one (then given to `reading_of`)."""
+        answer = self.predicate(history)
+        return answer if inspect.isawaitable(answer) else self.reading_of(answer)
+
+    def reading_of(self, answer: object) -> Reading:
+        """The reading for an answer of the predicate."""
+        value: Scalar = answer if isinstance(answer, bool | int | float | str | Decimal) else bool(answer)
+        return Reading(self.name, value, None, bool(answer))
+
+    def open_reading(self) -> Reading:
+        """The reading of a predicate that was not awaited."""
+        return Reading(self.name)
+
+    def __repr__(self) -> str:
+        return f"Custom({self.name})"
+
+
+def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
+    """(value, limit, met) of a sum that may be unknown: then it is met only where the known part already reaches the limit."""
+    if value is None:
+        return None, limit, True if known >= limit else None
+    return value, limit, value >= limit
+
+
+def _is_async(function: object) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _callable_name(function: object) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", type(function).__name__)
+    return "custom" if name == "<lambda>" else str(name)
+
+
+def discard(awaitable: Awaitable[Any]) -> None:
+    """End an awaitable that nobody will await, without a warning."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+    elif hasattr(awaitable, "cancel"):
+        awaitable.cancel()
+
+
+def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
+    """The leaves of a tree by a name that is unique in it: `StepCountIs`, and `StepCountIs_2` for the next of its kind."""
+    named: dict[str, StopCondition] = {}
+    for leaf in condition.leaves():
+        named[unique_name(leaf.name if isinstance(leaf, Custom) else type(leaf).__name__, named)] = leaf
+    return named
+
+
+def unique_name(name: str, taken: Mapping[str, object]) -> str:
+    """`name`, or with `_2`, `_3`, … where it is taken."""
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"

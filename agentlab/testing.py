@@ -1,0 +1,87 @@
+"""For tests and tutorials: a model that says what it was told to say. Nothing in agentlab imports this."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from agentlab.calls import CallContext
+from agentlab.errors import FixtureError
+from agentlab.types import (
+    Confidence,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    TerminationSignal,
+    ToolCall,
+    Usage,
+    UsageSource,
+)
+
+Said: TypeAlias = ModelResponse | str | Exception
+Script: TypeAlias = Sequence[Said] | Callable[[ModelRequest, int], Said]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedProvider:
+    """A model that answers from a script, at once and with no network.
+
+    `script` is a sequence, or a function of (request, number of the call from 1); an item is a ModelResponse (see `say` and
+    `call`), a text (a completed answer), or an exception to raise. Every run reads the script from its start.
+    """
+
+    script: Script
+    name: str = "scripted"
+    model: str = "script"
+
+    async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
+        """The script's next answer."""
+        if callable(self.script):
+            said = self.script(request, context.index)
+        elif context.index <= len(self.script):
+            said = self.script[context.index - 1]
+        else:
+            raise FixtureError(
+                f"The script has {len(self.script)} answers and the run asks for number {context.index}: write another."
+            )
+        if isinstance(said, Exception):
+            raise said
+        response = say(said) if isinstance(said, str) else said
+        if response.text:
+            context.on_text(response.text)
+        return response
+
+
+def usage(input_tokens: int | None, output_tokens: int | None) -> Usage:
+    """A usage as a provider reports it; None for what it does not."""
+    known = input_tokens is not None and output_tokens is not None
+    return Usage(input_tokens, output_tokens, source=UsageSource.REPORTED if known else UsageSource.UNKNOWN)
+
+
+def say(
+    text: str = "",
+    *,
+    finish: FinishReason = FinishReason.END_TURN,
+    tokens: tuple[int | None, int | None] = (10, 5),
+    cost: float | str | None = None,
+    calls: Sequence[ToolCall] = (),
+) -> ModelResponse:
+    """A response with this text; `tokens` are (input, output), `cost` is what the provider reports, in US dollars."""
+    return ModelResponse(
+        text,
+        TerminationSignal(finish, Confidence.HIGH, "scripted", "finish_reason", finish.value),
+        tuple(calls),
+        usage(*tokens),
+        model="script",
+        cost_usd=None if cost is None else Decimal(str(cost)),
+    )
+
+
+def call(name: str, arguments: dict[str, Any] | str | None = None, *, id: str = "", **more: Any) -> ModelResponse:  # noqa: A002
+    """A response that calls one tool; `more` are those of `say`, `arguments` a dict or raw JSON text."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    tool_call = ToolCall(id or f"call_{name}", name, text)
+    return replace(say(finish=FinishReason.TOOL_CALLS, **more), tool_calls=(tool_call,))

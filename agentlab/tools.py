@@ -1,0 +1,284 @@
+"""Tools: plain functions, sync or async, offered to a model.
+
+    def get_weather(city: str, days: int = 1) -> dict: ...        # the docstring describes it, the annotations are its schema
+
+    @lab.tool(timeout_s=5)
+    async def search(query: str) -> list[str]: ...
+
+What the model sends is validated before the function sees it. Whatever goes wrong is handed back to the model as the call's result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import json
+import math
+import threading
+import time
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, overload
+
+import pydantic
+import pydantic_core
+
+from agentlab.errors import StopRequested, ToolDefinitionError
+from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
+
+Function: TypeAlias = Callable[..., Any]
+NAME_RULE = "letters, digits, _ and -, at most 64"
+_PREFIX = "argument_"  # keeps a parameter called `schema` or `copy` apart from the methods of a pydantic model
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model can call.
+
+    `timeout_s` bounds one call (None: the run's own timeout alone does). A sync function runs on a thread of its own, so that it
+    cannot hold up other agents, unless `inline` is set. After a time-out a thread that does not come back is left behind, since
+    Python cannot end it.
+    """
+
+    function: Function
+    spec: ToolSpec
+    arguments_model: type[pydantic.BaseModel]
+    timeout_s: float | None = None
+    inline: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name the model calls it by."""
+        return self.spec.name
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is awaited."""
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(getattr(self.function, "__call__", None))  # noqa: B004
+
+    def validate(self, arguments: str) -> dict[str, Any]:
+        """The arguments as the function takes them. Raises pydantic.ValidationError, also for JSON that is broken or cut off."""
+        model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
+        return {name.removeprefix(_PREFIX): getattr(model, name) for name in type(model).model_fields}
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name})"
+
+
+@overload
+def tool(function: Function, /) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None, inline: bool = False
+) -> Callable[[Function], Tool]: ...
+def tool(
+    function: Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    inline: bool = False,
+) -> Tool | Callable[[Function], Tool]:
+    """Make a Tool of a function; as a decorator with or without arguments, or as a call.
+
+    Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
+    """
+
+    def make(target: Function) -> Tool:
+        return _make(target, name, description, timeout_s, inline)
+
+    return make if function is None else make(function)
+
+
+def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
+    """Tools by name, made of Tools and plain functions. Raises ToolDefinitionError for what is neither, and for a name given twice."""
+    named: dict[str, Tool] = {}
+    for item in tools:
+        made = item if isinstance(item, Tool) else tool(item)
+        if made.name in named:
+            raise ToolDefinitionError(f"Two tools are called {made.name!r}: give one of them another with lab.tool(name=…).")
+        named[made.name] = made
+    return named
+
+
+async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
+    """Run one call and say what came of it. Only cancellation is raised: all else is a result, which tells the model what to mend."""
+    started = time.perf_counter()
+    result = await _execute(tool_call, tools)
+    return replace(result, arguments=tool_call.arguments, duration_s=time.perf_counter() - started)
+
+
+async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
+    target = tools.get(tool_call.name)
+    if target is None:
+        there_is = ", ".join(tools) or "none"
+        return _failed(tool_call, "unknown_tool", f"There is no tool {tool_call.name!r}. Available tools: {there_is}.")
+    if not tool_call.closed:
+        return _failed(
+            tool_call, "not_executed", "The call was cut off before its end and was not executed. Send it again, complete."
+        )
+    try:
+        arguments = target.validate(tool_call.arguments)
+    except pydantic.ValidationError as error:
+        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_in_words(error)}")
+    try:
+        value = await _call(target, arguments)
+    except StopRequested as stop:
+        return _stopped(tool_call, Stop(stop.reason, stop.output))
+    except TimeoutError as error:
+        if target.timeout_s is None or error.args:
+            return _failed(tool_call, "exception", f"{tool_call.name} raised TimeoutError: {error}")
+        return _failed(tool_call, "timeout", f"{tool_call.name} did not finish within its limit of {target.timeout_s:g} s.")
+    except Exception as error:  # the model is told; the person sees it in the tools frame
+        return _failed(tool_call, "exception", f"{tool_call.name} raised {type(error).__name__}: {error}", value=error)
+    if isinstance(value, Stop):
+        return _stopped(tool_call, value)
+    try:
+        return ToolResult(tool_call.id, tool_call.name, as_text(value), value)
+    except (ValueError, RecursionError) as error:
+        said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {error}"
+        return _failed(tool_call, "unserialisable", said, value=value)
+
+
+def as_text(value: object) -> str:
+    """What the model gets to read: text as it is, anything else as JSON. Raises ValueError for what has no JSON."""
+    return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
+
+
+async def _call(target: Tool, arguments: dict[str, Any]) -> Any:
+    if target.is_async or target.inline:
+        return (
+            await _inline(target, arguments) if target.timeout_s is None else await _limited(target, _inline(target, arguments))
+        )
+    return await _limited(target, _on_a_thread(target, arguments))
+
+
+async def _inline(target: Tool, arguments: dict[str, Any]) -> Any:
+    value = target.function(**arguments)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _limited(target: Tool, awaitable: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(target.timeout_s):
+        return await awaitable
+
+
+def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[Any]:
+    """Call a sync function on a daemon thread of its own: one that never returns must not keep the interpreter alive, as the threads
+    of an executor would."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(setter: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            setter(outcome)
+
+    def report(setter: Callable[[Any], None], outcome: Any) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, setter, outcome)
+        except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
+            return
+
+    def work() -> None:
+        try:
+            value = context.run(target.function, **arguments)
+        except StopIteration as error:  # a future refuses to carry one
+            report(future.set_exception, RuntimeError(f"StopIteration: {error}"))
+        except BaseException as error:
+            report(future.set_exception, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        else:
+            report(future.set_result, value)
+
+    threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
+    return future
+
+
+def _failed(tool_call: ToolCall, error: str, content: str, value: Any = None) -> ToolResult:
+    return ToolResult(tool_call.id, tool_call.name, content, value, error)
+
+
+def _stopped(tool_call: ToolCall, stop: Stop) -> ToolResult:
+    try:
+        content = as_text(stop.output) if stop.output is not None else stop.reason
+    except (ValueError, RecursionError):
+        content = stop.reason
+    return ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop)
+
+
+def _in_words(error: pydantic.ValidationError) -> str:
+    problems = []
+    for problem in error.errors(include_url=False, include_context=False):
+        place = ".".join(map(str, problem["loc"]))
+        problems.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
+    return "; ".join(problems)
+
+
+# From a function to a tool ----------------------------------------------------------------------------------------------------
+
+
+def _make(function: Function, name: str | None, description: str | None, timeout_s: float | None, inline: bool) -> Tool:
+    if not callable(function) or isinstance(function, type):
+        raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
+    called = name or str(getattr(function, "__name__", type(function).__name__))
+    if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
+        raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
+    if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
+        raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
+    told, per_parameter = _docstring(inspect.getdoc(function) or "")
+    model = _arguments_model(called, function, per_parameter)
+    schema = model.model_json_schema()
+    for leaf in (schema, *schema.get("properties", {}).values()):
+        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
+    schema.setdefault("properties", {})
+    return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline)
+
+
+def _arguments_model(name: str, function: Function, described: Mapping[str, str]) -> type[pydantic.BaseModel]:
+    try:
+        hints = typing.get_type_hints(function if inspect.isroutine(function) else type(function).__call__, include_extras=True)
+    except NameError as error:
+        raise ToolDefinitionError(f"The tool {name!r} has an annotation that cannot be resolved: {error}.") from error
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ToolDefinitionError(
+                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
+            )
+        if parameter.name not in hints:
+            raise ToolDefinitionError(
+                f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "
+                f"such as `{parameter.name}: str`, so that a model knows what to send."
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        told = described.get(parameter.name)
+        fields[_PREFIX + parameter.name] = (
+            hints[parameter.name],
+            pydantic.Field(default, alias=parameter.name, description=told),
+        )
+    try:
+        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}") from error
+
+
+def _docstring(text: str) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the function, and of each parameter, in Google's, NumPy's or Sphinx's style."""
+    if not text:
+        return "", {}
+    import griffe  # griffelib; only tools with a docstring pay for it
+
+    quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
+    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
+    told = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
+    described = {
+        item.name: item.description
+        for section in sections
+        if section.kind is griffe.DocstringSectionKind.parameters
+        for item in section.value
+    }
+    return told, described
