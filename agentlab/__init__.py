@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentlab.history import RunHistory as RunHistory
     from agentlab.providers._detect import detect as detect
     from agentlab.providers._registry import Provider as Provider
-    from agentlab.recorder import to_frame as frame
+    from agentlab.recorder import to_frame as frame  # noqa: F401
     from agentlab.results import Reading as Reading
     from agentlab.results import RunResult as RunResult
     from agentlab.results import StepResult as StepResult

@@ -5,7 +5,7 @@
     interactions:
     - request: {method, uri, body, headers}
       response: {status: {code, message}, headers, body: {string}}
-      lane: …                               ours, optional: the run that asked
+      lane: …                               ours, optional: which run asked, by its label
 
 A response may hold, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
 them), `incomplete: true` (it broke off, or nobody read to its end). Read as well: `parsed_body` in place of a body, and interactions
@@ -17,9 +17,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,27 +59,68 @@ class RecordedResponse:
         return [*pieces, self.body[start:]] if start < len(self.body) else pieces
 
 
-@dataclass(frozen=True, slots=True)
 class Interaction:
-    """A request and what was answered. `source` names the file and the number in it, `lane` the run that asked ("" unknown)."""
+    """A request and what was answered. `source` names the file and the number in it, `lane` which run asked ("" unknown)."""
 
-    method: str
-    uri: str
-    body: bytes
-    response: RecordedResponse
-    source: str
-    lane: str = ""
+    __slots__ = ("_name", "_number", "_plain", "_response", "body", "lane", "method", "uri")
+
+    def __init__(self, entry: Mapping[str, JSON], name: str, number: int) -> None:
+        request = entry.get("request")
+        if type(request) is not dict:
+            raise _malformed(name, f"interaction {number}, request", f"expected a mapping, found {_kind(request)}")
+        method, uri, body, lane = request.get("method"), request.get("uri"), request.get("body"), entry.get("lane", "")
+        if type(method) is not str or type(uri) is not str:
+            wrong, value = ("uri", uri) if isinstance(method, str) else ("method", method)
+            raise _malformed(name, f"interaction {number}, request.{wrong}", f"expected text, found {_kind(value)}")
+        self.method: str = method
+        self.uri: str = uri
+        self.body = (
+            body.encode("utf-8", "surrogatepass") if type(body) is str else _body(request, name, f"interaction {number}, request")
+        )
+        self.lane: str = lane if type(lane) is str else ""
+        self._name = name
+        self._number = number
+        response = entry.get("response")
+        self._plain = response if _is_plain(response) else None  # the rest of the work is done when it is served
+        self._response = None if self._plain is not None else _response(response, name, f"interaction {number}, response")
+
+    @property
+    def response(self) -> RecordedResponse:
+        """What was answered."""
+        if self._response is None:
+            self._response = _response(self._plain, self._name, f"interaction {self._number}, response")
+        return self._response
+
+    @property
+    def source(self) -> str:
+        """The file and the number in it."""
+        return f"{self._name}, interaction {self._number}"
+
+    def __repr__(self) -> str:
+        return f"Interaction({self.method} {self.uri}, {self.source})"
+
+
+def _is_plain(response: JSON) -> bool:
+    """Whether a response is of the most common form, in which nothing can be wrong."""
+    if type(response) is not dict or len(response) > 3:
+        return False
+    status, headers, body = response.get("status"), response.get("headers"), response.get("body")
+    if type(status) is not dict or type(headers) is not dict or type(body) is not dict or type(body.get("string")) is not str:
+        return False
+    code = status.get("code")
+    if type(code) is not int or not 100 <= code <= 599 or len(body) > 1:
+        return False
+    return all(type(name) is str and (len(name) != 16 or name.lower() != "content-encoding") for name in headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """One file. `skipped` counts interactions that are not HTTP; `document` is the file as it was read."""
+    """One file. `skipped` counts interactions that are not HTTP."""
 
     path: Path
     interactions: tuple[Interaction, ...]
     origin: str | Mapping[str, JSON] | None = None
     skipped: int = 0
-    document: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
@@ -97,41 +139,21 @@ def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
     if version != 1:
         raise _malformed(name, "version", f"only version 1 of the format is known, found {version!r}")
     interactions: list[Interaction] = []
-    skipped = 0
     for number, entry in enumerate(document["interactions"] or (), 1):
-        where = f"interaction {number}"
-        if not isinstance(entry, dict):
-            raise _malformed(name, where, f"expected a mapping, found {_kind(entry)}")
-        if "request" not in entry and "response" not in entry and any(str(key).startswith("request_") for key in entry):
-            skipped += 1
-            continue
-        interactions.append(parse_interaction(entry, name, where, f"{name}, interaction {number}"))
+        if type(entry) is not dict:
+            raise _malformed(name, f"interaction {number}", f"expected a mapping, found {_kind(entry)}")
+        if "request" in entry or not any(str(key).startswith("request_") for key in entry):
+            interactions.append(Interaction(entry, name, number))
+    skipped = len(document["interactions"] or ()) - len(interactions)
     origin = document.get("origin")
     if not isinstance(origin, str | dict | None):
         raise _malformed(name, "origin", f"expected a word such as `synthetic`, or a mapping, found {_kind(origin)}")
-    return Cassette(path, tuple(interactions), origin, skipped, document)
+    return Cassette(path, tuple(interactions), origin, skipped)
 
 
-def parse_interaction(entry: Mapping[str, JSON], name: str, where: str, source: str) -> Interaction:
-    """One interaction of a document."""
-    request = _mapping(entry.get("request"), name, f"{where}, request")
-    response = _mapping(entry.get("response"), name, f"{where}, response")
-    method, uri = request.get("method"), request.get("uri")
-    if not isinstance(method, str) or not isinstance(uri, str):
-        wrong, value = ("method", method) if not isinstance(method, str) else ("uri", uri)
-        raise _malformed(name, f"{where}, request.{wrong}", f"expected text, found {_kind(value)}")
-    lane = entry.get("lane", "")
-    return Interaction(
-        method.upper(),
-        uri,
-        _body(request, name, f"{where}, request"),
-        _response(response, name, f"{where}, response"),
-        source,
-        lane if isinstance(lane, str) else "",
-    )
-
-
-def _response(response: Mapping[str, JSON], name: str, where: str) -> RecordedResponse:
+def _response(response: JSON, name: str, where: str) -> RecordedResponse:
+    if not isinstance(response, dict):
+        raise _malformed(name, where, f"expected a mapping, found {_kind(response)}")
     status = response.get("status", response.get("status_code"))
     code, message = (status.get("code"), status.get("message")) if isinstance(status, dict) else (status, "")
     try:
@@ -228,12 +250,6 @@ def _numbers(values: JSON, kinds: Any, name: str, where: str) -> tuple[Any, ...]
     return tuple(values)
 
 
-def _mapping(value: JSON, name: str, where: str) -> dict[str, JSON]:
-    if not isinstance(value, dict):
-        raise _malformed(name, where, f"expected a mapping, found {_kind(value)}")
-    return value
-
-
 def _malformed(name: str, where: str, what: str) -> MalformedCassetteError:
     return MalformedCassetteError(
         f"{name}, {where}: {what}. A cassette is in VCR's format, version 1: `interactions`, each a request (method, uri, body, "
@@ -279,23 +295,37 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
 
 
 def cassette_files(folder: Path) -> list[Path]:
-    """The cassettes in a folder, at any depth."""
-    found = (file for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}") if file.is_file())
-    return sorted(file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    """The cassettes in a folder, at any depth, in the order of their names: `host` before `host-2` before `host-10`."""
+    found = (file.relative_to(folder) for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}") if file.is_file())
+    shown = (file for file in found if not any(part.startswith(".") for part in file.parts))
+    return [folder / file for file in sorted(shown, key=_by_name)]
+
+
+def _by_name(file: Path) -> list[str | int]:
+    words = re.split(r"(\d+)", file.with_suffix("").as_posix())
+    return [*(int(word) if index % 2 else word for index, word in enumerate(words)), file.suffix]
 
 
 def load_cassette(file: Path, name: str = "") -> Cassette:
     """One file. `name` is what messages call it."""
     name = name or file.name
+    try:
+        return parse_cassette(load_document(file, name), file, name)
+    except RecursionError as error:
+        raise _malformed(name, "a body", "nested too deeply") from error
+
+
+def load_document(file: Path, name: str = "") -> JSON:
+    """A file's document, not yet looked at."""
+    name = name or file.name
     if file.stat().st_size > MAX_FILE_BYTES:
         raise _malformed(name, "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
     try:
-        document = read_document(file.read_text(encoding="utf-8-sig"), as_json=file.suffix == ".json")
+        return read_document(file.read_bytes().decode("utf-8-sig"), as_json=file.suffix == ".json")
     except UnicodeDecodeError as error:
         raise _malformed(name, f"byte {error.start}", "not UTF-8 text") from error
     except UnreadableText as error:
         raise _malformed(name, "the text", str(error)) from error
-    return parse_cassette(document, file, name)
 
 
 def _nearest(path: Path) -> str:

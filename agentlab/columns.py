@@ -207,6 +207,7 @@ def _error(error: BaseException | None) -> str | None:
 
 
 def plain(value: object) -> object:
+    """A value as a frame holds it: money as a float."""
     return float(value) if isinstance(value, Decimal) else value
 
 

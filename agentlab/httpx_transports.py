@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -20,8 +23,15 @@ from agentlab.redaction import redact_url
 from agentlab.replay_index import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0
+LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)
 LANE = "agentlab.lane"
 """The request extension of httpx that names the lane."""
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """One for all clients: reading the certificates takes tens of milliseconds."""
+    return httpx.create_ssl_context()
 
 
 class LiveTransport:
@@ -32,6 +42,7 @@ class LiveTransport:
     def __init__(self) -> None:
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]]
         self._clients = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return "live transport"
@@ -58,12 +69,12 @@ class LiveTransport:
         found = self._clients.get(loop)
         if found is not None:
             return found[0]
-        for other in [other for other in self._clients if other.is_closed()]:
-            del self._clients[other]
-        limits = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)
-        client = httpx.AsyncClient(limits=limits, follow_redirects=False)
+        client = httpx.AsyncClient(verify=_tls(), limits=LIMITS, follow_redirects=False)
         closer = self._close_with_loop(loop, client)
-        self._clients[loop] = (client, closer)
+        with self._lock:
+            for other in [other for other in self._clients if other.is_closed()]:
+                del self._clients[other]
+            self._clients[loop] = (client, closer)
         await anext(closer)
         return client
 
@@ -72,7 +83,8 @@ class LiveTransport:
         try:
             yield
         finally:
-            self._clients.pop(loop, None)
+            with self._lock:
+                self._clients.pop(loop, None)
             await client.aclose()
 
 
@@ -98,8 +110,11 @@ class _LiveAnswer:
             return await self._response.aread()
 
     async def chunks(self) -> AsyncIterator[bytes]:
+        # Where nothing is to be decoded, the stream itself spares httpx's two layers around it.
+        response = self._response
+        plain = "content-encoding" not in response.headers and isinstance(response.stream, httpx.AsyncByteStream)
         with _readable_errors(self._url):
-            async for chunk in self._response.aiter_bytes():
+            async for chunk in response.stream if plain else response.aiter_bytes():  # type: ignore[union-attr]
                 yield chunk
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 from agentlab.types import Cost, CostSource, Usage
 
@@ -23,6 +24,9 @@ def cost_of(provider: str, model: str, usage: Usage, reported_usd: Decimal | Non
         return Cost(reported_usd, CostSource.REPORTED)
     if usage.input_tokens is None or usage.output_tokens is None:
         return _UNKNOWN
+    provider = PRICE_BOOK_NAMES.get(provider, provider)
+    if not _is_in_the_book(provider, model):
+        return _UNKNOWN
     import genai_prices
 
     tokens = genai_prices.Usage(
@@ -32,7 +36,19 @@ def cost_of(provider: str, model: str, usage: Usage, reported_usd: Decimal | Non
         cache_write_tokens=usage.cache_write_tokens,
     )
     try:
-        priced = genai_prices.calc_price(tokens, model, provider_id=PRICE_BOOK_NAMES.get(provider, provider))
-    except (LookupError, ValueError):
+        priced = genai_prices.calc_price(tokens, model, provider_id=provider)
+    except (LookupError, ValueError):  # no price for this use of the model
         return _UNKNOWN
     return Cost(priced.total_price, CostSource.PRICED)
+
+
+@lru_cache(maxsize=1024)
+def _is_in_the_book(provider: str, model: str) -> bool:
+    """Whether the price book knows the model; kept, since looking in vain takes as long as a whole step of a run."""
+    import genai_prices
+
+    try:
+        genai_prices.calc_price(genai_prices.Usage(input_tokens=1, output_tokens=1), model, provider_id=provider)
+    except (LookupError, ValueError):
+        return False
+    return True

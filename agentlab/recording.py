@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentlab.cassette_text import readable_body, write_document, write_interaction
-from agentlab.cassettes import SUFFIXES, cassette_files, load_cassette, parse_interaction
+from agentlab.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import (
     Redactor,
@@ -34,15 +34,27 @@ from agentlab.types import JSON
 STREAM_TYPES = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
 """Content types whose chunks are kept apart."""
 
+FULL_FILE_BYTES = 2**20
+"""In a folder, a file of this size is not added to."""
+
 
 @dataclass(slots=True)
 class _Entry:
-    """One interaction of a file. `sequence` is None for what was there before this session."""
+    """One interaction of a file. `key` is what recordings of one request share, `sequence` None for those from before this session."""
 
     key: tuple[str, bytes] | None
     value: Mapping[str, JSON]
     sequence: int | None = None
     text: str = ""
+
+    @property
+    def label(self) -> str:
+        """The run, by its label."""
+        return str(self.value.get("lane", "")) if isinstance(self.value, dict) else ""
+
+    def replaces(self, other: _Entry) -> bool:
+        """Whether the other one is outdated by this one: the same request, by the same run where both are labelled."""
+        return other.sequence is None and self.key == other.key and (not self.label or other.label in ("", self.label))
 
 
 @dataclass(slots=True)
@@ -54,18 +66,19 @@ class _File:
     entries: list[_Entry] = field(default_factory=list)
     stamp: tuple[int, int, int] | None = None
 
-    def refresh(self, ours: set[tuple[str, bytes]]) -> None:
+    def refresh(self, ours: set[tuple[Any, str]]) -> None:
         """Read the file again if somebody else wrote it: their interactions, and this session's own."""
         stamp = _stamp(self.path)
         if stamp == self.stamp:
             return
-        others: list[_Entry] = []
+        others = []
         if stamp is not None:
-            document = load_cassette(self.path).document
+            document = load_document(self.path)
+            parse_cassette(document, self.path)  # says what is wrong with it
             self.head = {key: value for key, value in document.items() if key != "interactions"}
             others = [_Entry(_key(value), value) for value in document["interactions"] or ()]
         mine = [entry for entry in self.entries if entry.sequence is not None]
-        self.entries = [entry for entry in others if entry.key not in ours] + mine
+        self.entries = [entry for entry in others if (entry.key, entry.label) not in ours] + mine
         self.stamp = stamp
 
     def write(self, redactor: Redactor) -> None:
@@ -95,7 +108,7 @@ class Recorder:
         if self.path.is_file() and not self._single:
             raise ConfigurationError(f"{path} is a file: record into a folder, or into a file ending in .yaml or .json.")
         self._files: dict[Path, _File] = {}
-        self._keys: set[tuple[str, bytes]] = set()
+        self._recorded: set[tuple[Any, str]] = set()
         self._secrets: set[str] = set()
         self._redactor = Redactor()
         self._sequence = itertools.count()
@@ -126,21 +139,20 @@ class Recorder:
 
     def add(self, sequence: int, host: str, entry: Mapping[str, JSON]) -> None:
         """Write one interaction that is complete. Older recordings of the same request, from before this recorder, are taken out."""
-        key = _key(entry)
+        new = _Entry(_key(entry), entry, sequence)
         with self._lock, _locked(self.path.parent if self._single else self.path):
-            fresh = key not in self._keys
-            if key is not None:
-                self._keys.add(key)
+            fresh = (new.key, new.label) not in self._recorded
+            self._recorded.add((new.key, new.label))
             self._look()
             target = self._target(host)
-            target.entries = [old for old in target.entries if not (fresh and old.sequence is None and old.key == key)]
-            target.entries.append(_Entry(key, entry, sequence))
+            target.entries = [old for old in target.entries if not (fresh and new.replaces(old))]
+            target.entries.append(new)
             target.entries.sort(key=lambda one: -1 if one.sequence is None else one.sequence)
-            target.head["origin"] = self._origin_of(target, host)
             target.head["version"] = 1
+            target.head["origin"] = self._origin_of(target, host)
             target.write(self._redactor)
             for file in self._files.values() if fresh else ():
-                kept = [old for old in file.entries if old.sequence is not None or old.key != key]
+                kept = [old for old in file.entries if not new.replaces(old)]
                 if len(kept) < len(file.entries):
                     file.entries = kept
                     file.write(self._redactor)
@@ -165,16 +177,20 @@ class Recorder:
         """See what is on disk now."""
         paths = [self.path] if self._single else cassette_files(self.path) if self.path.is_dir() else []
         for path in paths:
-            self._files.setdefault(path, _File(path)).refresh(self._keys)
+            self._files.setdefault(path, _File(path)).refresh(self._recorded)
 
     def _target(self, host: str) -> _File:
-        if self._single:
-            path = self.path
-        else:
-            stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()).strip(".-") or "unknown-host"
-            path = self.path / f"{stem}.yaml"
+        """The file for a host. A full one is followed by another, so that writing does not take longer and longer."""
+        path, number = self.path, 1
+        stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()).strip(".-") or "unknown-host"
+        while not self._single:
+            path = self.path / (f"{stem}.yaml" if number == 1 else f"{stem}-{number}.yaml")
+            stamp = _stamp(path)
+            if stamp is None or stamp[1] < FULL_FILE_BYTES:
+                break
+            number += 1
         file = self._files.setdefault(path, _File(path))
-        file.refresh(self._keys)
+        file.refresh(self._recorded)
         return file
 
     def _origin_of(self, file: _File, host: str) -> JSON:
@@ -268,7 +284,8 @@ class Tape:
             "body": readable_body(redactor.body(asked.body)[0], as_json=as_json) if asked.body else None,
             "headers": _listed(kept_request_headers(asked.headers), redactor),
         }
-        return {"request": request, "response": response} | ({"lane": redactor.text(asked.lane)} if asked.lane else {})
+        label = asked.lane.partition("#")[2]  # what comes before differs each time
+        return {"request": request, "response": response} | ({"lane": redactor.text(label)} if label else {})
 
 
 def _listed(headers: Mapping[str, str], redactor: Redactor) -> dict[str, list[str]]:
@@ -279,7 +296,7 @@ def _key(value: JSON) -> tuple[str, bytes] | None:
     """What two recordings of one request share; None where it is not HTTP."""
     if not isinstance(value, dict) or "request" not in value:
         return None
-    parsed = parse_interaction(value, "", "", "")
+    parsed = Interaction(value, "the recording", 1)
     return address(parsed.method, parsed.uri), canonical_body(parsed.body)
 
 

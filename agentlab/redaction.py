@@ -94,9 +94,13 @@ def kept_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in lowered if name in RESPONSE_HEADERS or name.startswith(RESPONSE_HEADER_PREFIXES)}
 
 
+def _is_kept(name: str) -> bool:
+    return name in REQUEST_HEADERS or name in RESPONSE_HEADERS or name.startswith(RESPONSE_HEADER_PREFIXES)
+
+
 def secrets_in_headers(headers: Mapping[str, str], *, sure: bool = False) -> set[str]:
     """The values to look for in everything that is written. `sure`: all of these headers are authentication."""
-    return {value for name, value in headers.items() if sure or _SECRET_HEADER.search(name)}
+    return {value for name, value in headers.items() if sure or (_SECRET_HEADER.search(name) and not _is_kept(name.lower()))}
 
 
 def secrets_in_url(url: str) -> set[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterable
-from functools import lru_cache
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -56,25 +56,54 @@ def _number(text: str) -> float | int:
 
 
 class _Queue:
-    """The recordings of one request, or of one address, in order."""
+    """The recordings of one request, or of one address, in order; `labels` holds those of each label again."""
 
-    __slots__ = ("interactions", "lanes")
+    __slots__ = ("interactions", "labels")
 
     def __init__(self) -> None:
         self.interactions: list[Interaction] = []
-        self.lanes: dict[str, list[Interaction]] = {}
+        self.labels: dict[str, list[Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
         self.interactions.append(interaction)
         if interaction.lane:
-            self.lanes.setdefault(interaction.lane, []).append(interaction)
+            self.labels.setdefault(interaction.lane, []).append(interaction)
+
+    def of(self, lane: str) -> list[Interaction]:
+        """What this lane goes through."""
+        return self.labels.get(lane.partition("#")[2], self.interactions) if self.labels else self.interactions
+
+
+class _Lane:
+    """How far one lane has come."""
+
+    __slots__ = ("positions", "served")
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.served: set[int] = set()
+
+    def next_of(self, recorded: list[Interaction]) -> Interaction | None:
+        position = self.positions.get(id(recorded), 0)
+        while position < len(recorded) and id(recorded[position]) in self.served:
+            position += 1
+        self.positions[id(recorded)] = position + 1
+        if position >= len(recorded):
+            return None
+        self.served.add(id(recorded[position]))
+        return recorded[position]
+
+
+_Queues = dict[tuple[str, bytes], _Queue]
 
 
 class ReplayIndex:
     """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
 
-    Each lane (a run has its own) goes through the recordings of a request on its own: the first time it asks it gets the first one.
-    A lane that is named in the recording gets what was recorded for it.
+    A request gets the recording of the same bytes if there is one left, else one of the same canonical form, in recorded order.
+    Each lane (a run has its own) goes through the recordings on its own: the first time it asks it gets the first one. A lane may
+    end in `#label`: it is given what was recorded under that label, if anything was, so that the repeats of an experiment each
+    find their own recording.
     """
 
     def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", *, path: str = "") -> None:
@@ -83,19 +112,25 @@ class ReplayIndex:
         self.cassettes = tuple(cassettes)
         self.interactions = [interaction for cassette in self.cassettes for interaction in cassette.interactions]
         self.skipped = sum(cassette.skipped for cassette in self.cassettes)
-        self._queues: dict[tuple[str, bytes], _Queue] = {}
-        self._exact: dict[tuple[str, bytes], _Queue] = {}
-        self._served: dict[tuple[str, int], int] = {}
+        self._strict = match == "strict"
+        self._by_bytes = self._group(lambda body: body) if self._strict else self._group(lambda body: b"")
+        self._lanes: dict[str, _Lane] = {}
         self._lock = threading.Lock()
+
+    def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
+        queues: _Queues = {}
         for interaction in self.interactions:
-            place = address(interaction.method, interaction.uri)
-            key = (place, b"" if match == "order" else canonical_body(interaction.body))
-            queue = self._queues.get(key)
+            key = (address(interaction.method, interaction.uri), form(interaction.body))
+            queue = queues.get(key)
             if queue is None:
-                queue = self._queues[key] = _Queue()
+                queue = queues[key] = _Queue()
             queue.add(interaction)
-            if match == "strict":
-                self._exact[place, interaction.body] = queue
+        return queues
+
+    @cached_property
+    def _by_form(self) -> _Queues:
+        """By canonical form: made when a request comes that was recorded in other bytes."""
+        return self._group(canonical_body)
 
     @classmethod
     def load(cls, path: str | Path, match: Match = "strict") -> Self:
@@ -113,24 +148,24 @@ class ReplayIndex:
     def find(self, method: str, url: str, body: bytes, lane: str = "") -> Interaction:
         """The recording to serve. Raises ReplayMissError with the nearest one and what differs."""
         place = address(method, url)
-        queue = self._exact.get((place, body)) or self._search(place, body)
-        if queue is None:
-            raise self._unknown(place, body)
-        recorded = (queue.lanes.get(lane) or queue.interactions) if lane else queue.interactions
         with self._lock:
-            position = self._served.get((lane, id(queue)), 0)
-            if position < len(recorded):
-                self._served[lane, id(queue)] = position + 1
-                return recorded[position]
-        raise self._exhausted(place, recorded)
+            here = self._lanes.get(lane)
+            if here is None:
+                here = self._lanes[lane] = _Lane()
+            queue = self._by_bytes.get((place, body if self._strict else b""))
+            found = here.next_of(queue.of(lane)) if queue else None
+            if found is None and self._strict:
+                queue = self._same_form(place, body)
+                found = here.next_of(queue.of(lane)) if queue else None
+        if found is not None:
+            return found
+        raise self._unknown(place, body) if queue is None else self._exhausted(place, queue.of(lane))
 
-    def _search(self, place: str, body: bytes) -> _Queue | None:
-        if self.match == "order":
-            return self._queues.get((place, b""))
-        queue = self._queues.get((place, canonical_body(body)))
+    def _same_form(self, place: str, body: bytes) -> _Queue | None:
+        queue = self._by_form.get((place, canonical_body(body)))
         if queue is None:  # what was recorded had its keys replaced
             redacted, _ = Redactor().body(body)
-            queue = self._queues.get((place, canonical_body(redacted))) if redacted != body else None
+            queue = self._by_form.get((place, canonical_body(redacted))) if redacted != body else None
         return queue
 
     # misses --------------------------------------------------------------------------------------------------------------------

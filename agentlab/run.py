@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -144,6 +144,7 @@ class Run:
 
         Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
         """
+        self._refuse_if_ended()
         return await self._owner.run(self._one_step)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
@@ -169,10 +170,10 @@ class Run:
         if loop not in ("background", "kernel"):
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
-            self._kernel_task = asyncio.get_running_loop().create_task(self._quietly())
+            self._kernel_task = asyncio.get_running_loop().create_task(self._quietly(self._to_the_end))
             return self
         if frontend.is_present():
-            background.submit(self._quietly())
+            self.launch()
             return self
         future = background.submit(self._to_the_end())
         try:
@@ -181,6 +182,16 @@ class Run:
             self.cancel()
             raise
         return self
+
+    def launch(self) -> None:
+        """Run to the end in the background, whoever is there to see it: what the panel's Run button does."""
+        self._refuse_if_ended()
+        background.submit(self._quietly(self._to_the_end))
+
+    def launch_step(self) -> None:
+        """Take one step in the background: what the panel's Step button does."""
+        self._refuse_if_ended()
+        background.submit(self._quietly(self.step))
 
     def wait(self, timeout_s: float | None = None) -> RunResult | None:
         """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`."""
@@ -334,39 +345,44 @@ class Run:
 
     async def _one_step(self) -> StepResult | None:
         async with self._owner.turn:
-            self._refuse_if_ended()
+            if self.state is RunState.ENDED:
+                return None
             if self.stop_request is not None or self._cancelled:
                 self._end_between_steps()
                 return None
             self._begin()
-            self._task = asyncio.current_task()
+            self._task = task = asyncio.current_task()
             self.clock.start()
             try:
                 return await take_step(self)
             except asyncio.CancelledError:
-                if not self._cancelled:  # from outside: whoever awaits has to know
-                    raise
-                if self._task is not None:
-                    self._task.uncancel()
+                if self.result is None or not self._cancelled_by_person(task):
+                    raise  # from outside: whoever awaits has to know
                 return self.history.last
             finally:
                 self.clock.stop()
                 self._task = None
 
+    def _cancelled_by_person(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether `cancel()` was called; the task is then not to be cancelled any further."""
+        if self._cancelled and task is not None:
+            task.uncancel()
+        return self._cancelled
+
     async def _to_the_end(self) -> RunResult:
-        return self.result or await self._owner.run(self._drive)
+        return await self._owner.run(self._drive) if self.result is None else self.result
 
     async def _drive(self) -> RunResult:
         while True:
             await self._while_paused()
+            await self._one_step()
             if self.result is not None:
                 return self.result
-            await self._one_step()
 
-    async def _quietly(self) -> None:
-        """To the end, where nobody awaits: what is wrong stands in the result."""
+    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Do this where nobody awaits: what is wrong stands in the result."""
         try:
-            await self._to_the_end()
+            await work()
         except Exception as error:
             self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
 

@@ -211,3 +211,12 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
     the recordings come from; without it the date and the host are noted.
     """
     return Record(Recorder(path, origin=origin), _live())
+
+
+def __getattr__(name: str) -> Any:
+    """The transports for httpx itself, which load httpx when they are asked for."""
+    if name in ("LiveTransport", "RecordTransport", "ReplayTransport"):
+        from agentlab import httpx_transports
+
+        return getattr(httpx_transports, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

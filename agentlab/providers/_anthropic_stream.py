@@ -29,6 +29,19 @@ Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
 
 
+def settled_tools(blocks: list[dict[str, Any]]) -> frozenset[str]:
+    """The ids of the vendor's own tools that have come to their result within the message."""
+    return frozenset(read.as_text(block.get("tool_use_id")) for block in blocks if "tool_use_id" in block)
+
+
+def is_call(block: dict[str, Any], settled: frozenset[str]) -> bool:
+    """Whether a block is a call that waits for its result: not one that the vendor runs, nor one that code in the vendor's sandbox
+    made which has ended since (its results were given in an earlier turn)."""
+    return block.get("type") == "tool_use" and read.as_text(read.as_dict(block.get("caller")).get("tool_id")) not in (
+        settled - {""}
+    )
+
+
 class _Block:
     """One content block as its pieces come in. `call` is its number among the tool calls."""
 
@@ -80,8 +93,8 @@ class AnthropicStreamParser(BodyParser):
         self._blocks: dict[int, _Block] = {}
         self._whole: dict[str, Any] | None = None
 
-    def _take(self, name: str, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
-        kind = chunk.get("type") or name
+    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+        kind = chunk.get("type") or name.decode("utf-8", "replace")
         if kind == "content_block_delta":
             self._delta(chunk.get("index"), chunk.get("delta"), told)
         elif kind == "content_block_start":
@@ -145,10 +158,11 @@ class AnthropicStreamParser(BodyParser):
                     told.append(SignalSeen(self._signal_now()))
 
     def _calls(self) -> tuple[ToolCall, ...]:
+        settled = settled_tools([block.fields for block in self._blocks.values()])
         return tuple(
             ToolCall(id=block.id(), name=read.as_text(block.fields.get("name")), arguments=block.arguments(), closed=block.closed)
             for _, block in sorted(self._blocks.items())
-            if block.fields.get("type") == "tool_use"
+            if is_call(block.fields, settled)
         )
 
     def _signal_now(self) -> TerminationSignal:
@@ -156,7 +170,7 @@ class AnthropicStreamParser(BodyParser):
         details = {key: self._message[key] for key in ("stop_sequence", "stop_details") if self._message.get(key)}
         facts = Facts(
             tool_calls=len(calls),
-            complete_calls=all(read.is_json_object(call.arguments) for call in calls),
+            complete_calls=all(read.is_json(call.arguments) for call in calls),
             answered=bool(self._blocks),
             damaged=self._damaged,
             error=self._error,
@@ -166,10 +180,10 @@ class AnthropicStreamParser(BodyParser):
 
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         if self._whole is not None:
-            return self._reader({**self._whole, **({"error": self._error} if self._error is not None else {})}, None, "whole", damaged)
-        if not self._message and not self._blocks and self._error is not None:
-            ended = "whole"
-        elif ended == "whole" and not self._done:
+            return self._reader(
+                {**self._whole, **({"error": self._error} if self._error is not None else {})}, None, "whole", damaged
+            )
+        if ended == "whole":
             ended = "unmarked"  # JSON lines without the last event
         return self._reader(body, self._calls(), ended, damaged)
 

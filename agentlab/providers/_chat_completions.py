@@ -11,6 +11,7 @@ https://openrouter.ai/docs/api/reference/overview and …/errors-and-debugging (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agentlab.conversation import encode_messages
@@ -42,7 +43,9 @@ FINISH_REASONS = Table(
     },
 )
 
-_REASONING_KEYS = ("reasoning_content", "reasoning")
+_PROPER_ENDS = ("stop", "tool_calls", "function_call")
+
+REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where servers put visible reasoning; the first that holds text is taken, since some send it under both names."""
 
 _KEPT_REASONING_KEYS = ("reasoning_content", "reasoning_details")
@@ -67,7 +70,7 @@ def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str
 
     `options` are further fields at the top level; its `tools` are added to the request's own, its `stream_options` merged.
     """
-    messages = encode_messages(request.messages, wire, encode_message)
+    messages = encode_messages(request.messages, wire, partial(encode_message, wire=wire))
     if request.instructions:
         messages = [read.dumps({"role": "system", "content": request.instructions}), *messages]
     fields = {"model": read.dumps(model), "messages": read.json_array(messages)}
@@ -86,7 +89,7 @@ def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str
     return read.json_object(fields.items())
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: Message, *, wire: str) -> bytes:
     """One message as JSON; several, with commas between, for the results of several calls; nothing for an empty assistant turn."""
     if message.role == "tool":
         return b",".join(
@@ -95,7 +98,7 @@ def encode_message(message: Message) -> bytes:
         )
     if message.role == "user":
         return read.dumps({"role": "user", "content": message.text})
-    if message.native is not None and message.native.wire.endswith(".chat"):
+    if message.native is not None and message.native.wire == wire:
         return read.dumps(message.native.content)
     return b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls))
 
@@ -125,13 +128,13 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     text, thoughts = content_text(message.get("content"))
     refusal = read.some_text(message.get("refusal"))
     finish = choice.get("finish_reason")
-    calls = _tool_calls(message, cut=finish in (None, "length"), broken=ended == "unmarked" and finish is None)
+    calls = _tool_calls(message, cut=finish not in _PROPER_ENDS, broken=ended == "unmarked" and finish is None)
     usage = read_usage(usage_object(body))
     signal = read_signal(
         finish,
         Facts(
             tool_calls=len(calls),
-            complete_calls=all(read.is_json_object(call.arguments) for call in calls),
+            complete_calls=all(read.is_json(call.arguments) for call in calls),
             answered=bool(text or calls),
             refused=refusal is not None,
             ended=ended,
@@ -143,7 +146,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
         ),
         origin,
     )
-    reasoning = next((words for key in _REASONING_KEYS if (words := read.as_text(message.get(key)))), "") or thoughts
+    reasoning = next((words for key in REASONING_KEYS if (words := read.as_text(message.get(key)))), "") or thoughts
     return ModelResponse(
         text=text,
         signal=signal,

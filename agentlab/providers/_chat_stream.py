@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentlab.providers import _read as read
-from agentlab.providers._chat_completions import Origin, content_text, read_body, read_signal
+from agentlab.providers._chat_completions import REASONING_KEYS, Origin, content_text, read_body, read_signal
 from agentlab.providers._signals import Ended, Facts
 from agentlab.providers._stream import BodyParser
 from agentlab.types import (
@@ -53,16 +53,18 @@ class ChatStreamParser(BodyParser):
         self._finish: JSON = None
         self._native_finish: JSON = None
 
-    def _take(self, name: str, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
         choices = chunk.get("choices")
-        if choices and isinstance(choices, list):
+        if choices and type(choices) is list:
             choice = choices[0]
-            if len(choices) > 1 or not isinstance(choice, dict) or choice.get("index"):
+            if len(choices) > 1 or type(choice) is not dict or choice.get("index"):
                 choice = next((item for item in choices if isinstance(item, dict) and not item.get("index")), None)
             if choice is not None:
                 self._choice(choice, told)
+        elif chunk.get("object") == "error":
+            self._fail(chunk, told)
         body = self._body
-        if not body or "model" not in body:  # the first chunk tells all of them, as a rule
+        if "model" not in body:  # the first chunk tells all of them, as a rule
             for key in _TOP:
                 if key not in body and chunk.get(key) is not None:
                     body[key] = chunk[key]
@@ -73,10 +75,10 @@ class ChatStreamParser(BodyParser):
 
     def _choice(self, choice: dict[str, Any], told: list[StreamEvent]) -> None:
         delta = choice.get("delta") or choice.get("message")
-        if isinstance(delta, dict):
+        if type(delta) is dict:
             content = delta.get("content")
             if content:
-                if isinstance(content, str):
+                if type(content) is str:
                     self._text.append(content)
                     told.append(TextDelta(content))
                 else:
@@ -84,11 +86,13 @@ class ChatStreamParser(BodyParser):
             if len(delta) > 1 or not content:
                 self._rest_of_delta(delta, told)
         finish = choice.get("finish_reason")
+        if finish is None and len(choice) <= 4:  # index, delta, finish_reason, logprobs
+            return
         if choice.get("native_finish_reason") is not None:
             self._native_finish = choice["native_finish_reason"]
         if choice.get("error"):
             self._fail(choice["error"], told)
-        if "usage" in choice and isinstance(choice["usage"], dict):
+        if isinstance(choice.get("usage"), dict):
             self._body["usage"] = choice["usage"]
         if finish is not None and finish != self._finish:
             self._finish = finish
@@ -106,34 +110,39 @@ class ChatStreamParser(BodyParser):
 
     def _rest_of_delta(self, delta: dict[str, Any], told: list[StreamEvent]) -> None:
         thought = ""
-        for key in ("reasoning_content", "reasoning"):
-            piece = delta.get(key)
-            if piece and isinstance(piece, str):
-                self._reasoning.setdefault(key, []).append(piece)
-                thought = thought or piece
+        for key, value in delta.items():
+            if not value or key in ("content", "role"):
+                continue
+            if key == "tool_calls":
+                for entry in read.as_list(value):
+                    if isinstance(entry, dict):
+                        self._call(entry, told)
+            elif key in REASONING_KEYS:
+                if isinstance(value, str):
+                    self._reasoning.setdefault(key, []).append(value)
+                    thought = thought or value
+            elif key == "reasoning_details":
+                self._details.extend(read.as_list(value))
+            elif key == "refusal":
+                if isinstance(value, str):
+                    self._refusal.append(value)
+            elif key == "function_call" and isinstance(value, dict):
+                self._call({"index": 0, "function": value}, told)
         if thought:
             told.append(ReasoningDelta(thought))
-        if isinstance(details := delta.get("reasoning_details"), list):
-            self._details.extend(details)
-        if (refusal := delta.get("refusal")) and isinstance(refusal, str):
-            self._refusal.append(refusal)
-        calls = delta.get("tool_calls")
-        if calls and isinstance(calls, list):
-            for entry in calls:
-                if isinstance(entry, dict):
-                    self._call(entry, told)
-        legacy = delta.get("function_call")
-        if legacy and isinstance(legacy, dict):
-            self._call({"index": 0, "function": legacy}, told)
 
     def _call(self, entry: dict[str, Any], told: list[StreamEvent]) -> None:
         function = read.as_dict(entry.get("function"))
-        call_id, name = entry.get("id"), function.get("name")
-        call = self._which(entry.get("index"), call_id, name)
-        if isinstance(call_id, str) and call_id:
-            call.id = call_id
-        if isinstance(name, str) and name and name != call.name:
-            call.name += name
+        index, call_id, name = entry.get("index"), entry.get("id"), function.get("name")
+        calls = self._calls
+        if calls and calls[-1].index == index and not call_id and not name:
+            call = calls[-1]
+        else:
+            call = self._which(index, call_id, name)
+            if isinstance(call_id, str) and call_id:
+                call.id = call_id
+            if isinstance(name, str) and name and name != call.name:
+                call.name += name
         piece = function.get("arguments")
         arguments = piece if isinstance(piece, str) else "" if piece is None else read.dumps(piece).decode()
         if arguments:
@@ -143,13 +152,17 @@ class ChatStreamParser(BodyParser):
         told.append(ToolCallDelta(call.number, call.id or f"call_{call.number + 1}", call.name, arguments))
 
     def _which(self, index: JSON, call_id: JSON, name: JSON) -> _Call:
-        """The call that a piece belongs to. Most servers number the calls; some give all of them the same number, or none."""
-        known = next((call for call in reversed(self._calls) if index is None or call.index == index), None)
-        if known is not None:
-            other_id = bool(call_id) and bool(known.id) and call_id != known.id
-            named_again = bool(name) and bool(known.arguments) and (index is None or name != known.name) and call_id != known.id
-            if not other_id and not (named_again and not (call_id and call_id == known.id)):
-                return known
+        """The call that a piece belongs to. Most servers number the calls; some give all of them one number, or none."""
+        for call in reversed(self._calls):
+            if index is not None and call.index != index:
+                continue
+            if call_id and call.id:
+                begins = call_id != call.id
+            else:  # a name where arguments stand already: another call, unless a numbered one repeats its own name
+                begins = bool(name) and bool(call.arguments) and (index is None or name != call.name)
+            if not begins:
+                return call
+            break
         call = _Call(len(self._calls), index)
         self._calls.append(call)
         return call
@@ -160,7 +173,7 @@ class ChatStreamParser(BodyParser):
             self._finish,
             Facts(
                 tool_calls=len(self._calls),
-                complete_calls=all(read.is_json_object("".join(call.arguments) or "{}") for call in self._calls),
+                complete_calls=all(read.is_json("".join(call.arguments) or "{}") for call in self._calls),
                 answered=bool(self._text or self._calls),
                 refused=bool(self._refusal),
                 damaged=self._damaged,

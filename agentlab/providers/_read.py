@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from pydantic_core import from_json
+
 from agentlab.types import JSON
 
 MAX_COUNT = 2**63 - 1
@@ -87,9 +89,17 @@ def money(value: JSON) -> Decimal | None:
 
 
 def loads(text: str | bytes) -> JSON:
-    """Parse JSON. Raises ValueError, and nothing else: also for nesting too deep and for integers too long."""
+    """Parse JSON. Raises ValueError, and nothing else: also for nesting too deep and for integers too long.
+
+    pydantic's parser is about three times as fast as the standard library's, and stricter (halves of surrogate pairs, bytes that are
+    not UTF-8): what it refuses, the other one gets.
+    """
     try:
-        return json.loads(text)
+        return from_json(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8", "replace"))
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
 
@@ -123,8 +133,17 @@ def json_array(values: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(value for value in values if value) + b"]"
 
 
+def is_json(text: str) -> bool:
+    """Whether a tool call's arguments are complete: one JSON value and nothing else."""
+    try:
+        loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_json_object(text: str) -> bool:
-    """Whether a tool call's arguments are complete: one JSON object and nothing else."""
+    """Whether a tool call's arguments are what they should be: one JSON object and nothing else."""
     try:
         return isinstance(loads(text), dict)
     except ValueError:
@@ -135,7 +154,15 @@ def arguments_object(text: str) -> bytes:
     """A tool call's arguments for a wire that needs an object: as they are, or wrapped under UNPARSED where they are not one."""
     if not text.strip():
         return b"{}"
-    return text.encode("utf-8", "replace") if is_json_object(text) else dumps({UNPARSED: text})
+    try:
+        value = loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        return dumps({UNPARSED: text})
+    if "NaN" in text or "Infinity" in text:  # Python's parsers take them, other people's do not
+        return dumps(value)
+    return text.encode("utf-8", "replace")
 
 
 def arguments_text(value: JSON, *, closed: bool) -> str:

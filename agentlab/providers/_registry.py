@@ -39,8 +39,8 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
 ) -> _base.Provider:
     """A provider where a `provider:model` string says too little.
 
-    `base_url` is another address than the vendor's own; `api_key` a key that is not in the environment; `settings` are the fields of the
-    provider's class, such as `headers`. Raises UnknownProviderError, and ConfigurationError for settings that cannot work.
+    `base_url` is another address than the vendor's own; `api_key` a key that is not in the environment; `settings` are the fields
+    of the provider's class, such as `headers`. Raises UnknownProviderError, and ConfigurationError for settings that cannot work.
     """
     make = _find(name)
     if not isinstance(model, str) or not model.strip():

@@ -41,7 +41,7 @@ _told: dict[tuple[str, str, str | int], None] = {}
 class Facts:
     """What the rest of a response says about its end.
 
-    `tool_calls` counts the calls; `complete_calls` is whether the arguments of all of them are complete JSON. `answered` is
+    `tool_calls` counts the calls; `complete_calls` is whether the arguments of all of them are JSON. `answered` is
     whether there is any text or call. `damaged`: a piece of a stream could not be read. `output_tokens` and `requested_cap` are
     tokens, None unknown. `error` is the provider's own error object or text, None where there is none.
     """
@@ -74,7 +74,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
     """The signal for the provider's word `value` (None: missing) in the light of `facts`."""
     raw = raw_value(value)
     if facts.error is not None:
-        return _error(facts, provider, contradicted=raw not in (None, "error"))
+        return _error(facts, provider, raw)
     field_name, why = table.field, ""
     if raw is None:
         reason, confidence, why = _missing(facts)
@@ -86,10 +86,8 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         reason, confidence, why = _weigh(known, facts, stop_with_calls=table.stop_with_calls)
     if confidence is Confidence.HIGH and (facts.damaged or facts.ended == "unmarked"):
         confidence = Confidence.MEDIUM
-        why = (
-            why
-            or f"{_SENTENCES[reason]} {'A piece of the stream was unreadable.' if facts.damaged else 'The stream broke off after that.'}"
-        )
+        what = "A piece of the stream was unreadable." if facts.damaged else "The stream broke off after that."
+        why = why or f"{_SENTENCES[reason]} {what}"
     return TerminationSignal(
         finish_reason=reason,
         confidence=confidence,
@@ -134,8 +132,10 @@ def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tupl
     return reason, confidence, why
 
 
-def _error(facts: Facts, provider: str, *, contradicted: bool) -> TerminationSignal:
+def _error(facts: Facts, provider: str, said: str | int | None) -> TerminationSignal:
+    """An error in the body outweighs what else the body says of its end; that is kept as metadata."""
     where, value = error_code(facts.error)
+    contradicted = said not in (None, "error")
     return TerminationSignal(
         finish_reason=FinishReason.ERROR,
         confidence=Confidence.MEDIUM if contradicted else Confidence.HIGH,
@@ -143,7 +143,7 @@ def _error(facts: Facts, provider: str, *, contradicted: bool) -> TerminationSig
         raw_field=where,
         raw_value=value,
         message=f"The provider reports an error: {error_text(facts.error) or value}",
-        metadata=facts.metadata,
+        metadata={**facts.metadata, "finish_reason": said} if contradicted else facts.metadata,
     )
 
 
@@ -158,9 +158,9 @@ def raw_value(value: JSON) -> str | int | None:
 
 def error_code(error: JSON) -> tuple[str, str | int | None]:
     """Where an error says what kind it is, and the kind: `("error.type", "overloaded_error")`."""
-    for name in ("type", "code", "status"):
+    for name in ("type", "status", "code"):
         value = as_dict(error).get(name)
-        if value not in (None, ""):
+        if value not in (None, "") and not (name == "status" and isinstance(value, int)):  # an HTTP status is no kind
             return f"error.{name}", raw_value(value)
     return "error", raw_value(error_text(error)) or None
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pydantic_core import from_json
+
 from agentlab.providers import _read as read
 from agentlab.providers._incoming import Incoming
 from agentlab.providers._signals import Ended, find_error
 from agentlab.types import JSON, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
+
 
 class BodyParser:
     """The state of one stream. A wire says what a chunk adds (`_take`), what body came of it (`_assembled`), how
@@ -26,8 +29,19 @@ class BodyParser:
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take the next bytes and tell what they add."""
         told: list[StreamEvent] = []
-        for name, text in self._incoming.feed(data):
-            self._event(name, text, told)
+        for name, event in self._incoming.feed(data):
+            if name or event == b"[DONE]":
+                self._event(name, event, told)
+                continue
+            try:  # the short way for a plain chunk
+                chunk = from_json(event)
+            except ValueError:
+                self._event(name, event, told)
+                continue
+            if type(chunk) is dict and "error" not in chunk:
+                self._take(name, chunk, told)
+            else:
+                self._chunk(name, chunk, told)
         return told
 
     def finish(self) -> TerminationSignal:
@@ -38,35 +52,35 @@ class BodyParser:
         """What was put together from the stream."""
         if self._response is None:
             events, values = self._incoming.finish()
-            for name, text in events:
-                self._event(name, text, [])
+            for name, data in events:
+                self._event(name, data, [])
             for value in values:
-                self._chunk("", value, [])
+                self._chunk(b"", value, [])
             body = self._assembled()
             if self._error is not None:
                 body["error"] = self._error
             self._response = self._read(body, self._ended(), self._damaged or self._incoming.damaged)
         return self._response
 
-    def _event(self, name: str, text: str, told: list[StreamEvent]) -> None:
-        if text == "[DONE]":
+    def _event(self, name: bytes, data: bytes, told: list[StreamEvent]) -> None:
+        if data == b"[DONE]":
             self._done = True
             return
         try:
-            chunk = read.loads(text)
+            chunk = read.loads(data)
         except ValueError:
             self._damaged = True
-            if name == "error":
-                self._fail(text, told)
+            if name == b"error":
+                self._fail(data.decode("utf-8", "replace"), told)
             return
         self._chunk(name, chunk, told)
 
-    def _chunk(self, name: str, chunk: JSON, told: list[StreamEvent]) -> None:
+    def _chunk(self, name: bytes, chunk: JSON, told: list[StreamEvent]) -> None:
         if isinstance(chunk, dict):
-            if "error" in chunk and chunk["error"]:
+            if chunk.get("error"):
                 self._fail(chunk["error"], told)
-            elif name == "error" or chunk.get("object") == "error":
-                self._fail(find_error(chunk) or chunk or name, told)
+            elif name == b"error":
+                self._fail(find_error(chunk) or chunk or "error", told)
             self._take(name, chunk, told)
         else:
             self._damaged = True
@@ -82,7 +96,7 @@ class BodyParser:
     def _clear(self) -> None:
         raise NotImplementedError
 
-    def _take(self, name: str, chunk: dict[str, JSON], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, JSON], told: list[StreamEvent]) -> None:
         raise NotImplementedError
 
     def _assembled(self) -> dict[str, JSON]:

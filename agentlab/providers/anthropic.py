@@ -1,7 +1,7 @@
 """Anthropic, over the messages API.
 
-Vendor pages: https://platform.claude.com/docs/en/api/messages, https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons and
-https://platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11-22.
+Vendor pages, read 2026-11-22: https://platform.claude.com/docs/en/api/messages and
+https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from agentlab.conversation import encode_messages
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
-from agentlab.providers._anthropic_stream import AnthropicStreamParser
+from agentlab.providers._anthropic_stream import AnthropicStreamParser, is_call, settled_tools
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url, find_key, merge_options
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
@@ -185,7 +185,7 @@ def read_body(
     details = read.as_dict(body.get("stop_details"))
     facts = Facts(
         tool_calls=len(calls),
-        complete_calls=all(read.is_json_object(call.arguments) for call in calls),
+        complete_calls=all(read.is_json(call.arguments) for call in calls),
         answered=bool(text or calls),
         ended=ended,
         damaged=damaged,
@@ -236,8 +236,9 @@ def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, .
     """The calls of the person's tools (`tool_use`; the vendor runs its own). A whole body shows a block that was cut as if it were
     complete: so the last block of a response that was cut counts as open."""
     calls: list[ToolCall] = []
+    settled = settled_tools(blocks)
     for number, block in enumerate(blocks, 1):
-        if block.get("type") != "tool_use":
+        if not is_call(block, settled):
             continue
         closed = not (cut and number == len(blocks))
         calls.append(
@@ -260,8 +261,10 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
         if (kind == "text" and not block.get("text")) or (kind == "thinking" and not block.get("signature")):
             continue
         if kind == "tool_use" and not isinstance(block.get("input"), dict):
-            block = {**block, "input": read.loads(read.arguments_object(read.arguments_text(block.get("input"), closed=False)))}
-        kept.append(block)
+            text = read.arguments_text(block.get("input"), closed=False)
+            kept.append({**block, "input": read.loads(read.arguments_object(text))})
+        else:
+            kept.append(block)
     return NativeContent(wire=WIRE, content=kept) if kept else None
 
 

@@ -16,9 +16,10 @@ from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._gemini_stream import GeminiStreamParser
 from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url, find_key, merge_options
-from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
+from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
 from agentlab.types import (
     JSON,
+    Confidence,
     FinishReason,
     Message,
     ModelRequest,
@@ -35,7 +36,7 @@ BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 WIRE = "gemini.generate"
 
-_WORDS = {
+_WORDS: dict[str | int, FinishReason] = {
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
     "STOP": FinishReason.END_TURN,
     "MAX_TOKENS": FinishReason.MAX_TOKENS,
@@ -56,6 +57,11 @@ _WORDS = {
     "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "MALFORMED_RESPONSE": FinishReason.ERROR,
+    # Not on the page; in the vendor's own client (google-genai 3.4), which serves Vertex AI too.
+    "ESCALATION": FinishReason.CONTENT_FILTERED,
+    "MODEL_ARMOR": FinishReason.CONTENT_FILTERED,
+    "PUP_LIMITED_DISABLED": FinishReason.ERROR,
+    "CONTINUATION": FinishReason.MAX_TOKENS,
 }
 
 _NUMBERS = {0: "FINISH_REASON_UNSPECIFIED", 1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
@@ -68,10 +74,36 @@ FINISH_REASONS = Table(
     repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
 
+BLOCK_REASONS = frozenset(
+    {"SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK", 1, 2, 3, 4, 5}
+)
+"""What `promptFeedback.blockReason` says where the prompt was blocked; all of it is CONTENT_FILTERED."""
+
+_NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+
 _CONFIG_KEYS = frozenset(
-    "candidateCount enableEnhancedCivicAnswers frequencyPenalty imageConfig logprobs maxOutputTokens mediaResolution "
-    "presencePenalty responseJsonSchema responseLogprobs responseMimeType responseModalities responseSchema seed speechConfig "
-    "stopSequences temperature thinkingConfig topK topP".split()
+    {
+        "candidateCount",
+        "enableEnhancedCivicAnswers",
+        "frequencyPenalty",
+        "imageConfig",
+        "logprobs",
+        "maxOutputTokens",
+        "mediaResolution",
+        "presencePenalty",
+        "responseJsonSchema",
+        "responseLogprobs",
+        "responseMimeType",
+        "responseModalities",
+        "responseSchema",
+        "seed",
+        "speechConfig",
+        "stopSequences",
+        "temperature",
+        "thinkingConfig",
+        "topK",
+        "topP",
+    }
 )
 """Fields of `generationConfig`: in `options` they may also stand at the top, so that `temperature` is written alike everywhere."""
 
@@ -162,7 +194,11 @@ def encode_message(message: Message) -> bytes:
     encoded = [read.dumps({"text": message.text})] if message.text else []
     encoded += [
         b'{"functionCall":{%b"name":%b,"args":%b}}'
-        % (b'"id":%b,' % read.dumps(call.id) if _sent_id(call.id) else b"", read.dumps(call.name), read.arguments_object(call.arguments))
+        % (
+            b'"id":%b,' % read.dumps(call.id) if _sent_id(call.id) else b"",
+            read.dumps(call.name),
+            read.arguments_object(call.arguments),
+        )
         for call in message.tool_calls
     ]
     return b'{"role":"model","parts":%b}' % read.json_array(encoded) if encoded else b""
@@ -183,9 +219,7 @@ def _sent_id(call_id: str) -> bool:
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
-def read_body(
-    payload: JSON, model: str, cap: int | None, *, ended: Ended = "whole", damaged: bool = False
-) -> ModelResponse:
+def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
     """A whole body, or what was put together from a stream, as a ModelResponse."""
     body = read.as_dict(payload)
     candidate = first_candidate(body)
@@ -219,14 +253,82 @@ def read_body(
 
 
 def first_candidate(body: dict[str, Any]) -> dict[str, Any]:
-    """The candidate that is the answer; further ones are left in `raw`."""
-    return next((candidate for candidate in read.as_list(body.get("candidates")) if isinstance(candidate, dict)), {})
+    """The candidate that is the answer: the one with index 0, else the first. Further ones are left in `raw`."""
+    candidates = [candidate for candidate in read.as_list(body.get("candidates")) if isinstance(candidate, dict)]
+    return next((candidate for candidate in candidates if not candidate.get("index")), candidates[0] if candidates else {})
 
 
 def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model: str) -> TerminationSignal:
     finish = candidate.get("finishReason")
     feedback = read.as_dict(body.get("promptFeedback"))
     blocked = feedback.get("blockReason")
-    if finish is None and facts.error is None and blocked not in (None, 0, "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"):
-        return _blocked(blocked, feedback, facts)
+    if finish is None and facts.error is None and blocked and blocked not in _NOT_BLOCKED:
+        return _blocked(blocked, feedback, model, answered=bool(candidate))
     return judge(FINISH_REASONS, finish, facts, provider=Gemini.name, model=model)
+
+
+def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bool) -> TerminationSignal:
+    """The prompt was blocked, whatever word is given for it."""
+    raw = raw_value(reason)
+    documented = raw in BLOCK_REASONS
+    if not documented and raw is not None:
+        tell_unknown(Gemini.name, model, raw)
+    return TerminationSignal(
+        finish_reason=FinishReason.CONTENT_FILTERED,
+        confidence=Confidence.HIGH if documented and not answered else Confidence.MEDIUM,
+        provider=Gemini.name,
+        raw_field="promptFeedback.blockReason",
+        raw_value=raw,
+        message=read.as_text(feedback.get("blockReasonMessage")) or f"The prompt was blocked ({raw}).",
+    )
+
+
+def read_usage(reported: JSON) -> Usage:
+    """Tokens by the one convention.
+
+    Thoughts come on top of the candidates' tokens, and what server-side tools fed back on top of the prompt's; the prompt's include
+    cache reads. This API leaves out fields that are zero: the total tells a zero from an unknown.
+    """
+    usage = read.as_dict(reported)
+    prompt = read.added(read.count(usage.get("promptTokenCount")), read.count(usage.get("toolUsePromptTokenCount")))
+    candidates, thoughts = read.count(usage.get("candidatesTokenCount")), read.count(usage.get("thoughtsTokenCount"))
+    total = read.count(usage.get("totalTokenCount"))
+    if candidates is None and (thoughts is not None or (total is not None and total == prompt)):
+        candidates = 0
+    output = read.added(candidates, thoughts)
+    if prompt is None and output is None:
+        return Usage()
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=output,
+        cache_read_tokens=read.count(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+        source=UsageSource.REPORTED,
+    )
+
+
+def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[ToolCall, ...]:
+    """The function calls. A part comes whole, so each is closed. Most come without an id: one is made of the response's id and the
+    call's number, so that it is the same at each reading and another one in each turn."""
+    calls: list[ToolCall] = []
+    for part in parts:
+        call = part.get("functionCall")
+        if isinstance(call, dict):
+            made = f"call_{len(calls) + 1}" + (f"_{read.plain_id(response_id)}" if response_id else "")
+            calls.append(
+                ToolCall(
+                    id=read.as_text(call.get("id")) or made,
+                    name=read.as_text(call.get("name")),
+                    arguments=read.arguments_text(call.get("args"), closed=True),
+                )
+            )
+    return tuple(calls)
+
+
+def _joined(parts: list[dict[str, Any]], *, thought: bool) -> str:
+    return read.whole_text(
+        "".join(part["text"] for part in parts if isinstance(part.get("text"), str) and bool(part.get("thought")) is thought)
+    )
+
+
+PROVIDER = Gemini

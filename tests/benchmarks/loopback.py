@@ -1,0 +1,132 @@
+"""One call over loopback HTTP with 60 messages of history: JSON, and a stream of a thousand chunks."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import httpx
+
+from tests.benchmarks.measure import Prepare, Thunk, await_it, interleaved
+from tests.benchmarks.server import CHUNKS, running
+from tests.benchmarks.table import Figure, Row, attempt
+
+HISTORY = 60
+REQUESTS = 15
+"""Calls timed at a time as JSON; of streams one, with its many chunks."""
+
+
+def history() -> list[dict[str, object]]:
+    """Sixty messages on the wire: a task, then tool calls and their results."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": "Compare the lighthouses of the northern coast."}]
+    for number in range(1, HISTORY, 2):
+        function = {"name": "search", "arguments": f'{{"query": "lighthouse {number}", "limit": 5}}'}
+        call = {"id": f"call_{number}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": "Next I look for more.", "tool_calls": [call]})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": f"Result {number}: " + "a tall tower. " * 20}
+        )
+    return messages[:HISTORY]
+
+
+def floor(base: str, stream: bool) -> Prepare:
+    """httpx alone: what was sent back is read, and parsed only where it is one JSON text."""
+    body = {"model": "scripted", "messages": history(), "stream": stream}
+    client = httpx.AsyncClient()
+
+    async def whole() -> None:
+        for _ in range(REQUESTS):
+            answer = (await client.post(base + "/chat/completions", json=body)).json()
+            assert answer["choices"][0]["finish_reason"] == "stop"
+
+    async def streamed() -> None:
+        seen = 0
+        async with client.stream("POST", base + "/chat/completions", json=body) as response:
+            async for _ in response.aiter_bytes():
+                seen += 1
+        assert seen >= CHUNKS, seen
+
+    return lambda: lambda: await_it(streamed() if stream else whole())
+
+
+def peers(base: str, stream: bool) -> Prepare:
+    """The vendor's own client."""
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(base_url=base, api_key="none")
+    messages: Any = history()
+
+    async def whole() -> None:
+        for _ in range(REQUESTS):
+            answer = await client.chat.completions.create(model="scripted", messages=messages)
+            assert answer.choices[0].finish_reason == "stop"
+
+    async def streamed() -> None:
+        seen = 0
+        async for _ in await client.chat.completions.create(model="scripted", messages=messages, stream=True):
+            seen += 1
+        assert seen >= CHUNKS, seen
+
+    return lambda: lambda: await_it(streamed() if stream else whole())
+
+
+def ours(base: str, stream: bool) -> Prepare:
+    """A provider's request over the live transport, its answer parsed; of the history the last two messages are new."""
+    from agentlab.calls import CallContext, HttpModel
+    from agentlab.conversation import Conversation
+    from agentlab.providers.compatible import Compatible
+    from agentlab.transport import current
+    from agentlab.types import Message, ModelRequest, ToolCall, ToolResult
+
+    def message(sent: dict[str, Any]) -> Message:
+        if sent["role"] == "tool":
+            return Message("tool", tool_results=(ToolResult(sent["tool_call_id"], "search", sent["content"]),))
+        calls = [ToolCall(call["id"], **call["function"]) for call in sent.get("tool_calls", ())]
+        return Message(sent["role"], sent["content"], tuple(calls))
+
+    provider = Compatible(model="scripted", base_url=base)
+    model = HttpModel(provider)
+    context = CallContext(current(), "", 1, on_text=lambda text: None, on_retry=lambda *failure: None)
+    messages = [message(sent) for sent in history()]
+
+    def request() -> ModelRequest:
+        conversation = Conversation(messages[:-2])
+        provider.build_request(ModelRequest(conversation.view()))  # as the step before did
+        for new in messages[-2:]:
+            conversation.append(new)
+        return ModelRequest(conversation.view(), stream=stream)
+
+    async def ask(requests: list[ModelRequest]) -> None:
+        for one in requests:
+            response = await model.respond(one, context)
+            assert response.signal.raw_value == "stop", response.signal
+
+    def ready() -> Thunk:
+        requests = [request() for _ in range(1 if stream else REQUESTS)]
+        return lambda: await_it(ask(requests))
+
+    return ready
+
+
+def rows(with_peers: bool) -> Iterator[Row]:
+    """A request as JSON, a chunk of a stream."""
+    goals = ((False, "loopback, a JSON request", REQUESTS, 1.25), (True, "loopback, a streamed chunk", CHUNKS, 1.5))
+    with running() as base:
+        for stream, benchmark, units, at_most in goals:
+            candidate, why_not = attempt(partial(ours, base, stream))
+            candidates: dict[str, Prepare] = {"floor": floor(base, stream)}
+            if with_peers:
+                candidates["openai"] = peers(base, stream)
+            if candidate:
+                candidates["ours"] = candidate
+            taken = {name: us / units for name, us in interleaved(candidates, repeats=12).items()}
+            yield Row(
+                benchmark=benchmark,
+                unit="us",
+                goal=f"<= {at_most} x httpx",
+                at_most=at_most,
+                floor=taken["floor"],
+                peer=Figure("openai", taken["openai"]) if with_peers else None,
+                ours=taken.get("ours"),
+                against=taken["floor"],
+                why_not=why_not,
+            )

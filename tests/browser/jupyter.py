@@ -1,0 +1,206 @@
+"""A real JupyterLab on loopback, started for the tests and ended with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+OF_OTHER_JUPYTERS = ("JUPYTER", "JPY_", "IPYTHON", "PYTEST_", "AGENTLAB_")  # the server and its kernels inherit none of these
+KERNEL_NAME, KERNEL_TITLE = "python3", "Python 3 (ipykernel)"
+START_TIMEOUT_S = 90
+
+Settings = Mapping[str, Mapping[str, object]]  # a plugin's id -> its settings, as in Lab's settings editor
+
+QUIET: Settings = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # cells out of sight stay in the page
+    "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
+}
+
+
+class JupyterProblemError(Exception):
+    """JupyterLab did not start, or not with the kernel it was to have."""
+
+
+class JupyterLab:
+    """`with JupyterLab() as jupyter:` starts a server of its own: its own home, settings, token, port and one kernelspec.
+
+    `kernel_python` is the python of the notebooks' kernels, the current one unless a test says otherwise. `settings` are
+    Lab's, on top of `QUIET`; `environment` is added to what server and kernels see.
+    """
+
+    def __init__(
+        self,
+        kernel_python: str = sys.executable,
+        settings: Settings | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kernel_python = kernel_python
+        self.token = secrets.token_hex(16)
+        self.home = Path(tempfile.mkdtemp(prefix="lab-"))
+        self.root = self.home / "notebooks"
+        self.url = ""  # such as http://127.0.0.1:41234/, known once it has started
+        self._settings = {**QUIET, **(settings or {})}
+        self._environment = dict(environment or {})
+        self._log = self.home / "log.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> JupyterLab:
+        self.root.mkdir()
+        self._write_kernelspec()
+        self._write_settings()
+        try:
+            self._start()
+            self._wait_until_it_answers()
+            self._check_kernelspec()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server and its kernels, and remove its home."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()  # its kernels watch their parent and end by themselves
+                process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def write_notebook(self, name: str, cells: Sequence[str]) -> Path:
+        """Write a notebook of code cells under the server's root; `name` is without its suffix."""
+        path = self.root / f"{name}.ipynb"
+        blank: dict[str, object] = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+        document = {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {
+                "kernelspec": {"name": KERNEL_NAME, "display_name": KERNEL_TITLE, "language": "python"},
+                "language_info": {"name": "python"},
+            },
+            "cells": [{**blank, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells)],
+        }
+        path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        return path
+
+    def add_notebook(self, source: Path) -> Path:
+        """Copy an existing notebook under the server's root."""
+        return Path(shutil.copy(source, self.root / source.name))
+
+    def log(self, lines: int = 40) -> str:
+        """The end of the server's log."""
+        text = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else "(no log)"
+        return "\n".join(text.splitlines()[-lines:])
+
+    def request(self, path: str, method: str = "GET") -> Any:
+        """The server's answer to a call of its REST interface, such as `request("api/sessions")`."""
+        headers = {"Authorization": f"token {self.token}"}
+        request = urllib.request.Request(self.url + path, headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def tidy(self) -> None:
+        """End every kernel, and forget the notebooks and what a page changed in the settings (a theme, say)."""
+        for session in self.request("api/sessions"):
+            self.request(f"api/sessions/{session['id']}", "DELETE")
+        for folder in (self.root, self.home / "workspaces"):
+            for entry in folder.glob("*"):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.rmtree(self.home / "settings", ignore_errors=True)
+        self._write_settings()
+
+    def _write_kernelspec(self) -> None:
+        folder = self.home / "share" / "kernels" / KERNEL_NAME
+        folder.mkdir(parents=True)
+        argv = [self.kernel_python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        spec = {"argv": argv, "display_name": KERNEL_TITLE, "language": "python", "metadata": {"debugger": False}}
+        (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+
+    def _write_settings(self) -> None:
+        for plugin, values in self._settings.items():
+            extension, name = plugin.split(":")
+            folder = self.home / "settings" / extension
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values), encoding="utf-8")
+
+    def _server_environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_OTHER_JUPYTERS)}
+        places = {
+            "HOME": ".", "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "ipython",
+            "JUPYTER_PATH": "share",  # searched first, so that this kernelspec outranks any other
+        }  # fmt: skip
+        of_its_own = {name: str(self.home / place) for name, place in places.items()}
+        return kept | of_its_own | {"JUPYTER_NO_CONFIG": "1", "JUPYTER_PLATFORM_DIRS": "1"} | self._environment
+
+    def _start(self) -> None:
+        command = [
+            sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser", "--ip=127.0.0.1",
+            f"--port={free_port()}", f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}",
+            "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate",
+            "--LabApp.extension_manager=readonly", "--ServerApp.terminals_enabled=False",
+        ]  # fmt: skip
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            command.append("--allow-root")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, env=self._server_environment(), cwd=self.root, stdout=log, stderr=log)
+
+    def _wait_until_it_answers(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise JupyterProblemError(f"JupyterLab ended with code {self._process.returncode}; its log:\n{self.log()}")
+            self.url = self._address()
+            if self.url:
+                try:
+                    self.request("api/status")
+                except (urllib.error.URLError, TimeoutError):
+                    pass
+                else:
+                    return
+            time.sleep(0.05)
+        raise JupyterProblemError(f"JupyterLab did not answer within {START_TIMEOUT_S} s; its log:\n{self.log()}")
+
+    def _address(self) -> str:
+        """Where the server says it listens: another took the port in between if it is not the one it was given."""
+        for path in (self.home / "runtime").glob("jpserver-*.json"):
+            try:
+                return str(json.loads(path.read_text(encoding="utf-8"))["url"])
+            except (ValueError, KeyError):
+                return ""  # half written
+        return ""
+
+    def _check_kernelspec(self) -> None:
+        specs = self.request("api/kernelspecs")
+        argv = specs["kernelspecs"].get(KERNEL_NAME, {}).get("spec", {}).get("argv")
+        if specs["default"] != KERNEL_NAME or not argv or argv[0] != self.kernel_python:
+            raise JupyterProblemError(f"notebooks would get the kernel {specs['default']} {argv}, not {self.kernel_python}")
+
+
+def free_port() -> int:
+    """A port on loopback that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,150 @@
+"""One browser page with a notebook open in JupyterLab: run cells, press buttons, change numbers, read what stands there.
+
+`LabPage` drives Playwright's synchronous interface. While Playwright runs, its thread has a running event loop, so that
+`asyncio.run` fails there: tests that use a page are plain functions, and the browser is closed after each test module.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import ConsoleMessage, Error, Locator, Page, expect
+
+from .jupyter import JupyterLab
+
+LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
+OPEN_TIMEOUT_S = 90
+
+# Lab's own objects, which --expose-app-in-browser lets a page reach.
+NOTEBOOK = "const app = window.jupyterapp; const panel = app.shell.currentWidget; const session = panel.context.sessionContext;"
+IS_READY = """() => {
+    const panel = window.jupyterapp?.shell?.currentWidget;
+    const session = panel?.context?.sessionContext;
+    return Boolean(panel?.content?.widgets && panel.context.isReady && session.isReady
+        && session.session?.kernel && session.kernelDisplayStatus === 'idle');
+}"""
+
+
+class LabPage:
+    """A notebook in JupyterLab. Every wait ends in an error of Playwright that says what was waited for."""
+
+    def __init__(self, page: Page, jupyter: JupyterLab, timeout_s: float = 30) -> None:
+        self.page = page
+        self.jupyter = jupyter
+        self.console: list[str] = []  # what the page wrote to the browser's console
+        self._timeout_ms = timeout_s * 1000
+        page.set_default_timeout(self._timeout_ms)
+        page.on("console", self._note)
+
+    def open(self, notebook: Path) -> None:
+        """Open a notebook that lies under the server's root, and wait until its kernel is idle."""
+        path = notebook.relative_to(self.jupyter.root).as_posix()
+        workspace = re.sub(r"\W+", "-", path)  # of its own: the default one reopens what other tests had open
+        self.page.goto(f"{self.jupyter.url}lab/workspaces/{workspace}/tree/{path}?token={self.jupyter.token}&reset")
+        self.wait_until_ready()
+
+    def reload(self) -> None:
+        """Load the page again, as a person does with F5."""
+        self.page.reload()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the notebook is shown, its kernel is idle, and no dialog stands in the way."""
+        try:
+            self.page.wait_for_function(IS_READY, timeout=OPEN_TIMEOUT_S * 1000)
+        except Error as problem:
+            raise AssertionError(f"the notebook did not come up: {self._state()}\n{self.jupyter.log()}") from problem
+        dialog = self.page.locator(".jp-Dialog")
+        if dialog.count():
+            raise AssertionError(f"a dialog is in the way: {dialog.first.inner_text()!r}")
+
+    def run_cell(self, index: int, *, wait: bool = True) -> None:
+        """Run the cell at this place, counted from 0; with `wait`, to its end."""
+        self._run(f"panel.content.activeCellIndex = {index}; app.commands.execute('notebook:run-cell')", wait)
+
+    def run_all(self, *, wait: bool = True) -> None:
+        """Run every cell; with `wait`, to the end of the last."""
+        self._run("app.commands.execute('notebook:run-all-cells')", wait)
+
+    def cell(self, index: int) -> Locator:
+        """The cell at this place."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
+
+    def output(self, index: int) -> Locator:
+        """The output below the cell at this place, its widgets included."""
+        return self.cell(index).locator(".jp-Cell-outputArea")
+
+    def wait_for_output(self, index: int, text: str | re.Pattern[str], timeout_s: float | None = None) -> None:
+        """Wait until the text stands in the cell's output."""
+        expect(self.output(index)).to_contain_text(text, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
+
+    def button(self, text: str) -> Locator:
+        """The widget button with this text."""
+        return self._outputs().get_by_role("button", name=text, exact=True)
+
+    def number(self, label: str) -> Locator:
+        """The number box that carries this label (a widget's description)."""
+        return self._outputs().get_by_label(label, exact=True).and_(self.page.locator("input"))
+
+    def set_number(self, label: str, value: float) -> None:
+        """Type a number into the box and leave it with Tab, which is what makes the widget take it."""
+        box = self.number(label)
+        box.fill(str(value))
+        box.press("Tab")
+
+    def use_theme(self, theme: str) -> None:
+        """Switch Lab's theme, `DARK` or `LIGHT`, and wait until the page shows it."""
+        self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+        self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+
+    def screenshot(self, path: Path, of: Locator | None = None) -> Path:
+        """Save a picture of the page, or of one part of it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if of is None:
+            self.page.screenshot(path=path)
+        else:
+            of.screenshot(path=path)
+        return path
+
+    def save(self) -> dict[str, Any]:
+        """Save the notebook and return what now stands in its file."""
+        path = self.page.evaluate(f"async () => {{ {NOTEBOOK} await panel.context.save(); return panel.context.path; }}")
+        document: dict[str, Any] = json.loads((self.jupyter.root / path).read_text(encoding="utf-8"))
+        return document
+
+    def kernel_value(self, expression: str) -> str:
+        """The repr of an expression in the kernel, asked silently. It waits its turn behind a cell that runs."""
+        ask = """async expression => { %s
+            const ask = { code: '', silent: true, store_history: false, user_expressions: { value: expression } };
+            const reply = await session.session.kernel.requestExecute(ask).done;
+            const value = reply.content.user_expressions.value;
+            return value.status === 'ok' ? value.data['text/plain'] : value.ename + ': ' + value.evalue;
+        }"""
+        return str(self.page.evaluate(ask % NOTEBOOK, expression))
+
+    def restart_kernel(self) -> None:
+        """Restart the kernel without the question Lab would ask."""
+        self.page.evaluate(f"async () => {{ {NOTEBOOK} await session.session.kernel.restart(); }}")
+        self.wait_until_ready()
+
+    def interrupt(self) -> None:
+        """Press the square stop button."""
+        self.page.evaluate(f"() => {{ {NOTEBOOK} return app.commands.execute('notebook:interrupt-kernel'); }}")
+
+    def _outputs(self) -> Locator:
+        return self.page.locator(".jp-Notebook .jp-Cell-outputArea")
+
+    def _run(self, script: str, wait: bool) -> None:
+        """Run a script in the page; its last expression is a promise, awaited or left alone."""
+        head, _, last = script.rpartition(";")
+        self.page.evaluate(f"async () => {{ {NOTEBOOK} {head}; {'await' if wait else 'void'} {last}; }}")
+
+    def _state(self) -> str:
+        dialogs = self.page.locator(".jp-Dialog").all_inner_texts()
+        return f"dialogs {dialogs}, at {self.page.url.split('?')[0]}, console {self.console[-10:]}"
+
+    def _note(self, message: ConsoleMessage) -> None:
+        self.console.append(f"{message.type}: {message.text}")

@@ -1,0 +1,44 @@
+"""A real kernel a test, once for each python of AGENTLAB_KERNEL_PYTHONS (see kernel.py)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .front_end import FrontEnd
+from .kernel import LiveKernel, ipykernel_version, kernel_pythons
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder, so that `-m "not kernel"` leaves them out."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.kernel)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Repeat each test that uses `kernel_python` for each python, named by its version of ipykernel."""
+    if "kernel_python" in metafunc.fixturenames:
+        pythons = kernel_pythons()
+        metafunc.parametrize("kernel_python", pythons, ids=map(ipykernel_version, pythons), scope="session")
+
+
+@pytest.fixture
+def kernel(kernel_python: str) -> Iterator[LiveKernel]:
+    """A fresh kernel that can import agentlab; its front end, if a test wants one, is simulated."""
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    with LiveKernel(kernel_python, {"PYTHONPATH": path}) as live:
+        yield live
+
+
+@pytest.fixture(params=["main", "subshell"])
+def front_end(kernel: LiveKernel, request: pytest.FixtureRequest) -> FrontEnd:
+    """A simulated page, once with its messages on the main shell and once on a subshell."""
+    return FrontEnd(kernel, request.param)

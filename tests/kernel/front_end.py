@@ -1,0 +1,78 @@
+"""The widgets' half that lives in the browser, simulated: models that mirror the kernel's widgets and send changes to them.
+
+The rules are those of ipywidgets' own front end (`WidgetModel.sync` in @jupyter-widgets/base): one change of a model is
+under way at a time; further ones are merged and sent when the kernel has said "idle" to the one before. A click is sent
+at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .kernel import LiveKernel, Message, Request
+
+
+@dataclass(slots=True)
+class Model:
+    """One widget as the browser knows it."""
+
+    id: str
+    state: dict[str, Any]
+    under_way: Request | None = None
+    held_back: dict[str, Any] = field(default_factory=dict)  # changes that wait for an "idle"
+
+
+class FrontEnd:
+    """What a page with this kernel's widgets would hold and do.
+
+    `route` says how messages of widgets reach the kernel: "main" is the main shell, as in Notebook 7.4, VS Code, Colab and
+    JupyterLab before 4.4; "subshell" is one subshell for all widgets, JupyterLab's default since 4.4 where the kernel
+    offers them, and the main shell where it does not.
+    """
+
+    def __init__(self, kernel: LiveKernel, route: str = "main") -> None:
+        self._kernel = kernel
+        self.subshell = kernel.new_subshell() if route == "subshell" else None
+        self.models: dict[str, Model] = {}
+        kernel.listeners.append(self._read)
+
+    def model(self, **traits: Any) -> Model:
+        """The newest widget whose state has these values, such as `model(description="limit")`."""
+        for model in reversed(self.models.values()):
+            if all(model.state.get(name) == value for name, value in traits.items()):
+                return model
+        known = [model.state.get("description") or model.state.get("_model_name") for model in self.models.values()]
+        raise LookupError(f"no widget has {traits}; the page has {known}")
+
+    def change(self, model: Model, **traits: Any) -> None:
+        """What happens when a person changes a control, throttled as ipywidgets does it."""
+        model.state.update(traits)
+        model.held_back.update(traits)
+        self._send_held_back(model)
+
+    def click(self, model: Model) -> Request:
+        """What happens when a person presses a button."""
+        return self._send(model, {"method": "custom", "content": {"event": "click"}})
+
+    def _send_held_back(self, model: Model) -> None:
+        if model.held_back and (model.under_way is None or model.under_way.idle):
+            changes, model.held_back = model.held_back, {}
+            model.under_way = self._send(model, {"method": "update", "state": changes, "buffer_paths": []})
+
+    def _send(self, model: Model, data: Message) -> Request:
+        return self._kernel.send("comm_msg", {"comm_id": model.id, "data": data}, subshell=self.subshell)
+
+    def _read(self, message: Message) -> None:
+        content = message["content"]
+        match message["msg_type"]:
+            case "comm_open" if content["target_name"] == "jupyter.widget":
+                self.models[content["comm_id"]] = Model(content["comm_id"], dict(content["data"]["state"]))
+            case "comm_msg" if content["comm_id"] in self.models:
+                if content["data"].get("method") == "update":
+                    self.models[content["comm_id"]].state.update(content["data"]["state"])
+            case "comm_close":
+                self.models.pop(content["comm_id"], None)
+            case "status" if content["execution_state"] == "idle":
+                for model in self.models.values():
+                    self._send_held_back(model)

@@ -1,0 +1,204 @@
+"""A real Jupyter kernel in a process of its own, spoken to as a front end speaks to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+Message = dict[str, Any]
+
+PYTHONS_VARIABLE = "AGENTLAB_KERNEL_PYTHONS"  # python executables, separated as in PATH, each with ipykernel and ipywidgets
+OF_OTHER_JUPYTERS = ("JUPYTER", "JPY_", "IPYTHON", "PYTEST_", "AGENTLAB_")  # a kernel of the tests inherits none of these
+
+
+class KernelProblemError(Exception):
+    """The kernel did not start, did not answer in time, or a cell raised."""
+
+
+def kernel_pythons() -> list[str]:
+    """The pythons whose kernels are tested: those of AGENTLAB_KERNEL_PYTHONS, else the one that runs the tests."""
+    named = os.environ.get(PYTHONS_VARIABLE, "")
+    return [python for python in named.split(os.pathsep) if python] or [sys.executable]
+
+
+def ipykernel_version(python: str) -> str:
+    """The version of ipykernel in that python's environment, such as '7.4.0'."""
+    ask = "from importlib.metadata import version; print(version('ipykernel'))"
+    answer = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
+    if answer.returncode:
+        message = f"{python} has no ipykernel; install ipykernel and ipywidgets there, or change {PYTHONS_VARIABLE}"
+        raise KernelProblemError(f"{message}\n{answer.stderr}")
+    return answer.stdout.strip()
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """This process's variables without those of an outer Jupyter or pytest, and with a home of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_OTHER_JUPYTERS)}
+    places = {"HOME": home, "IPYTHONDIR": home / "ipython", "JUPYTER_RUNTIME_DIR": home / "runtime"}
+    return kept | {name: str(place) for name, place in places.items()}
+
+
+def write_kernelspec(folder: Path, python: str) -> None:
+    """Write `folder`/python3/kernel.json, the specification of a kernel that runs on exactly this python."""
+    argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "Python 3 (ipykernel)", "language": "python", "metadata": {"debugger": False}}
+    (folder / "python3").mkdir(parents=True)
+    (folder / "python3" / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
+@dataclass(slots=True)
+class Request:
+    """One message sent to the kernel, and what the kernel has published about it so far."""
+
+    id: str
+    busy: bool = False
+    idle: bool = False
+    printed: str = ""
+    displayed: list[Message] = field(default_factory=list)  # mime bundles
+    error: str | None = None
+
+
+class LiveKernel:
+    """Start a kernel with `with LiveKernel() as kernel:`; it ends with the block.
+
+    Nothing is read in the background: messages arrive while `execute` or `wait` runs. `wait` is the only place that
+    reads, and calls every listener with every published message, in order.
+    """
+
+    def __init__(self, python: str = sys.executable, environment: Mapping[str, str] | None = None) -> None:
+        self.python = python
+        self.requests: dict[str, Request] = {}
+        self.listeners: list[Callable[[Message], None]] = []
+        self._home = Path(tempfile.mkdtemp(prefix="kernel-"))
+        self._environment = clean_environment(self._home) | dict(environment or {})
+        write_kernelspec(self._home / "kernels", python)
+        specs = KernelSpecManager(kernel_dirs=[str(self._home / "kernels")], ensure_native_kernel=False)
+        self._manager = KernelManager(kernel_name="python3", kernel_spec_manager=specs)
+        self._manager.connection_file = str(self._home / "connection.json")
+        self._client: BlockingKernelClient | None = None
+        self._log = self._home / "log.txt"
+
+    def __enter__(self) -> LiveKernel:
+        with self._log.open("wb") as log:
+            self._manager.start_kernel(env=self._environment, cwd=str(self._home), stdout=log, stderr=log)
+        client = self._manager.client()
+        assert isinstance(client, BlockingKernelClient)
+        self._client = client
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=60)
+        except RuntimeError as problem:
+            log_text = self.log()
+            self.__exit__(None, None, None)
+            raise KernelProblemError(f"the kernel of {self.python} did not start\n{log_text}") from problem
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._client is not None:
+            self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def client(self) -> BlockingKernelClient:
+        """The client of the running kernel."""
+        if self._client is None:
+            raise KernelProblemError("the kernel is not running; use `with LiveKernel() as kernel:`")
+        return self._client
+
+    def log(self) -> str:
+        """What the kernel's process itself printed, apart from any cell's output."""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+    def submit(self, code: str, *, allow_stdin: bool = True) -> Request:
+        """Send a cell and return at once, as when a person runs a cell and goes on."""
+        return self._track(self.client.execute(code, allow_stdin=allow_stdin, stop_on_error=False))
+
+    def execute(self, code: str, *, timeout: float = 30) -> Request:
+        """Run a cell to its end; one that raises raises here too."""
+        request = self.submit(code)
+        self.wait(lambda: request.idle, timeout, f"the end of the cell {code!r}")
+        if request.error is not None:
+            raise KernelProblemError(f"the cell {code!r} raised\n{request.error}")
+        return request
+
+    def value(self, expression: str) -> Any:
+        """The value of an expression in the kernel, which must be something JSON can say."""
+        return json.loads(self.execute(f"import json; print(json.dumps({expression}))").printed)
+
+    def send(self, message_type: str, content: Message, *, subshell: str | None = None) -> Request:
+        """Send one message on the shell channel, for the main shell or for a subshell."""
+        message = self.client.session.msg(message_type, content)
+        if subshell is not None:
+            message["header"]["subshell_id"] = subshell
+        self.client.shell_channel.send(message)
+        return self._track(message["header"]["msg_id"])
+
+    def new_subshell(self) -> str | None:
+        """The id of a new subshell, or None where this kernel has none (ipykernel before 7)."""
+        info = self.client.kernel_info(reply=True, timeout=30)
+        if "kernel subshells" not in info["content"].get("supported_features", []):
+            return None
+        message = self.client.session.msg("create_subshell_request", {})
+        self.client.control_channel.send(message)
+        while True:
+            reply = self.client.get_control_msg(timeout=30)
+            if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                return str(reply["content"]["subshell_id"])
+
+    def interrupt(self) -> None:
+        """What the square stop button does."""
+        self._manager.interrupt_kernel()
+
+    def wait(self, until: Callable[[], bool], timeout: float = 30, what: str = "the condition") -> None:
+        """Read what the kernel publishes until the condition holds."""
+        deadline = time.monotonic() + timeout
+        while not until():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise KernelProblemError(f"waited {timeout} s in vain for {what}\n{self.log()}")
+            try:
+                message = self.client.get_iopub_msg(timeout=min(left, 0.1))
+            except queue.Empty:
+                continue
+            self._note(message)
+
+    def wait_for(self, seconds: float) -> None:
+        """Read what the kernel publishes during this time."""
+        end = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= end, seconds + 10)
+
+    def _track(self, message_id: str) -> Request:
+        return self.requests.setdefault(message_id, Request(message_id))
+
+    def _note(self, message: Message) -> None:
+        content = message["content"]
+        request = self.requests.get(message["parent_header"].get("msg_id", ""))
+        if request is not None:
+            match message["msg_type"]:
+                case "status":
+                    request.busy = request.busy or content["execution_state"] == "busy"
+                    request.idle = request.idle or content["execution_state"] == "idle"
+                case "stream":
+                    request.printed += content["text"]
+                case "display_data" | "execute_result":
+                    request.displayed.append(content["data"])
+                case "error":
+                    request.error = "\n".join(content["traceback"])
+        for listener in self.listeners:
+            listener(message)
