@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentlab.history import RunHistory as RunHistory
     from agentlab.providers._detect import detect as detect
     from agentlab.providers._registry import Provider as Provider
-    from agentlab.recorder import to_frame as frame  # noqa: F401
+    from agentlab.recorder import to_frame
     from agentlab.results import Reading as Reading
     from agentlab.results import RunResult as RunResult
     from agentlab.results import StepResult as StepResult
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from agentlab.types import TerminationSignal as TerminationSignal
     from agentlab.types import Usage as Usage
     from agentlab.widgets import panel as panel
+
+    frame = to_frame
 
 _PLACES = {
     "agentlab.agent": ("Agent",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ from agentlab.results import Reading, StepResult
 from agentlab.stop import Custom, StopCondition, as_condition, discard
 
 
-async def read_condition(condition: StopCondition, history: RunHistory) -> Reading:
+async def read_condition(condition: StopCondition, history: RunHistory, limit_s: float | None = None) -> Reading:
     """The reading of a whole tree.
 
     Every leaf that needs no waiting is read. Async predicates are awaited together, and only where the others leave the answer
-    open; the first that decides cancels the rest, whose readings then stay open (`met` None). What a predicate raises is raised.
+    open; the first that decides cancels the rest, whose readings then stay open (`met` None), and so do those that have no answer
+    after `limit_s` seconds. What a predicate raises is raised.
     """
     if not condition.may_wait:
         return condition.read(history)
@@ -33,14 +35,15 @@ async def read_condition(condition: StopCondition, history: RunHistory) -> Readi
             else:
                 answers.append(leaf.read(history))
         reading = condition.combine(iter(answers))
-        needed = [index for index in _open_leaves(reading, iter(range(len(leaves)))) if isinstance(leaves[index], Custom)]
+        open_leaves = _open_leaves(condition, reading, iter(range(len(leaves))))
+        needed = [index for index in open_leaves if isinstance(leaves[index], Custom)]
         if reading.met is None and needed:
             tasks = {
                 asyncio.ensure_future(_answer(leaves[index], history, waiting.pop(index, None))): index
                 for index in needed
                 if index in waiting or _is_async(leaves[index])
             }
-            reading = await _first_to_decide(tasks, answers, lambda: condition.combine(iter(answers)))
+            reading = await _first_to_decide(tasks, answers, lambda: condition.combine(iter(answers)), limit_s)
         return reading
     finally:
         for awaitable in waiting.values():
@@ -58,13 +61,20 @@ def _is_async(leaf: StopCondition) -> bool:
 
 
 async def _first_to_decide(
-    tasks: Mapping[asyncio.Task[Reading], int], answers: list[Reading], combined: Callable[[], Reading]
+    tasks: Mapping[asyncio.Task[Reading], int],
+    answers: list[Reading],
+    combined: Callable[[], Reading],
+    limit_s: float | None,
 ) -> Reading:
     pending = set(tasks)
     reading = combined()
+    until = None if limit_s is None else time.monotonic() + limit_s
     try:
         while pending and reading.met is None:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            done, pending = await asyncio.wait(pending, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
             for task in sorted(done, key=tasks.__getitem__):
                 answers[tasks[task]] = task.result()
             reading = combined()
@@ -75,18 +85,18 @@ async def _first_to_decide(
     return reading
 
 
-def _open_leaves(reading: Reading, indexes: Iterator[int]) -> Iterator[int]:
+def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[int]) -> Iterator[int]:
     """The places of the leaves whose answer can still change the whole: those below nodes that are all open."""
-    if not reading.children:
+    if not condition.parts:
         index = next(indexes)
         if reading.met is None:
             yield index
         return
-    for child in reading.children:
+    for part, child in zip(condition.parts, reading.children, strict=True):
         if reading.met is None:
-            yield from _open_leaves(child, indexes)
+            yield from _open_leaves(part, child, indexes)
         else:
-            for _ in child.leaves():
+            for _ in part.leaves():
                 next(indexes)
 
 

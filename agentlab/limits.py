@@ -9,6 +9,9 @@ from typing import Any
 
 from agentlab.errors import LimitError
 
+LARGEST = 2**63 - 1
+"""What a column of whole numbers can hold."""
+
 
 def limit_field(*, unit: str, minimum: float, help: str, default: Any = dataclasses.MISSING) -> Any:  # noqa: A002
     """A dataclass field that holds a limit; the metadata is what a control in the panel is made of."""
@@ -23,6 +26,8 @@ def whole_number(owner: str, name: str, value: object, minimum: int = 1) -> int:
         )
     if value < minimum:
         raise LimitError(f"{owner}({name}={value!r}): {name} must be at least {minimum}. Leave it out for no limit.")
+    if value > LARGEST:
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be at most {LARGEST}. Leave it out for no limit.")
     return value
 
 
@@ -45,6 +50,10 @@ def seconds(owner: str, name: str, value: object) -> float:
     """`value` as seconds above 0, or a LimitError that names it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise LimitError(f"{owner}({name}={value!r}): {name} is a number of seconds, such as 30; got {type(value).__name__}.")
-    if not math.isfinite(value) or value <= 0:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number <= 0:
         raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds. Leave it out for no limit.")
-    return float(value)
+    return number

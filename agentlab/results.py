@@ -68,7 +68,7 @@ class Reading:
             yield from child.deciding()
 
     def __str__(self) -> str:
-        if self.name == "Not":
+        if self.name == "Not" and self.children:
             return f"not {self.children[0]}"
         if self.children:
             return f"{self.name}({', '.join(map(str, self.children))})"
@@ -104,7 +104,8 @@ class Decision:
 class ModelCall:
     """One round trip to the model. `index` counts the run's calls from 1; `usage` is what counts against the budget (its `source`
     says whether the provider reported it); `started_s` is the time since the run's first step, `retries` the attempts that failed
-    before this answer."""
+    before this answer. `used` is False where a middleware left the answer aside: it was paid for, and is no part of what the model
+    said in the step."""
 
     index: int
     response: ModelResponse
@@ -114,6 +115,7 @@ class ModelCall:
     duration_s: float
     requested_cap: int | None = None
     retries: int = 0
+    used: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +171,14 @@ class StepResult:
     @property
     def text(self) -> str:
         """What the model said, over all calls of the step."""
-        return "".join(call.response.text for call in self.calls)
+        return "".join([call.response.text for call in self.calls if call.used])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """What the model asked for, over all calls of the step."""
         if len(self.calls) == 1:
             return self.calls[0].response.tool_calls
-        return tuple(tool_call for call in self.calls for tool_call in call.response.tool_calls)
+        return tuple([tool_call for call in self.calls if call.used for tool_call in call.response.tool_calls])
 
 
 _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from agentlab.errors import ConfigurationError, LimitError
+from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, seconds, whole_number
 from agentlab.results import Reading, Remaining
@@ -19,8 +21,26 @@ from agentlab.types import StopReason
 
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
+C = TypeVar("C")
 
 
+def _told_of_misspellings(cls: type[C]) -> type[C]:
+    """Make a mistyped keyword of a dataclass an error that says which one was meant."""
+    make = cls.__init__
+    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    @functools.wraps(make)
+    def checked(self: C, *args: Any, **given: Any) -> None:
+        for name in given:
+            if name not in known:
+                raise LimitError(_no_such("limit", name, known))
+        make(self, *args, **given)
+
+    cls.__init__ = checked  # type: ignore[method-assign]
+    return cls
+
+
+@_told_of_misspellings
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget:
     """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
@@ -104,11 +124,13 @@ class Budget:
         )
 
     def output_cap(self, known_tokens: int) -> int | None:
-        """The output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`."""
-        left = None if self.max_tokens is None else max(1, self.max_tokens - known_tokens)
-        if self.max_tokens_per_turn is None or left is None:
-            return self.max_tokens_per_turn if left is None else left
-        return min(self.max_tokens_per_turn, left)
+        """The output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
+
+        None without `max_tokens_per_turn`: a provider refuses a cap above its model's own, which nobody here knows.
+        """
+        if self.max_tokens_per_turn is None or self.max_tokens is None:
+            return self.max_tokens_per_turn
+        return min(self.max_tokens_per_turn, max(1, self.max_tokens - known_tokens))
 
 
 def _is_worth_showing(budget: Budget, field: dataclasses.Field[Any]) -> bool:
@@ -208,19 +230,26 @@ class LiveSettings:
                 raise LimitError(_no_such("limit", name, known))
         return self._swap(lambda now: dataclasses.replace(now, budget=dataclasses.replace(now.budget, **fields)), by)
 
-    def edit_leaf(self, name: str, *, by: str = "code", **fields: Any) -> RunSettings:
+    def edit_leaf(self, name: str, /, *, by: str = "code", **fields: Any) -> RunSettings:
         """Change one condition of `stop`, by its name in `leaves`; returns the new settings."""
 
         def changed(now: RunSettings) -> RunSettings:
             leaves = {} if now.stop is None else describe(now.stop)
             if now.stop is None or name not in leaves:
                 raise LimitError(_no_such("stop condition", name, list(leaves)))
+            known = [field.name for field in dataclasses.fields(leaves[name])]  # type: ignore[arg-type]
+            for field_name in fields:
+                if field_name not in known:
+                    raise LimitError(_no_such(f"field of {name}", field_name, known))
             return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
 
         return self._swap(changed, by)
 
     def subscribe(self, listener: LimitListener) -> Callable[[], None]:
-        """Call `listener(before, after, by)` after each change, on the thread that made it; returns what ends that."""
+        """Call `listener(before, after, by)` after each change, on the thread that made it; returns what ends that.
+
+        What a listener raises is a warning: the change holds.
+        """
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -237,7 +266,11 @@ class LiveSettings:
                 return before
             self._settings = after
             for listener in tuple(self._listeners):
-                listener(before, after, by)
+                try:
+                    listener(before, after, by)
+                except Exception as error:
+                    told = f"A listener to changed limits raised {type(error).__name__}: {error}. The change holds."
+                    warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
 
     def __setattr__(self, name: str, value: object) -> None:

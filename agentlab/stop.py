@@ -88,8 +88,8 @@ def as_condition(condition: object) -> StopCondition:
     """A StopCondition from one, from a plain callable, or from a list of either (any of them)."""
     if isinstance(condition, StopCondition):
         return condition
-    if isinstance(condition, type) and issubclass(condition, StopCondition):
-        raise ConfigurationError(f"{condition.__name__} is a class: write {condition.__name__}(…) with its limit.")
+    if isinstance(condition, type):
+        raise ConfigurationError(f"{condition.__name__} is a class, not a stop condition: write {condition.__name__}(…).")
     if callable(condition):
         return Custom(condition)
     if isinstance(condition, list | tuple):
@@ -245,8 +245,9 @@ class HasToolCall(StopCondition):
         object.__setattr__(self, "names", names)
 
     def changed(self, **fields: Any) -> StopCondition:
-        """The condition on other names."""
-        return HasToolCall(*fields.get("names", self.names))
+        """The condition on other names: one as text, or several."""
+        names = fields.get("names", self.names)
+        return HasToolCall(*([names] if isinstance(names, str) else names))
 
     def read(self, history: RunHistory) -> Reading:
         """How often they were called; the limit is the names themselves."""
@@ -272,8 +273,9 @@ class FinishReasonIs(StopCondition):
         object.__setattr__(self, "reasons", reasons)
 
     def changed(self, **fields: Any) -> StopCondition:
-        """The condition on other reasons."""
-        return FinishReasonIs(*fields.get("reasons", self.reasons))
+        """The condition on other reasons: one, or several."""
+        reasons = fields.get("reasons", self.reasons)
+        return FinishReasonIs(*([reasons] if isinstance(reasons, str) else reasons))
 
     def read(self, history: RunHistory) -> Reading:
         """The newest finish reason; the limit is the reasons themselves."""
@@ -295,7 +297,7 @@ class Custom(StopCondition):
     may_wait: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not callable(self.predicate):
+        if not callable(self.predicate) or isinstance(self.predicate, type):
             raise ConfigurationError(
                 f"Custom({self.predicate!r}): pass a function that takes the history, such as lambda history: …"
             )

@@ -1,0 +1,54 @@
+# `make demo` and `make test` set up what they need in .venv and touch nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo lab test test-unit notebooks lint bench record-local fixtures clean
+
+demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
+	$(BIN)/python notebooks/demo.py
+
+lab: $(VENV)/.lab ## open the quickstart in JupyterLab
+	$(BIN)/jupyter lab notebooks/01_quickstart.ipynb
+
+test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
+	tests/install_chromium
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory notebooks
+
+test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
+	$(BIN)/python -m pytest -m "not kernel and not browser"
+
+notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committed with
+	AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
+
+lint: $(VENV)/.dev ## style, types, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev ## figures as ratios against peers and floors, measured in one run
+	$(BIN)/python -m tests.benchmarks
+
+record-local: $(VENV)/.dev ## repeat the recording of the local model (downloads and builds it first)
+	$(BIN)/python -m tests.live.record
+
+fixtures: $(VENV)/.dev ## bring the requests in the synthetic fixtures up to date
+	$(BIN)/python -m tests.fixtures.refresh
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "agentlab needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lab: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lab]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lab,dev]"
+	touch $@ $(VENV)/.lab
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .venv-peers .venv-local demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

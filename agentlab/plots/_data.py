@@ -1,0 +1,181 @@
+"""What the plots show, as data. Nothing is drawn here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from agentlab.errors import ConfigurationError
+from agentlab.types import StopReason
+
+STEPS_ADVICE = "pass the steps of one run, result.to_frame(), or of several, lab.frame(results)"
+RUNS_ADVICE = 'pass a row a run, lab.frame(results, "runs")'
+TERMINATED, TRUNCATED, RUNNING = "terminated", "truncated", "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a curve adds up: its name, its column in the steps frame, and the two kinds of limits on it."""
+
+    name: str
+    function: str
+    column: str
+    budget: str
+    condition: str
+    dtype: str
+
+
+TOKENS = Quantity("tokens", "tokens", "cumulative_tokens", "max_tokens", "MaxTokensUsed", "Int64")
+COST = Quantity("cost_usd", "cost", "cumulative_cost_usd", "max_cost_usd", "MaxCost", "Float64")
+_FIXED = ("run_id", "provider", "model", "step", "stop_reason")
+
+
+def tokens_data(steps: pd.DataFrame) -> pd.DataFrame:
+    """Cumulative tokens at each step, with the limits that held.
+
+    Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown), and
+    for each limit that held at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of the
+    budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
+    """
+    return curve_data(steps, TOKENS)
+
+
+def cost_data(steps: pd.DataFrame) -> pd.DataFrame:
+    """Cumulative cost in US dollars at each step, with the limits that held.
+
+    Columns as those of `tokens_data`, with `cost_usd` for the value and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the limits.
+    """
+    return curve_data(steps, COST)
+
+
+def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
+    """The data of one curve plot; runs in the order of their first row, each by step."""
+    if not _has_columns(steps, ("run_id", "provider", "step", quantity.column), quantity.function, STEPS_ADVICE):
+        steps = pd.DataFrame(columns=["run_id", "provider", "step", quantity.column])
+    data = pd.DataFrame(
+        {
+            "run_id": steps["run_id"].astype("string"),
+            "provider": steps["provider"].astype("string").fillna("unknown provider"),
+            "model": _text(steps, "model"),
+            "step": _numbers(steps["step"], "Int64"),
+            "stop_reason": _text(steps, "stop_reason"),
+            quantity.name: _numbers(steps[quantity.column], quantity.dtype),
+        }
+    )
+    for name, column in limit_columns(list(steps.columns), quantity).items():
+        limit = _numbers(steps[column], quantity.dtype)
+        if limit.notna().any():
+            data[name] = limit
+    data = data.drop_duplicates(["run_id", "step"], keep="last")
+    order = data["run_id"].map({run_id: place for place, run_id in enumerate(data["run_id"].unique())})
+    return data.assign(order=order).sort_values(["order", "step"], kind="stable").drop(columns="order").reset_index(drop=True)
+
+
+def limit_columns(columns: Sequence[str], quantity: Quantity) -> dict[str, str]:
+    """The frame's columns that hold limits of this quantity, by the limit's name."""
+    leaf = re.compile(rf"({quantity.condition}(?:_\d+)?)\.limit")
+    budget = {quantity.budget: quantity.budget} if quantity.budget in columns else {}
+    return budget | {found[1]: column for column in columns if (found := leaf.fullmatch(str(column)))}
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How one limit went over the steps, and the runs for which it went so. A value None: no limit at that step."""
+
+    name: str
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    run_ids: tuple[str, ...]
+
+    @property
+    def changes(self) -> tuple[float | None, ...]:
+        """The values with repetitions left out: one value for a limit that stayed."""
+        pairs = zip((object(), *self.values), self.values, strict=False)
+        return tuple(value for before, value in pairs if value != before)
+
+
+def limit_names(data: pd.DataFrame, quantity: Quantity) -> list[str]:
+    """The limits that held at any step, in the order of their columns."""
+    return [name for name in data.columns if name not in (*_FIXED, quantity.name)]
+
+
+def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
+    """The different courses of a limit: runs share one where they agree for as long as both went on."""
+    of_runs = []
+    for run_id, run in data.groupby("run_id", sort=False):
+        values = tuple(None if pd.isna(value) else float(value) for value in run[name])
+        if any(value is not None for value in values):
+            of_runs.append((str(run_id), tuple(int(step) for step in run["step"]), values))
+    courses: list[Course] = []
+    for run_id, steps, values in sorted(of_runs, key=lambda of_run: -len(of_run[1])):
+        for place, course in enumerate(courses):
+            if course.steps[: len(steps)] == steps and course.values[: len(steps)] == values:
+                courses[place] = Course(name, course.steps, course.values, (*course.run_ids, run_id))
+                break
+        else:
+            courses.append(Course(name, steps, values, (run_id,)))
+    return courses
+
+
+def stop_reasons_data(runs: pd.DataFrame) -> pd.DataFrame:
+    """How many runs of each provider ended for which reason.
+
+    Columns: `provider`, `outcome` (`terminated`, `truncated`, `running`), `stop_reason` (NA while a run goes on) and `runs`, a count
+    of at least 1. Providers stand in the order of their first run.
+    """
+    if not _has_columns(runs, ("provider", "stop_reason", "terminated", "truncated"), "stop_reasons", RUNS_ADVICE):
+        return _counts([])
+    provider = runs["provider"].astype("string").fillna("unknown provider")
+    reason = _text(runs, "stop_reason")
+    terminated = runs["terminated"].astype("boolean").fillna(False)
+    truncated = runs["truncated"].astype("boolean").fillna(False)
+    counts: dict[tuple[str, str, str], int] = {}
+    for one in zip(provider, terminated, truncated, reason.fillna(""), strict=True):
+        key = (one[0], TERMINATED if one[1] else TRUNCATED if one[2] else RUNNING, one[3])
+        counts[key] = counts.get(key, 0) + 1
+    providers, outcomes, reasons = list(dict.fromkeys(provider)), [TERMINATED, TRUNCATED, RUNNING], list(StopReason)
+
+    def place(key: tuple[str, str, str]) -> tuple[int, int, int, str]:
+        known = reasons.index(StopReason(key[2])) if key[2] in reasons else len(reasons)
+        return providers.index(key[0]), outcomes.index(key[1]), known, key[2]
+
+    return _counts([(*key, counts[key]) for key in sorted(counts, key=place)])
+
+
+def _counts(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "provider": pd.array([row[0] for row in rows], dtype="string"),
+            "outcome": pd.array([row[1] for row in rows], dtype="string"),
+            "stop_reason": pd.array([row[2] or None for row in rows], dtype="string"),
+            "runs": pd.array([row[3] for row in rows], dtype="Int64"),
+        }
+    )
+
+
+def _has_columns(frame: object, needed: Sequence[str], function: str, advice: str) -> bool:
+    """Whether there is anything to read; False for a frame with neither rows nor columns, an error for any other without them."""
+    if not isinstance(frame, pd.DataFrame):
+        raise ConfigurationError(f"lab.plots.{function}() takes a DataFrame, not {type(frame).__name__}: {advice}.")
+    if not len(frame.columns) and not len(frame):
+        return False
+    missing = [name for name in needed if name not in frame.columns]
+    if missing:
+        plural = "s" * (len(missing) > 1)
+        raise ConfigurationError(f"lab.plots.{function}() misses the column{plural} {', '.join(missing)}: {advice}.")
+    return True
+
+
+def _text(frame: pd.DataFrame, name: str) -> pd.Series[str]:
+    if name in frame.columns:
+        return frame[name].astype("string")
+    return pd.Series(pd.NA, index=frame.index, dtype="string")
+
+
+def _numbers(values: pd.Series[float], dtype: str) -> pd.Series[float]:
+    """A column as numbers, also where it went through a file and lost its dtype; what is no number is unknown."""
+    numbers: pd.Series[float] = pd.to_numeric(values, errors="coerce").astype("Float64")
+    return numbers.round().astype("Int64") if dtype == "Int64" else numbers

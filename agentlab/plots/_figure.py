@@ -1,0 +1,151 @@
+"""Figures and axes that show themselves in a notebook without pyplot, and the colours and shapes that all plots share.
+
+Pyplot is left alone for three reasons: it is global state, it is not safe outside the main thread, and its inline display puts a white or
+black box behind a transparent figure. So `_repr_mimebundle_` gives the picture; nothing else has to be imported or called.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ticker import Formatter
+
+# The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
+# (orange, sky blue, yellow, black) vanish on one of the two, so a fifth provider differs by marker and line style.
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
+TEXT = "#797979"  # 4.3:1 on white and on #111: no colour has more on both
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
+LINE_STYLES: tuple[Any, ...] = ("-", (0, (6, 1.5)), (0, (3, 1, 1, 1)), (0, (1.5, 1)))
+TEXT_POINTS = 9.0
+SMALL_POINTS = 8.5
+DPI = 100.0
+SCALE = 2  # pixels per point of the page, for screens of high density
+
+
+class PlotAxes(Axes):
+    """Axes that a notebook shows when they are the last expression of a cell; `alt` says in words what is to be seen."""
+
+    alt: str = ""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, Any]]:
+        return cast(PlotFigure, self.get_figure(root=True)).bundle()
+
+
+class PlotFigure(Figure):
+    """A figure that a notebook shows when it is the last expression of a cell."""
+
+    @property
+    def alt(self) -> str:
+        """What is to be seen, in words."""
+        return " ".join(axes.alt for axes in self.axes if isinstance(axes, PlotAxes) and axes.alt)
+
+    def png(self, scale: float = SCALE) -> bytes:
+        """The picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page."""
+        picture = io.BytesIO()
+        self.savefig(picture, format="png", dpi=DPI * scale, metadata={"Software": None})
+        return picture.getvalue()
+
+    def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """What a notebook shows, as data and metadata by mime type."""
+        width, height = (round(inches * DPI) for inches in self.get_size_inches())
+        picture = base64.b64encode(self.png()).decode()
+        data = {"image/png": picture, "text/plain": self.alt}
+        return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
+
+    def _ipython_display_(self) -> None:
+        # Not `_repr_mimebundle_`: where pyplot's inline display is active it has a formatter of its own for every Figure, whose picture
+        # has another size than the one in our metadata.
+        from IPython.display import display
+
+        data, metadata = self.bundle()
+        display(data, metadata=metadata, raw=True)
+
+
+def new_figure(width: float, height: float) -> PlotFigure:
+    """An empty transparent figure, in inches."""
+    return PlotFigure(figsize=(width, height), dpi=DPI, facecolor="none", edgecolor="none", layout="constrained")
+
+
+def new_axes(figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1) -> PlotAxes:
+    """Transparent axes in a figure of ours."""
+    axes = figure.add_subplot(rows, columns, index, axes_class=PlotAxes)
+    axes.set_facecolor("none")
+    return cast(PlotAxes, axes)
+
+
+def style(ax: Axes) -> None:
+    """Lines, ticks and texts in the one grey that holds on dark and light; the background of given axes stays as it is."""
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(TEXT)
+    ax.tick_params(colors=TEXT, labelcolor=TEXT, labelsize=SMALL_POINTS, which="both")
+    ax.set_axisbelow(True)
+    for label in (ax.xaxis.label, ax.yaxis.label):
+        label.set_color(TEXT)
+        label.set_fontsize(TEXT_POINTS)
+
+
+def note(ax: Axes, text: str) -> None:
+    """A sentence in the middle of axes that have nothing to show."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11)
+
+
+def set_alt(ax: Axes, text: str) -> None:
+    """Keep the description on axes of ours."""
+    if isinstance(ax, PlotAxes):
+        ax.alt = text
+
+
+# Words ---------------------------------------------------------------------------------------------------------------------------
+
+
+def shorten(text: str, width: int = 30) -> str:
+    """A name from outside as a label: one line, only characters the font has, cut in the middle, since versions stand at the end."""
+    plain = " ".join("".join(char if _drawable(char) else " " for char in text).split()) or "unnamed"
+    plain = f" {plain}" if plain.startswith("_") else plain  # matplotlib hides labels that begin with an underscore
+    if len(plain) <= width:
+        return plain
+    tail = (width - 1) // 2
+    return f"{plain[: width - 1 - tail]}…{plain[-tail:]}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _drawable(char: str) -> bool:
+    return char.isprintable() and bool(get_font(findfont(FontProperties())).get_char_index(ord(char)))
+
+
+def whole(value: float) -> str:
+    """A count: 12,345."""
+    return f"{value:,.0f}"
+
+
+def dollars(value: float) -> str:
+    """Money with three digits that count, and never fewer than cents: $0.0012, $0.05, $12.50."""
+    if value == 0:
+        return "$0"
+    decimals = 2 if abs(value) >= 1 else 2 - math.floor(math.log10(abs(value)))
+    whole_part, _, cents = f"{abs(value):,.{decimals}f}".partition(".")
+    return f"{'-' * (value < 0)}${whole_part}.{cents.rstrip('0').ljust(2, '0')}"
+
+
+class Dollars(Formatter):
+    """Ticks in US dollars, all of an axis with as many decimals as their distances need."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return dollars(x)
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """The labels of one axis."""
+        size = max(map(abs, values), default=0.0)
+        enough = (more for more in range(2, 13) if all(abs(round(x, more) - x) <= size * 1e-6 for x in values))
+        decimals = next(enough, 12)
+        return ["$0" if x == 0 else f"${x:,.{decimals}f}" for x in values]

@@ -1,0 +1,249 @@
+"""What the local model is asked, so that each way a response can end is recorded from a real one.
+
+The model is small and a base model, so the instructions carry two worked examples, written with the headings of
+`gemma_tools.jinja`; it goes on in their manner. Each scenario was tried on the chat completions, the Messages and the
+Responses address of llama-server, with and without streaming: the same request has the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_WEATHER = {"Paris": "rain, 12 C", "Lima": "fog, 17 C", "Rome": "sun, 22 C"}
+
+
+def get_weather(city: str) -> str:
+    """The weather now in a city."""
+    return _WEATHER.get(city, "unknown")
+
+
+def convert(celsius: float) -> str:
+    """Celsius to Fahrenheit."""
+    return f"{celsius * 9 / 5 + 32:.1f} F"
+
+
+def finalize(answer: str) -> str:
+    """Give the final answer."""
+    return answer
+
+
+def next_number(number: int) -> str:
+    """The number after a number."""
+    return str(number + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTool:
+    """A tool as the request describes it, and the function behind it."""
+
+    function: Callable[..., str]
+    """Answers a call. Its name and its docstring are the tool's."""
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments."""
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.function.__name__
+
+    @property
+    def description(self) -> str:
+        """What the model is told about it."""
+        return self.function.__doc__ or ""
+
+
+def _tool(function: Callable[..., str], **properties: str) -> LocalTool:
+    """A tool whose arguments, given with their JSON types, are all required."""
+    return LocalTool(
+        function,
+        {
+            "type": "object",
+            "properties": {name: {"type": kind} for name, kind in properties.items()},
+            "required": list(properties),
+        },
+    )
+
+
+GET_WEATHER = _tool(get_weather, city="string")
+CONVERT = _tool(convert, celsius="number")
+FINALIZE = _tool(finalize, answer="string")
+NEXT_NUMBER = _tool(next_number, number="integer")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One task for the local model."""
+
+    name: str
+    """Of the cassette."""
+    shows: str
+    """Which ending it is there for."""
+    instructions: str
+    prompt: str
+    finish_reasons: tuple[str, ...]
+    """Of the model calls in their order, in the words of chat completions."""
+    tools: tuple[LocalTool, ...] = ()
+    max_tokens: int = 64
+    """Cap on the tokens of one response."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 1})
+    """Further fields of the request's body. The server has the same values without them."""
+
+
+TO_FAHRENHEIT = """\
+Look up the weather, convert the temperature, then finalize.
+
+## Question
+How warm is it in Oslo?
+## Answer
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "Oslo"}}
+</tool_call>
+## Result
+snow, -3 C
+## Answer
+<tool_call>
+{"name": "convert", "arguments": {"celsius": -3}}
+</tool_call>
+## Result
+26.6 F
+## Answer
+<tool_call>
+{"name": "finalize", "arguments": {"answer": "It is 26.6 F in Oslo."}}
+</tool_call>
+## Question
+How warm is it in Cairo?
+## Answer
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "Cairo"}}
+</tool_call>
+## Result
+sun, 31 C
+## Answer
+<tool_call>
+{"name": "convert", "arguments": {"celsius": 31}}
+</tool_call>
+## Result
+87.8 F
+## Answer
+<tool_call>
+{"name": "finalize", "arguments": {"answer": "It is 87.8 F in Cairo."}}
+</tool_call>"""
+
+WEATHER = """\
+Answer with the help of the tool.
+
+## Question
+What is the weather in Oslo?
+## Answer
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "Oslo"}}
+</tool_call>
+## Result
+snow, -3 C
+## Answer
+It is snowing in Oslo, at -3 C.
+## Question
+What is the weather in Cairo?
+## Answer
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "Cairo"}}
+</tool_call>
+## Result
+sun, 31 C
+## Answer
+It is sunny in Cairo, at 31 C."""
+
+COUNTING = """\
+Count up with the tool and never stop.
+
+## Question
+Count from 3.
+## Answer
+<tool_call>
+{"name": "next_number", "arguments": {"number": 3}}
+</tool_call>
+## Result
+4
+## Answer
+<tool_call>
+{"name": "next_number", "arguments": {"number": 4}}
+</tool_call>
+## Result
+5
+## Answer
+<tool_call>
+{"name": "next_number", "arguments": {"number": 5}}
+</tool_call>"""
+
+CAPITALS = """\
+Answer the question in one sentence.
+
+## Question
+What is the capital of Italy?
+## Answer
+Rome is the capital of Italy.
+## Question
+What is the capital of Spain?
+## Answer
+Madrid is the capital of Spain."""
+
+LISTS = """\
+Answer with a list.
+
+## Question
+Count from one to twelve.
+## Answer
+one, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve."""
+
+SCENARIOS = (
+    Scenario(
+        name="terminating-tool",
+        shows="three steps: two tools, then the tool that ends the run",
+        instructions=TO_FAHRENHEIT,
+        prompt="How warm is it in Paris?",
+        tools=(GET_WEATHER, CONVERT, FINALIZE),
+        finish_reasons=("tool_calls", "tool_calls", "tool_calls"),
+    ),
+    Scenario(
+        name="tool-then-answer",
+        shows="a tool call, then an answer that ends of itself",
+        instructions=WEATHER,
+        prompt="What is the weather in Lima?",
+        tools=(GET_WEATHER,),
+        finish_reasons=("tool_calls", "stop"),
+    ),
+    Scenario(
+        name="endless-tools",
+        shows="a run that never ends of itself, for limits on turns and tokens",
+        instructions=COUNTING,
+        prompt="Count from 1.",
+        tools=(NEXT_NUMBER,),
+        finish_reasons=("tool_calls",) * 6,
+    ),
+    Scenario(
+        name="plain-answer",
+        shows="a plain answer that ends of itself",
+        instructions=CAPITALS,
+        prompt="What is the capital of France?",
+        finish_reasons=("stop",),
+    ),
+    Scenario(
+        name="truncated-text",
+        shows="a plain answer cut at the cap",
+        instructions=LISTS,
+        prompt="Name the months of the year.",
+        max_tokens=8,
+        finish_reasons=("length",),
+    ),
+    Scenario(
+        name="truncated-tool-call",
+        shows="a tool call cut within its arguments",
+        instructions=TO_FAHRENHEIT,
+        prompt="How warm is it in Paris?",
+        tools=(GET_WEATHER, CONVERT, FINALIZE),
+        max_tokens=21,
+        finish_reasons=("length",),
+    ),
+)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from agentlab.errors import ConfigurationError, MissingKeyError, UnknownProviderError
+from agentlab.providers import _registry
+from agentlab.providers._registry import Provider, names, resolve
+
+SECRET = "sk-very-secret"
+
+
+def test_names_lists_every_file():
+    assert {"anthropic", "compatible", "gemini", "openai"} <= set(names())
+
+
+def test_a_string_names_provider_and_model():
+    provider = resolve("openai:gpt-4.1-mini")
+    assert (provider.name, provider.model) == ("openai", "gpt-4.1-mini")
+
+
+def test_a_model_may_hold_colons_and_slashes():
+    assert resolve("gemini:models/x:y").model == "models/x:y"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param("opnai:gpt", ["'opnai'", "Did you mean 'openai'?", "Providers: ", "gemini"], id="close match"),
+        pytest.param("zzz:gpt", ["'zzz'", "Providers: ", "anthropic"], id="no close match"),
+        pytest.param("OpenAI:gpt", ["Did you mean 'openai'?"], id="other case"),
+        pytest.param("gpt-4.1-mini", ["write provider:model", "openai:gpt-4.1-mini"], id="no colon"),
+        pytest.param("anthropic", ["write provider:model", "anthropic:"], id="provider only"),
+        pytest.param("openai:", ["write provider:model"], id="empty model"),
+        pytest.param("openai:  ", ["write provider:model"], id="blank model"),
+        pytest.param(":gpt", ["write provider:model"], id="empty provider"),
+        pytest.param("", ["write provider:model"], id="empty"),
+        pytest.param("_base:x", ["'_base'"], id="a file that is none"),
+    ],
+)
+def test_wrong_strings(spec: str, words: list[str]):
+    with pytest.raises(UnknownProviderError) as error:
+        resolve(spec)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_an_empty_model_is_told():
+    with pytest.raises(UnknownProviderError, match="model=''"):
+        Provider("openai", model="")
+
+
+def test_compatible_needs_an_address():
+    with pytest.raises(ConfigurationError, match="base_url="):
+        resolve("compatible:some-model")
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "compatible"])
+def test_an_address_must_be_http(name: str):
+    with pytest.raises(ConfigurationError, match="ftp://x"):
+        Provider(name, model="m", base_url="ftp://x")
+
+
+def test_a_mistyped_setting_is_told():
+    with pytest.raises(ConfigurationError, match="api_kee"):
+        Provider("openai", model="m", api_kee=SECRET)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "compatible"])
+def test_keys_and_headers_are_in_no_repr(name: str):
+    provider = Provider(name, model="m", base_url="http://h", api_key=SECRET, headers={"x-team": SECRET})
+    assert SECRET not in repr(provider)
+    assert SECRET not in str(provider)
+    assert SECRET in str(provider.auth_headers())
+    assert isinstance(hash(provider), int)
+    assert pickle.loads(pickle.dumps(provider)) == provider
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+def test_a_missing_key_says_what_to_do(name: str):
+    provider = Provider(name, model="m")  # made without a key: replays need none
+    with pytest.raises(MissingKeyError) as error:
+        provider.auth_headers()
+    for word in (f"{name.upper()}_API_KEY", f'lab.Provider("{name}"', "api_key=", "lab.replay("):
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "header", "value"),
+    [
+        pytest.param("openai", {"OPENAI_API_KEY": "k1"}, "authorization", "Bearer k1", id="openai"),
+        pytest.param("anthropic", {"ANTHROPIC_API_KEY": "k2"}, "x-api-key", "k2", id="anthropic"),
+        pytest.param("gemini", {"GEMINI_API_KEY": "k3", "GOOGLE_API_KEY": "k4"}, "x-goog-api-key", "k3", id="gemini"),
+        pytest.param("gemini", {"GOOGLE_API_KEY": "k4"}, "x-goog-api-key", "k4", id="gemini, second"),
+        pytest.param("gemini", {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": "k4"}, "x-goog-api-key", "k4", id="gemini, blank"),
+        pytest.param("openai", {"OPENAI_API_KEY": " k1\n"}, "authorization", "Bearer k1", id="white space"),
+    ],
+)
+def test_keys_are_read_when_they_are_needed(name, variables, header, value, monkeypatch: pytest.MonkeyPatch):
+    provider = Provider(name, model="m")
+    for variable, text in variables.items():
+        monkeypatch.setenv(variable, text)
+    assert provider.auth_headers()[header] == value
+
+
+def test_a_key_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "environment")
+    assert Provider("openai", model="m", api_key="given").auth_headers() == {"authorization": "Bearer given"}
+
+
+def test_a_key_that_no_header_can_carry_is_not_shown():
+    with pytest.raises(ConfigurationError) as error:
+        Provider("openai", model="m", api_key=f"{SECRET}\nx").auth_headers()
+    assert SECRET not in str(error.value)
+
+
+def test_compatible_sends_nobody_elses_key(monkeypatch: pytest.MonkeyPatch):
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(variable, SECRET)
+    assert Provider("compatible", model="m", base_url="http://h").auth_headers() == {}
+    keyed = Provider("compatible", model="m", base_url="http://h", api_key="own")
+    assert keyed.auth_headers() == {"authorization": "Bearer own"}
+
+
+def test_only_the_provider_asked_for_is_imported():
+    code = (
+        "import sys; from agentlab.providers._registry import names, resolve; names(); resolve('anthropic:m');"
+        "print(sorted(m for m in sys.modules if m.startswith('agentlab.providers.') and '._' not in m))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['agentlab.providers.anthropic']"
+
+
+class FakePoint:
+    name = "elsewhere"
+
+    @staticmethod
+    def load():
+        return lambda **settings: settings
+
+
+def test_an_entry_point_is_a_provider(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_registry, "entry_points", lambda group: [FakePoint])
+    assert "elsewhere" in names()
+    assert Provider("elsewhere", model="m", base_url="http://h") == {"model": "m", "base_url": "http://h"}
+    assert resolve("elsewhere:m") == {"model": "m"}

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentlab.providers._incoming import Incoming, read_json
+from agentlab.providers._sse import SSEDecoder
+
+from .bodies import cut
+
+
+def decode(*pieces: bytes) -> list[tuple[bytes, bytes]]:
+    decoder = SSEDecoder()
+    return [event for piece in pieces for event in decoder.feed(piece)] + decoder.finish()
+
+
+TABLE = [
+    pytest.param(b"data: a\n\n", [(b"", b"a")], id="plain"),
+    pytest.param(b"data: a\r\n\r\n", [(b"", b"a")], id="crlf"),
+    pytest.param(b"data: a\r\r", [(b"", b"a")], id="cr"),
+    pytest.param(b"data: a\r\n\ndata: b\n\r\n", [(b"", b"a"), (b"", b"b")], id="mixed line ends"),
+    pytest.param(b"data:a\n\n", [(b"", b"a")], id="no space"),
+    pytest.param(b"data:  a\n\n", [(b"", b" a")], id="one space is taken off"),
+    pytest.param(b"data: a\ndata: b\n\n", [(b"", b"a\nb")], id="several lines"),
+    pytest.param(b"data\n\n", [(b"", b"")], id="field without a colon"),
+    pytest.param(b"event: x\ndata: a\n\n", [(b"x", b"a")], id="name"),
+    pytest.param(b"data: a\nevent: x\n\n", [(b"x", b"a")], id="name after data"),
+    pytest.param(b"event: x\n\ndata: a\n\n", [(b"", b"a")], id="name without data"),
+    pytest.param(b": comment\n\n: another\ndata: a\n\n", [(b"", b"a")], id="comments"),
+    pytest.param(b"id: 1\nretry: 5\ndata: a\n\n", [(b"", b"a")], id="id and retry"),
+    pytest.param(b"\n\n\n\ndata: a\n\n\n\n\n", [(b"", b"a")], id="blank lines"),
+    pytest.param(b"data: a", [(b"", b"a")], id="no line end at the end"),
+    pytest.param(b"data: a\n", [(b"", b"a")], id="no blank line at the end"),
+    pytest.param(b"event: x\ndata: a\ndata: b\n\n", [(b"x", b"a\nb")], id="name and several lines"),
+    pytest.param("data: é😀\n\n".encode(), [(b"", "é😀".encode())], id="utf-8"),
+    pytest.param(b"", [], id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("body", "events"), TABLE)
+def test_events(body: bytes, events: list[tuple[bytes, bytes]]):
+    assert decode(body) == events
+    assert decode(*(bytes([byte]) for byte in body)) == events
+
+
+@given(
+    st.lists(st.sampled_from([b"data: a", b"data:b", b"event: e", b": c", b"", b"\xc3\xa9", b"data: \xf0\x9f\x98\x80"]), max_size=12),
+    st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    st.lists(st.integers(0, 200), max_size=12),
+)
+def test_cuts_change_nothing(lines: list[bytes], newline: bytes, places: list[int]):
+    body = newline.join(lines)
+    assert decode(*cut(body, places)) == decode(body)
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=12))
+def test_any_bytes(body: bytes, places: list[int]):
+    assert decode(*cut(body, places)) == decode(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "damaged"),
+    [
+        pytest.param(b"data: a\nid: 1\nretry: 1\nevent: e\n: c\n\n", False, id="known fields"),
+        pytest.param(b"dat`: a\n\n", True, id="a flipped bit in a field's name"),
+        pytest.param(b"<html>\n\n", True, id="not events at all"),
+    ],
+)
+def test_unknown_fields_are_damage(body: bytes, damaged: bool):
+    decoder = SSEDecoder()
+    decoder.feed(body)
+    decoder.finish()
+    assert decoder.damaged is damaged
+
+
+def test_a_long_event_takes_linear_time():
+    """4 MiB in pieces of 256 bytes; a search that starts anew each time would look at some 30 GB."""
+    decoder = SSEDecoder()
+    piece = b"x" * 256
+    start = time.perf_counter()
+    decoder.feed(b"data: ")
+    for _ in range(16_384):
+        assert decoder.feed(piece) == []
+    events = decoder.feed(b"\n\n")
+    assert time.perf_counter() - start < 2
+    assert events == [(b"", piece * 16_384)]
+
+
+@pytest.mark.parametrize(
+    ("body", "events", "values"),
+    [
+        pytest.param(b"\xef\xbb\xbfdata: 1\n\n", [(b"", b"1")], [], id="byte order mark"),
+        pytest.param(b"\n\n   \ndata: 1\n\n", [(b"", b"1")], [], id="white space before events"),
+        pytest.param(b'{"a": 1}', [], [{"a": 1}], id="an object"),
+        pytest.param(b'\n \n{"a": 1}\n', [], [{"a": 1}], id="white space before an object"),
+        pytest.param(b'\xef\xbb\xbf{"a": 1}', [], [{"a": 1}], id="byte order mark before an object"),
+        pytest.param(b'[{"a": 1},\r\n{"a": 2}]', [], [{"a": 1}, {"a": 2}], id="an array"),
+        pytest.param(b'{"a": 1}\n{"a": 2}\n', [], [{"a": 1}, {"a": 2}], id="an object a line"),
+        pytest.param(b"", [], [], id="nothing"),
+        pytest.param(b"   ", [], [], id="white space"),
+        pytest.param(b"\xef\xbb", [], [], id="half a byte order mark"),
+    ],
+)
+def test_kinds_of_bodies(body: bytes, events: list[tuple[bytes, bytes]], values: list[object]):
+    for pieces in ([body], [bytes([byte]) for byte in body]):
+        incoming = Incoming()
+        told = [event for piece in pieces for event in incoming.feed(piece)]
+        last, read = incoming.finish()
+        assert (told + last, read) == (events, values)
+        assert not incoming.damaged
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "complete"),
+    [
+        pytest.param('[{"a":1},{"a":2', [{"a": 1}], False, id="a broken array"),
+        pytest.param('[{"a":1},', [{"a": 1}], False, id="an array broken between items"),
+        pytest.param("[", [], False, id="an opened array"),
+        pytest.param('{"a":1}\nPOST http', [{"a": 1}], False, id="garbage behind"),
+        pytest.param('{"a":1', [], False, id="a broken object"),
+        pytest.param("[" * 100_000, [], False, id="too deep"),
+        pytest.param("1" * 10_000, [], False, id="too long an integer"),
+        pytest.param('"\\ud83d"', ["\ud83d"], True, id="half a character"),
+        pytest.param("NaN", None, True, id="not a number"),
+    ],
+)
+def test_json_of_any_kind(text: str, values: list[object] | None, complete: bool):
+    read, whole = read_json(text)
+    assert whole is complete
+    assert values is None or read == values
