@@ -124,7 +124,8 @@ def _check_events(text: str) -> None:
 # Writing YAML: by hand, since libyaml quotes every text that holds an emoji and folds long lines. ------------------------------
 
 _BLOCK_TEXT = re.compile(r"[\t\n -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
-_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")  # half a character: JSON has an escape for it, YAML has not
 _PLAIN = re.compile(r"[A-Za-z0-9_./](?:[A-Za-z0-9_./;=+()?&%-]|:(?=\S)|(?<=[A-Za-z,;]) (?=[A-Za-z]))*")
 _RESOLVER: Any = yaml.resolver.Resolver()
 
@@ -144,7 +145,7 @@ def write_document(head: Mapping[str, JSON], interactions: Iterable[str], *, as_
 def write_interaction(entry: Mapping[str, JSON], *, as_json: bool) -> str:
     """One interaction as text."""
     if as_json:
-        return json.dumps(_for_json(entry), ensure_ascii=False, indent=1)
+        return _SURROGATE.sub(_escaped, json.dumps(_for_json(entry), ensure_ascii=False, indent=1))
     lines = _lines(entry, "  ")
     first = next(lines)
     return "- " + first[2:] + "".join(lines)
@@ -198,6 +199,8 @@ def _flows(value: dict[Any, JSON] | list[JSON]) -> bool:
 
 
 def _scalar(value: JSON, indent: str) -> str:
+    if isinstance(value, str) and _SURROGATE.search(value):
+        value = value.encode("utf-8", "surrogatepass")
     if isinstance(value, str):
         if "\n" in value and _is_block_text(value):
             return _block(value, indent)
@@ -218,7 +221,11 @@ def _scalar(value: JSON, indent: str) -> str:
 def _quoted(text: str) -> str:
     """In double quotes, on one line."""
     escaped = json.dumps(text, ensure_ascii=False)
-    return escaped if _BLOCK_TEXT.fullmatch(text) else _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped)
+    return escaped if _BLOCK_TEXT.fullmatch(text) else _UNPRINTABLE.sub(_escaped, escaped)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def _is_block_text(text: str) -> bool:

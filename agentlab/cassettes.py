@@ -201,8 +201,8 @@ def _body(part: Mapping[str, JSON], name: str, where: str) -> bytes:
         encoded = body.get("base64_string")
         if encoded is not None:
             try:
-                return base64.b64decode(encoded)
-            except (binascii.Error, TypeError, ValueError) as error:
+                return base64.b64decode("".join(encoded.split()), validate=True)
+            except (binascii.Error, AttributeError, ValueError) as error:
                 raise _malformed(name, f"{where}.base64_string", f"not base64: {error}") from error
         body = body.get("string")
     if isinstance(body, str):
