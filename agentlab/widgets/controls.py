@@ -14,10 +14,10 @@ class Controls:
 
     def __init__(self, run: Run, guard: Callable[[Callable[[], object]], None]) -> None:
         self._run = run
-        self.go = widgets.Button(description="Run", icon="play", button_style="primary")
-        self.step = widgets.Button(description="Step", icon="step-forward")
-        self.pause = widgets.Button(description="Pause", icon="pause")
-        self.stop = widgets.Button(description="Stop", icon="stop")
+        self.go = widgets.Button(description="Run", button_style="primary")
+        self.step = widgets.Button(description="Step")
+        self.pause = widgets.Button(description="Pause")
+        self.stop = widgets.Button(description="Stop")
         self.go.on_click(lambda _: guard(self._go))
         self.step.on_click(lambda _: guard(self._step))
         self.pause.on_click(lambda _: guard(self._pause))

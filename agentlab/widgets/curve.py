@@ -17,9 +17,12 @@ from matplotlib.ticker import MaxNLocator
 from agentlab.run import Run
 from agentlab.stop import MaxCost, MaxTokensUsed
 
-INK = "#808080"
-COLOURS = ("#0072b2", "#009e73")
+INK = "#808080"  # readable on white and on a dark page
+COLOURS = ("#1f8fd0", "#009e73")
 LIMIT = "#d55e00"
+TITLES = ("tokens so far", "cost so far, USD")
+FARTHEST = 3.0
+"""A limit that is farther away than this many times the sum is told in words: drawn, it would press the curve flat."""
 
 
 class Curve:
@@ -37,15 +40,14 @@ class Curve:
 
     def _make(self) -> None:
         self._made = True
-        self._figure = Figure(figsize=(6.0, 2.1), dpi=100, layout="constrained")
+        self._figure = Figure(figsize=(5.6, 2.2), dpi=110, layout="constrained")
         FigureCanvasAgg(self._figure)
         self._figure.patch.set_alpha(0.0)
         self._axes = self._figure.subplots(1, 2)
         self._lines = []
         self._limit_lines = []
-        for axis, colour, title in zip(self._axes, COLOURS, ("tokens so far", "cost so far, USD"), strict=True):
+        for axis, colour in zip(self._axes, COLOURS, strict=True):
             axis.patch.set_alpha(0.0)
-            axis.set_title(title, color=INK, fontsize=9)
             axis.tick_params(colors=INK, labelsize=8)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
             axis.set_xlabel("step", color=INK, fontsize=8)
@@ -65,16 +67,18 @@ class Curve:
                 self._make()
             self._take_in_new_steps()
             self._limits = limits
-            for line, limit_line, sums, limit, axis in zip(
-                self._lines, self._limit_lines, self._sums, limits, self._axes, strict=True
+            for axis, line, limit_line, sums, limit, title in zip(
+                self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, strict=True
             ):
                 line.set_data(self._steps[: len(sums)], sums)
                 line.set_marker("o" if len(sums) <= 60 else "")
-                limit_line.set_visible(limit is not None)
                 top = max(sums)
-                if limit is not None:
+                near = limit is not None and limit <= FARTHEST * top
+                limit_line.set_visible(near)
+                if limit is not None and near:
                     limit_line.set_ydata([limit, limit])
                     top = max(top, limit)
+                axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=INK, fontsize=9)
                 axis.set_xlim(0, max(2, self._steps[-1]))
                 axis.set_ylim(0, top * 1.08 or 1)
             out = io.BytesIO()
@@ -115,7 +119,7 @@ class Curve:
         tokens, cost = self._sums
         said = f"Tokens and cost over {max(0, self._seen)} steps: {tokens[-1]:.0f} tokens, {cost[-1]:.6g} US dollars known."
         source = f"data:image/png;base64,{self.as_base64()}"
-        return f'<img src="{source}" alt="{html.escape(said, quote=True)}" style="max-width:100%">'
+        return f'<img src="{source}" alt="{html.escape(said, quote=True)}" style="width:100%; max-width:620px">'
 
 
 def _least(limits: list[int | Decimal | None]) -> float | None:

@@ -21,7 +21,8 @@ from agentlab.stop import Custom, StopCondition
 from agentlab.widgets import markup
 
 _LABEL = {"description_width": "11em"}
-_WIDTH = widgets.Layout(width="21em")
+_WIDTH = "19em"
+_UNITS_TO_SAY = ("USD", "s")
 _START = {"max_turns": 20, "max_calls": 40, "max_tokens": 10_000, "max_tokens_per_turn": 1_000, "max_cost": 0.10, "timeout": 60.0}
 """What a field offers when its limit is switched on for the first time."""
 
@@ -43,28 +44,29 @@ class NumberField:
         make = widgets.IntText if whole else widgets.FloatText
         start = value if value is not None else _START.get(label, max(1, metadata.get("minimum", 1)))
         step = 1 if whole else 0.01 if kind is Decimal else 1.0
+        unit = metadata.get("unit", "")
         self._kind, self._write = kind, write
         self.number = make(
             value=int(start) if whole else float(start),
             step=step,
-            description=label,
-            description_tooltip=metadata.get("help", ""),
+            description=f"{label} ({unit})" if unit in _UNITS_TO_SAY else label,
+            tooltip=metadata.get("help", ""),
             disabled=value is None,
             style=_LABEL,
-            layout=_WIDTH,
+            layout=widgets.Layout(width=_WIDTH),
         )
         self.unlimited = widgets.Checkbox(
             value=value is None,
-            description=f"no limit on {label}" if optional else "",
+            description="no limit",
+            tooltip=f"no limit on {label}",
             indent=False,
-            layout=widgets.Layout(width="15em"),
+            layout=widgets.Layout(width="7em"),
         )
         self.message = widgets.HTML()
         self.number.observe(self._changed, "value")
         self.unlimited.observe(self._switched, "value")
-        unit = widgets.Label(metadata.get("unit", ""), layout=widgets.Layout(width="4em"))
-        parts = [self.number, unit, *([self.unlimited] if optional else []), self.message]
-        self.view = widgets.HBox(parts)
+        row = widgets.HBox([self.number, self.unlimited] if optional else [self.number])
+        self.view = widgets.VBox([row, self.message])
         self._shown: Any = value
 
     def show(self, value: Any) -> None:
@@ -110,14 +112,14 @@ class NamesField:
         self.text = widgets.Text(
             value=", ".join(map(str, value)),
             description=label,
-            description_tooltip=metadata.get("help", ""),
+            tooltip=metadata.get("help", ""),
             continuous_update=False,
             style=_LABEL,
-            layout=_WIDTH,
+            layout=widgets.Layout(width=_WIDTH),
         )
         self.message = widgets.HTML()
         self.text.observe(self._changed, "value")
-        self.view = widgets.HBox([self.text, self.message])
+        self.view = widgets.VBox([self.text, self.message])
 
     def show(self, value: tuple[str, ...]) -> None:
         """Show the value that holds."""

@@ -49,8 +49,8 @@ class Panel:
         self.editor = LimitEditor(self.run)
         self.status, self.meters, self.steps, self.end = widgets.HTML(), widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.picture, self.fault = widgets.HTML(), widgets.HTML()
-        seen = widgets.VBox([self.meters, self.picture, self.steps], layout=widgets.Layout(flex="1 1 26em", min_width="22em"))
-        edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="1 1 34em", min_width="26em"))
+        seen = widgets.VBox([self.meters, self.picture, self.steps], layout=widgets.Layout(flex="1 1 30em", min_width="24em"))
+        edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
         body = widgets.HBox([seen, edited], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
         parts = [widgets.HTML(markup.STYLE), self.status, self.controls.view, self.end, body, self.fault]
         panel = widgets.VBox(parts)

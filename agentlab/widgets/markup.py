@@ -118,6 +118,9 @@ def _meter(reading: Reading) -> str:
 
 
 def _used(reading: Reading) -> str:
+    if reading.goal:
+        times = f"called {reading.value} time{'s' * (reading.value != 1)}" if reading.value else "not called"
+        return f"{escape(reading.limit, 80)}: {times}"
     return (
         f"{_amount(reading, reading.value)} of {_amount(reading, reading.limit)}"
         if reading.limit is not None

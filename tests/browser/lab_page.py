@@ -99,6 +99,7 @@ class LabPage:
         """Switch Lab's theme, `DARK` or `LIGHT`, and wait until the page shows it."""
         self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
         self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        expect(self.page.locator(".jp-LabSplash, #jupyterlab-splash")).to_have_count(0)
 
     def screenshot(self, path: Path, of: Locator | None = None) -> Path:
         """Save a picture of the page, or of one part of it."""

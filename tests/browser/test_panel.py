@@ -1,0 +1,167 @@
+"""The panel in a real JupyterLab: each thing that a person can do with it, clicked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from .lab_page import DARK, LabPage
+
+SLOW_RUN = """
+import asyncio, os
+os.environ["AGENTLAB_FRONTEND"] = "widgets"
+import agentlab as lab
+from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.testing import ScriptedProvider, call
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(0.1)
+    return f"nothing about {query}"
+
+model = ScriptedProvider(lambda request, index: call("search", {"query": f"try {index}"}, tokens=(200 + 10 * index, 20), cost=0.001))
+run = lab.Agent(model, tools=[search]).run(
+    "Find it.", stop=HasToolCall("finalize") | StepCountIs(200), budget=Budget(max_turns=200, max_tokens=500_000)
+)
+run.panel()
+"""
+
+
+@pytest.fixture
+def panel(lab: LabPage) -> LabPage:
+    """A page with the panel of a run of up to 200 slow steps, not yet started."""
+    lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN, "print('the kernel answers')"]))
+    lab.run_cell(0)
+    expect(lab.button("Run")).to_be_enabled()
+    return lab
+
+
+def wait_for_steps(page: LabPage, number: int) -> None:
+    page.page.wait_for_function(
+        "number => Number(document.querySelector('.agentlab-status')?.innerText.match(/step (\\d+)/)?.[1]) >= number", arg=number
+    )
+
+
+def no_limit(page: LabPage, label: str) -> Locator:
+    """The "no limit" box in the row of this field."""
+    row = page.page.locator(".widget-hbox").filter(has=page.number(label)).last
+    return row.get_by_label("no limit", exact=True)
+
+
+def test_pressing_run_and_lowering_the_turn_limit_ends_the_run_for_that_reason(panel: LabPage) -> None:
+    panel.button("Run").click()
+    wait_for_steps(panel, 3)
+    panel.set_number("max_turns", 12)
+    panel.wait_for_output(0, re.compile(r"truncated · turn_limit — Budget reached: max_turns (1[2-9]|[2-9]\d) of 12"))
+    steps = int(panel.kernel_value("len(run.history)"))
+    assert steps < 60, "the limit took effect long after it was set"
+    assert panel.kernel_value("run.limits.max_turns") == "12"
+    assert panel.kernel_value("str(run.result.stop_reason)") == "'turn_limit'"
+    expect(panel.button("Run")).to_be_disabled()
+    expect(panel.button("Run")).to_have_attribute("title", "The run has ended.")
+
+
+def test_a_leaf_of_the_stop_condition_is_edited_while_the_run_goes_on(panel: LabPage) -> None:
+    panel.button("Run").click()
+    wait_for_steps(panel, 2)
+    panel.set_number("StepCountIs", 8)
+    panel.wait_for_output(0, re.compile(r"stop_condition — Stop condition met: StepCountIs \d+ of 8"))
+    panel.wait_for_output(0, re.compile(r"Fired: StepCountIs \d+ of 8"))
+    assert "StepCountIs(steps=8)" in panel.kernel_value("repr(run.limits.stop)")
+
+
+def test_step_pause_resume_and_stop(panel: LabPage) -> None:
+    panel.button("Step").click()
+    wait_for_steps(panel, 1)
+    panel.wait_for_output(0, "ready")
+    assert panel.kernel_value("len(run.history)") == "1"
+
+    panel.button("Run").click()
+    wait_for_steps(panel, 4)
+    panel.button("Pause").click()
+    expect(panel.button("Resume")).to_be_visible()
+    panel.wait_for_output(0, "paused")
+    paused_at = panel.kernel_value("len(run.history)")
+    panel.page.wait_for_timeout(600)
+    assert panel.kernel_value("len(run.history)") == paused_at
+
+    panel.button("Resume").click()
+    wait_for_steps(panel, int(paused_at) + 2)
+    panel.button("Stop").click()
+    panel.wait_for_output(0, "explicit_stop — Stopped by the person: the Stop button")
+
+
+def test_an_impossible_value_says_why_and_the_old_one_stays_in_force(panel: LabPage) -> None:
+    panel.set_number("max_turns", -3)
+    panel.wait_for_output(
+        0, "Budget(max_turns=-3): max_turns must be at least 1. Leave it out for no limit. Still in force: 200."
+    )
+    assert panel.kernel_value("run.limits.max_turns") == "200"
+    panel.set_number("max_turns", 9)
+    expect(panel.output(0)).not_to_contain_text("Still in force")
+    assert panel.kernel_value("run.limits.max_turns") == "9"
+
+
+def test_no_limit_is_a_box_to_tick_and_to_untick(panel: LabPage) -> None:
+    box = no_limit(panel, "max_tokens")
+    box.check()
+    expect(panel.number("max_tokens")).to_be_disabled()
+    assert panel.kernel_value("run.limits.max_tokens") == "None"
+    box.uncheck()
+    assert panel.kernel_value("run.limits.max_tokens") == "500000"
+    no_limit(panel, "max_cost (USD)").uncheck()
+    panel.set_number("max_cost (USD)", 0.25)
+    panel.wait_for_output(0, "$0 of $0.25")
+    assert panel.kernel_value("run.limits.max_cost") == "Decimal('0.25')"
+
+
+def test_a_change_from_code_is_seen_in_the_panel(panel: LabPage) -> None:
+    panel.kernel_value("setattr(run.limits, 'max_turns', 33)")
+    expect(panel.number("max_turns")).to_have_value("33")
+    panel.kernel_value("setattr(run.limits, 'stop', lab.StepCountIs(44))")
+    expect(panel.number("StepCountIs")).to_have_value("44")
+
+
+def test_the_cell_has_returned_while_the_run_goes_on(panel: LabPage) -> None:
+    panel.button("Run").click()
+    wait_for_steps(panel, 2)
+    panel.run_cell(1)
+    panel.wait_for_output(1, "the kernel answers")
+    assert panel.kernel_value("str(run.state)") == "'running'"
+
+
+def test_the_panel_is_alive_after_a_reload(panel: LabPage) -> None:
+    panel.save()
+    panel.reload()
+    panel.button("Run").click()
+    wait_for_steps(panel, 2)
+    panel.set_number("max_turns", 5)
+    panel.wait_for_output(0, "turn_limit")
+
+
+def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: LabPage) -> None:
+    panel.button("Run").click()
+    wait_for_steps(panel, 2)
+    panel.set_number("max_turns", 4)
+    panel.wait_for_output(0, "turn_limit")
+    panel.page.wait_for_timeout(1500)
+    data = panel.save()["cells"][0]["outputs"][0]["data"]
+    assert "turn_limit" in "".join(data["text/html"])
+    assert "turn_limit" in "".join(data["text/plain"])
+    assert data["image/png"]
+
+
+def test_pictures_for_the_readme(panel: LabPage, tmp_path: Path) -> None:
+    """Pictures of the panel in both themes; they are looked at by people, here only that they are there."""
+    panel.button("Run").click()
+    wait_for_steps(panel, 9)
+    folder = Path(__file__).parents[2] / "test-output"
+    panel.screenshot(folder / "panel-running.png", of=panel.output(0))
+    panel.set_number("max_turns", 14)
+    panel.wait_for_output(0, "turn_limit")
+    panel.screenshot(folder / "panel-stopped.png", of=panel.output(0))
+    panel.use_theme(DARK)
+    assert panel.screenshot(folder / "panel-dark.png", of=panel.output(0)).stat().st_size > 10_000

@@ -1,0 +1,88 @@
+"""A run of 200 slow steps in a real kernel, and a page that changes its limits meanwhile."""
+
+from __future__ import annotations
+
+from .front_end import FrontEnd
+from .kernel import LiveKernel
+
+SLOW_RUN = """
+import asyncio, os
+os.environ["AGENTLAB_FRONTEND"] = "widgets"
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, call
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(0.05)
+    return "nothing"
+
+model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost=0.001))
+run = lab.Agent(model, tools=[search]).run("Find it.", stop=lab.StepCountIs(200), budget=lab.Budget(max_turns=200))
+"""
+
+
+def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveKernel, front_end: FrontEnd) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("run.panel()")
+    started = kernel.execute("run.start()\nprint('the cell has returned after', len(run.history), 'steps')")
+    assert "after 0 steps" in started.printed or "after 1 steps" in started.printed
+    kernel.wait(lambda: kernel.value("len(run.history)") >= 5, 20, "five steps")
+
+    front_end.change(front_end.model(description="max_turns"), value=3)  # fewer than it has taken
+
+    kernel.wait(lambda: kernel.value("run.result is not None"), 20, "the run to end")
+    assert kernel.value("str(run.result.stop_reason)") == "turn_limit"
+    taken_when_changed = kernel.value("next(e for e in run.events if type(e).__name__ == 'LimitsChanged').at_s")
+    ended = kernel.value("run.clock.elapsed_s()")
+    assert ended - taken_when_changed < 0.5, "the run went on after the limit was lowered"
+    assert kernel.value("[e.by for e in run.events if type(e).__name__ == 'LimitsChanged']") == ["panel"]
+    steps = kernel.value("len(run.history)")
+    assert 5 <= steps < 100
+    assert kernel.value("run.history[-1].settings.budget.max_turns") == 3
+
+
+def test_six_changes_of_a_leaf_all_reach_the_loop(kernel: LiveKernel, front_end: FrontEnd) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("panel = run.panel(); panel")
+    kernel.execute("run.start(); None")
+    for limit in (190, 180, 170, 160, 150, 140):
+        front_end.change(front_end.model(description="StepCountIs"), value=limit)
+        kernel.wait(lambda limit=limit: kernel.value("run.in_force.stop.steps") == limit, 10, f"the loop to hold {limit}")  # type: ignore[misc]
+    kernel.execute("run.stop()\nresult = run.wait(10)")
+    seen = kernel.value("sorted({step.settings.stop.steps for step in result.history})")
+    assert seen == [140, 150, 160, 170, 180, 190, 200] or seen == [140, 150, 160, 170, 180, 190]
+
+
+def test_buttons_run_pause_resume_and_stop(kernel: LiveKernel, front_end: FrontEnd) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("run.panel()")
+    front_end.click(front_end.model(description="Run"))
+    kernel.wait(lambda: kernel.value("len(run.history)") >= 2, 20, "two steps")
+    front_end.click(front_end.model(description="Pause"))
+    kernel.wait(lambda: kernel.value("str(run.state)") == "paused", 10, "the pause")
+    kernel.wait(lambda: any(model.state.get("description") == "Resume" for model in front_end.models.values()), 10, "the Resume button")
+    front_end.click(front_end.model(description="Resume"))
+    kernel.wait(lambda: kernel.value("str(run.state)") == "running", 10, "the run to go on")
+    front_end.click(front_end.model(description="Stop"))
+    kernel.wait(lambda: kernel.value("run.result is not None"), 10, "the end")
+    assert kernel.value("str(run.result.stop_reason)") == "explicit_stop"
+
+
+def test_the_display_is_updated_when_the_run_has_ended(kernel: LiveKernel, front_end: FrontEnd) -> None:
+    updates = []
+    kernel.listeners.append(lambda message: updates.append(message) if message["msg_type"] == "update_display_data" else None)
+    kernel.execute(SLOW_RUN)
+    shown = kernel.execute("run.panel()")
+    assert "application/vnd.jupyter.widget-view+json" in shown.displayed[0]
+    kernel.execute("run.limits.max_turns = 2; run.start(); None")
+    kernel.wait(lambda: bool(updates), 20, "the display to be updated")
+    data = updates[0]["content"]["data"]
+    assert "turn_limit" in data["text/html"] and "turn_limit" in data["text/plain"] and data["image/png"]
+
+
+def test_without_anyone_to_click_start_finishes_first_and_the_panel_is_static(kernel: LiveKernel) -> None:
+    kernel.execute(SLOW_RUN + "\nos.environ['AGENTLAB_FRONTEND'] = 'none'\nrun.limits.max_turns = 3")
+    done = kernel.execute("run.start()\nprint(len(run.history), run.result.stop_reason)")
+    assert done.printed == "3 turn_limit\n"
+    shown = kernel.execute("run.panel()").displayed[0]
+    assert set(shown) == {"text/plain", "text/html", "image/png"}
