@@ -28,20 +28,15 @@ class Controls:
     def show(self) -> None:
         """Bring the buttons up to date with the run."""
         run, state = self._run, self._run.state
-        ended = "The run has ended." if state is RunState.ENDED else ""
-        running = "The run is under way." if state is RunState.RUNNING else ""
+        pausing = run.pausing and state is RunState.RUNNING
+        stopping = run.stop_request is not None and state is not RunState.ENDED
         self.go.description = "Resume" if state is RunState.PAUSED else "Run"
-        _set(
-            self.go,
-            ended or (running if not run.pausing else "It pauses after this step."),
-            "Go on to the end (steps so far are kept)",
-        )
-        _set(self.step, ended or running, "Take one step")
-        idle = "Nothing is running." if state is RunState.READY else "It is paused already." if run.pausing else ""
-        _set(self.pause, ended or idle, "Pause before the next step; the time does not count")
-        stopping = run.stop_request is not None and not ended
         self.stop.description = "Stop now" if stopping else "Stop"
-        _set(self.stop, ended, "Cut off the step under way" if stopping else "End the run after the step under way")
+        whys = why_not(state, pausing=pausing)
+        _set(self.go, whys["go"], "Go on to the end (steps so far are kept)")
+        _set(self.step, whys["step"], "Take one step")
+        _set(self.pause, whys["pause"], "Pause before the next step; the time does not count")
+        _set(self.stop, whys["stop"], "Cut off the step under way" if stopping else "End the run after the step under way")
 
     def _go(self) -> None:
         if self._run.pausing:
@@ -60,6 +55,18 @@ class Controls:
             self._run.cancel()
         else:
             self._run.stop("the Stop button")
+
+
+def why_not(state: RunState, *, pausing: bool) -> dict[str, str]:
+    """For each button why it cannot be pressed now; an empty text where it can."""
+    if state is RunState.ENDED:
+        return dict.fromkeys(("go", "step", "pause", "stop"), "The run has ended.")
+    if pausing:
+        wait = "It pauses after this step."
+        return {"go": wait, "step": wait, "pause": wait, "stop": ""}
+    if state is RunState.RUNNING:
+        return {"go": "The run is under way.", "step": "The run is under way.", "pause": "", "stop": ""}
+    return {"go": "", "step": "", "pause": "It is paused already." if state is RunState.PAUSED else "Nothing is running.", "stop": ""}
 
 
 def _set(button: widgets.Button, why_not: str, what: str) -> None:

@@ -47,7 +47,7 @@ def wait_for_steps(page: LabPage, number: int) -> None:
 
 def no_limit(page: LabPage, label: str) -> Locator:
     """The "no limit" box in the row of this field."""
-    row = page.page.locator(".widget-hbox").filter(has=page.number(label)).last
+    row = page.page.locator(".widget-hbox").filter(has=page.page.get_by_label(label, exact=True)).last
     return row.get_by_label("no limit", exact=True)
 
 
