@@ -1,0 +1,285 @@
+"""The panel without a browser: set what a person would set, read what the page would show."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, StepCountIs
+from agentlab.errors import ConfigurationError
+from agentlab.history import RunHistory
+from agentlab.limits import limit_field
+from agentlab.results import Reading
+from agentlab.run import Run, RunState
+from agentlab.stop import StopCondition
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.widgets import markup
+from agentlab.widgets.controls import why_not
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+@pytest.fixture(autouse=True)
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+async def search(query: str) -> str:
+    """Search."""
+    await asyncio.sleep(0.01)
+    return "nothing"
+
+
+def make_run(stop: object = None, budget: Budget | None = None, **more: object) -> Run:
+    model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost="0.001"))
+    return lab.Agent(model, tools=[search]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500))
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 10) -> None:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
+    run = make_run(StepCountIs(5))
+    panel = run.panel()
+    _ = panel.widget
+    panel.controls.go.click()
+    assert run.wait(10) is not None
+    assert threading.current_thread() is threading.main_thread()
+    wait_until(lambda: "stop_condition" in panel.end.value)
+    assert "Fired: StepCountIs 5 of 5" in panel.end.value
+    wait_until(lambda: panel.controls.go.disabled and panel.controls.go.tooltip == "The run has ended.")
+
+
+@pytest.mark.parametrize(
+    ("state", "pausing", "pressable"),
+    [
+        (RunState.READY, False, {"go", "step", "stop"}),
+        (RunState.RUNNING, False, {"pause", "stop"}),
+        (RunState.RUNNING, True, {"stop"}),
+        (RunState.PAUSED, False, {"go", "step", "stop"}),
+        (RunState.ENDED, False, set()),
+    ],
+)
+def test_a_button_that_cannot_be_pressed_says_why(state: RunState, pausing: bool, pressable: set[str]) -> None:
+    assert {name for name, why in why_not(state, pausing=pausing).items() if not why} == pressable
+
+
+def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None:
+    run = make_run()
+    panel = run.panel()
+    _ = panel.widget
+    run.launch()
+    wait_until(lambda: len(run.history) >= 3)
+    panel.editor.budget["max_turns"].number.value = 1
+    assert run.wait(10) is not None
+    assert run.result is not None and run.result.stop_reason == "turn_limit"
+    changed = [event for event in run.events if type(event).__name__ == "LimitsChanged"]
+    assert [(event.by, event.after.budget.max_turns) for event in changed] == [("panel", 1)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "held"),
+    [
+        ("max_turns", 7, 7),
+        ("max_calls", 9, 9),
+        ("max_tokens", 1234, 1234),
+        ("max_tokens_per_turn", 99, 99),
+        ("max_cost", 0.25, Decimal("0.25")),
+        ("timeout", 12.5, 12.5),
+    ],
+)
+def test_every_budget_field_is_edited_and_taken_away(name: str, value: float, held: object) -> None:
+    run = make_run(budget=Budget())
+    panel = run.panel()
+    _ = panel.widget
+    field = panel.editor.budget[name]
+    field.unlimited.value = False
+    field.number.value = value
+    assert getattr(run.limits, name) == held
+    field.unlimited.value = True
+    assert getattr(run.limits, name) is None
+    assert field.number.disabled
+
+
+def test_every_leaf_is_edited() -> None:
+    run = make_run(StepCountIs(8) | HasToolCall("finalize") & MaxCost("0.5") | ~FinishReasonIs("length"))
+    panel = run.panel()
+    _ = panel.widget
+    panel.editor.leaves["StepCountIs", "steps"].number.value = 6
+    panel.editor.leaves["HasToolCall", "names"].text.value = "finalize, give_up"
+    panel.editor.leaves["MaxCost", "usd"].number.value = 0.75
+    panel.editor.leaves["FinishReasonIs", "reasons"].text.value = "max_tokens"
+    assert repr(run.limits.stop) == repr(
+        StepCountIs(6) | HasToolCall("finalize", "give_up") & MaxCost("0.75") | ~FinishReasonIs("max_tokens")
+    )
+
+
+@pytest.mark.parametrize(("field", "value"), [("max_turns", 0), ("max_tokens", -5)])
+def test_an_impossible_value_shows_why_and_changes_nothing(field: str, value: int) -> None:
+    run = make_run(budget=Budget(max_turns=20, max_tokens=1000))
+    before = run.limits.snapshot()
+    panel = run.panel()
+    _ = panel.widget
+    panel.editor.budget[field].number.value = value
+    assert run.limits.snapshot() is before
+    assert f"{field}={value}" in panel.editor.budget[field].message.value
+    assert f"Still in force: {getattr(before.budget, field)}" in panel.editor.budget[field].message.value
+
+
+def test_names_that_are_taken_away_show_why() -> None:
+    run = make_run(HasToolCall("finalize"))
+    panel = run.panel()
+    _ = panel.widget
+    panel.editor.leaves["HasToolCall", "names"].text.value = " , "
+    assert "Still in force: finalize" in panel.editor.leaves["HasToolCall", "names"].message.value
+    assert run.limits.stop == HasToolCall("finalize")
+
+
+def test_a_change_from_code_reaches_the_fields() -> None:
+    run = make_run(StepCountIs(9))
+    panel = run.panel()
+    _ = panel.widget
+    run.limits.max_cost = 0.125
+    run.limits.stop = StepCountIs(3) | HasToolCall("finalize")
+    wait_until(lambda: panel.editor.budget["max_cost"].number.value == 0.125)
+    wait_until(lambda: ("HasToolCall", "names") in panel.editor.leaves)
+    assert panel.editor.leaves["StepCountIs", "steps"].number.value == 3
+
+
+def test_two_panels_of_one_run_show_the_same() -> None:
+    run = make_run()
+    one, two = run.panel(), run.panel()
+    _ = one.widget, two.widget
+    one.editor.budget["max_turns"].number.value = 77
+    wait_until(lambda: two.editor.budget["max_turns"].number.value == 77)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorsReach(StopCondition):
+    """A condition of one's own."""
+
+    errors: int = limit_field(unit="errors", minimum=1, help="stop after this many failed calls")
+
+    def read(self, history: RunHistory) -> Reading:
+        failed = sum(result.is_error for step in history for result in step.tool_results)
+        return Reading("ErrorsReach", failed, self.errors, failed >= self.errors)
+
+
+def test_a_condition_of_ones_own_has_its_field() -> None:
+    run = make_run(ErrorsReach(4))
+    panel = run.panel()
+    _ = panel.widget
+    panel.editor.leaves["ErrorsReach", "errors"].number.value = 2
+    assert run.limits.stop == ErrorsReach(2)
+    assert "ErrorsReach" in panel.meters.value
+
+
+def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() -> None:
+    asked: list[int] = []
+
+    def never_enough(history: RunHistory) -> bool:
+        asked.append(len(history))
+        return False
+
+    run = make_run(never_enough, Budget(max_turns=3))
+    panel = run.panel()
+    _ = panel.widget
+    assert "never_enough" in panel.meters.value and "not read yet" in panel.meters.value
+    run.launch()
+    assert run.wait(10) is not None
+    wait_until(lambda: "turn_limit" in panel.end.value)
+    assert asked == [1, 2, 3]
+
+
+def test_what_a_model_says_is_text() -> None:
+    model = ScriptedProvider([call(HOSTILE, HOSTILE), say(HOSTILE)], name=HOSTILE, model=HOSTILE)
+    run = lab.Agent(model).run("go")
+    asyncio.run(_to_the_end(run))
+    panel = run.panel()
+    _ = panel.widget
+    shown = "".join((panel.status.value, panel.steps.value, panel.end.value, panel.meters.value, panel.bundle()["text/html"]))
+    assert "<script>" not in shown and "<img src=x" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+async def _to_the_end(run: Run) -> None:
+    await run
+
+
+def test_an_error_of_a_control_is_shown_under_the_panel() -> None:
+    run = make_run(budget=Budget(max_turns=1))
+    panel = run.panel()
+    _ = panel.widget
+    run.launch()
+    assert run.wait(10) is not None
+    panel.guard(run.pause)  # as if it had been pressed just before the end
+    assert "RunEndedError: The run has ended (turn_limit" in panel.fault.value
+
+
+def test_the_bundle_is_the_same_at_every_execution() -> None:
+    bundles = []
+    for _ in range(2):
+        run = make_run(StepCountIs(3), Budget(max_turns=9, max_tokens=400, timeout=60.0))
+        asyncio.run(_to_the_end(run))
+        bundles.append(run.panel().bundle())
+    assert bundles[0] == bundles[1]
+    assert set(bundles[0]) == {"text/plain", "text/html", "image/png"}
+    assert "StepCountIs 3 of 3" in bundles[0]["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "words"),
+    [(7, 10, "7 of 10</span>"), (8, 10, "8 of 10 — <b>near</b>"), (10, 10, "10 of 10 — <b>reached</b>")],
+)
+def test_a_bar_says_in_words_what_its_colour_says(used: int, limit: int, words: str) -> None:
+    run = make_run(StepCountIs(limit))
+    asyncio.run(_steps(run, used))
+    assert words in markup.meters(run)
+
+
+async def _steps(run: Run, number: int) -> None:
+    for _ in range(number):
+        await run.step()
+
+
+def test_unknown_usage_is_said_to_be_unknown() -> None:
+    model = ScriptedProvider([say("done", tokens=(None, None))])
+    run = lab.Agent(model).run("go", budget=Budget(max_tokens=100))
+    with pytest.warns(lab.AgentlabWarning, match="reports no usage"):
+        asyncio.run(_to_the_end(run))
+    assert "unknown of 100" in markup.meters(run)
+    assert "tokens <b>unknown</b>" in markup.status(run)
+
+
+def test_a_panel_of_something_else_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"panel\(3\): pass a run"):
+        lab.panel(3)  # type: ignore[arg-type]
+
+
+def test_a_redraw_is_coalesced() -> None:
+    from agentlab.widgets.redraw import Redrawer
+
+    drawn: list[float] = []
+    over = threading.Event()
+    redrawer = Redrawer(lambda: drawn.append(time.monotonic()), lambda: False, over.is_set)
+    redrawer.start()
+    for _ in range(300):
+        redrawer.mark()
+        time.sleep(0.002)
+    over.set()
+    redrawer.mark()
+    wait_until(lambda: len(drawn) >= 2)
+    assert len(drawn) <= 6
+    assert all(later - earlier >= 0.19 for earlier, later in itertools.pairwise(drawn))
