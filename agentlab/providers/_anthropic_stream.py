@@ -42,6 +42,18 @@ def is_call(block: dict[str, Any], settled: frozenset[str]) -> bool:
     )
 
 
+def end_details(message: dict[str, Any]) -> dict[str, JSON]:
+    """What a message says of its end beside the stop reason: the stop sequence, and the words about a refusal."""
+    found: dict[str, JSON] = {}
+    if sequence := read.some_text(message.get("stop_sequence")):
+        found["stop_sequence"] = sequence
+    if details := {
+        key: text for key, value in read.as_dict(message.get("stop_details")).items() if (text := read.some_text(value))
+    }:
+        found["stop_details"] = details
+    return found
+
+
 class _Block:
     """One content block as its pieces come in. `call` is its number among the tool calls."""
 
@@ -167,14 +179,13 @@ class AnthropicStreamParser(BodyParser):
 
     def _signal_now(self) -> TerminationSignal:
         calls = self._calls()
-        details = {key: self._message[key] for key in ("stop_sequence", "stop_details") if self._message.get(key)}
         facts = Facts(
             tool_calls=len(calls),
             complete_calls=all(read.is_json(call.arguments) for call in calls),
             answered=bool(self._blocks),
             damaged=self._damaged,
             error=self._error,
-            metadata=details,
+            metadata=end_details(self._message),
         )
         return self._signaller(self._message.get("stop_reason"), facts)
 

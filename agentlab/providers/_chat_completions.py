@@ -141,7 +141,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
             damaged=damaged,
             output_tokens=usage.output_tokens,
             requested_cap=origin.requested_cap,
-            error=_error_in(body, choice),
+            error=_error_in(payload, choice),
             metadata=_metadata(choice),
         ),
         origin,
@@ -207,31 +207,32 @@ def read_usage(reported: JSON) -> Usage:
     )
 
 
-def _error_in(body: dict[str, Any], choice: dict[str, Any]) -> JSON:
-    error = find_error(body)
+def _error_in(payload: JSON, choice: dict[str, Any]) -> JSON:
+    error = find_error(payload)
     return error if error is not None else choice.get("error") or None
 
 
 def _metadata(choice: dict[str, Any]) -> dict[str, JSON]:
-    native = choice.get("native_finish_reason")
-    return {"native_finish_reason": native} if isinstance(native, str) else {}
+    native = read.some_text(choice.get("native_finish_reason"))
+    return {} if native is None else {"native_finish_reason": native}
 
 
 def content_text(content: JSON) -> tuple[str, str]:
     """Text and reasoning of a message's content, which some servers send as a list of parts."""
     if isinstance(content, str):
         return read.whole_text(content), ""
-    text: list[str] = []
     thoughts: list[str] = []
     for part in read.as_list(content):
-        if isinstance(part, str):
-            text.append(part)
-        elif isinstance(part, dict) and part.get("type") == "thinking":
-            inner = part.get("thinking")
-            thoughts.append(inner if isinstance(inner, str) else content_text(inner)[0])
-        elif isinstance(part, dict):
-            text.append(part["text"] if isinstance(part.get("text"), str) else "")
-    return read.whole_text("".join(text)), read.whole_text("".join(thoughts))
+        if isinstance(part, dict) and part.get("type") == "thinking":
+            thoughts.append(_parts_text(part.get("thinking")))
+    return read.whole_text(_parts_text(content)), read.whole_text("".join(thoughts))
+
+
+def _parts_text(parts: JSON) -> str:
+    if isinstance(parts, str):
+        return parts
+    texts = (part.get("text") if isinstance(part, dict) else part for part in read.as_list(parts))
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool) -> tuple[ToolCall, ...]:

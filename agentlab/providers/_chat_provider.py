@@ -10,7 +10,7 @@ from agentlab.http import HttpRequest
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._chat_completions import Origin, read_body, request_body
 from agentlab.providers._chat_stream import ChatStreamParser
-from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url
+from agentlab.providers._request import clean_url, content_headers
 from agentlab.providers._signals import body_message
 from agentlab.types import JSON, ModelRequest, ModelResponse
 
@@ -41,7 +41,7 @@ class ChatCompletions:
         return HttpRequest(
             method="POST",
             url=f"{self.base_url}/chat/completions",
-            headers=STREAM_HEADERS if request.stream else HEADERS,
+            headers=content_headers(stream=request.stream),
             body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field),
         )
 

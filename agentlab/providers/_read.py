@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -22,6 +22,8 @@ MAX_COUNT = 2**63 - 1
 
 UNPARSED = "_unparsed"
 """Where the arguments of a tool call are not a JSON object, but the wire needs one, they travel as the text under this key."""
+
+_MAX_BITS = 10_000  # Python refuses to write an integer of more than 4,300 digits
 
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -105,21 +107,32 @@ def loads(text: str | bytes) -> JSON:
 
 
 def dumps(value: JSON) -> bytes:
-    """Compact UTF-8 JSON in the order given. NaN and infinities, which JSON has no word for, become null."""
+    """Compact UTF-8 JSON in the order given. NaN and infinities, which JSON has no word for, become null; so do integers too long
+    to be written, and a value nested too deeply."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(_writable(value), ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except RecursionError:
+        return b"null"
     return text.encode("utf-8", "replace")
 
 
-def _finite(value: JSON) -> JSON:
+def _plain(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):  # a frozen one
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _writable(value: JSON) -> JSON:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if value.bit_length() < _MAX_BITS else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _writable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_writable(item) for item in value]
     return value
 
 

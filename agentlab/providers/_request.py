@@ -9,8 +9,10 @@ from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.providers import _read as read
 from agentlab.types import JSON
 
-HEADERS = {"content-type": "application/json", "accept": "application/json"}
-STREAM_HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
+
+def content_headers(*, stream: bool) -> dict[str, str]:
+    """What is sent and what is wanted."""
+    return {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
 
 
 def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, reserved: Sequence[str]) -> None:
@@ -24,10 +26,14 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
             raise ConfigurationError(
                 f"options[{name!r}] is not for options: agentlab writes {', '.join(reserved)} itself. Leave it out."
             )
+        try:
+            encoded = read.dumps(value)
+        except TypeError as error:
+            raise ConfigurationError(f"options[{name!r}] cannot be sent as JSON: {error}") from None
         if name not in fields:
-            fields[name] = read.dumps(value)
+            fields[name] = encoded
         elif fields[name].startswith(b"[") and isinstance(value, list) and value:
-            fields[name] = fields[name][:-1] + b"," + read.dumps(value)[1:]
+            fields[name] = fields[name][:-1] + b"," + encoded[1:]
         elif fields[name].startswith(b"{") and isinstance(value, Mapping):
             fields[name] = read.dumps({**value, **read.loads(fields[name])})
 

@@ -7,6 +7,7 @@ contradictory. A provider's file holds the table of its words; here is what the 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -35,6 +36,7 @@ _SENTENCES = {
 _MAX_VALUE_CHARS = 200
 _MAX_REMEMBERED = 1_000
 _told: dict[tuple[str, str, str | int], None] = {}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def _error(facts: Facts, provider: str, said: str | int | None) -> TerminationSi
 def raw_value(value: JSON) -> str | int | None:
     """The provider's word as it can be kept: text and integers as they are, anything else as JSON text, all of it short."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value if value is None or abs(value) < 2**63 else str(value)[:_MAX_VALUE_CHARS]
+        return value if value is None or abs(value) < 2**63 else hex(value)[:_MAX_VALUE_CHARS]
     if isinstance(value, str):
         return whole_text(value[:_MAX_VALUE_CHARS])
     return dumps(value).decode()[:_MAX_VALUE_CHARS]
@@ -169,17 +171,13 @@ def error_text(error: JSON) -> str:
     """The vendor's own words in an error object, or in an error that is only text."""
     if isinstance(error, str):
         return whole_text(error)
-    if isinstance(error, list):
-        return error_text(error[0]) if error else ""
-    words = as_dict(error)
+    words = as_dict(error[0] if isinstance(error, list) and error else error)
     return next((text for key in ("message", "msg", "detail", "error", "title") if (text := as_text(words.get(key)))), "")
 
 
 def find_error(payload: JSON) -> JSON:
     """The error inside a body, or None. Bodies wrap it in different ways; an empty `error` key is none."""
-    if isinstance(payload, list):
-        return next((error for item in payload[:1] if (error := find_error(item)) is not None), None)
-    body = as_dict(payload)
+    body = as_dict(payload[0] if isinstance(payload, list) and payload else payload)
     error = body.get("error")
     if error:
         return error
@@ -199,9 +197,10 @@ def body_message(payload: JSON) -> str:
 def tell_unknown(provider: str, model: str, value: str | int) -> None:
     """Log a value that no table lists, once per provider, model and value; the oldest of many are forgotten."""
     key = (provider, model, value)
-    if key in _told:
-        return
-    if len(_told) >= _MAX_REMEMBERED:
-        _told.pop(next(iter(_told), key), None)
-    _told[key] = None
+    with _lock:
+        if key in _told:
+            return
+        if len(_told) >= _MAX_REMEMBERED:
+            del _told[next(iter(_told))]
+        _told[key] = None
     logger.warning("%s (%s) ended a response with %r, which is not a documented finish reason", provider, model or "?", value)

@@ -89,6 +89,7 @@ class SSEDecoder:
                 data.append(value)
             elif field == b"event":
                 name = value
+                self.damaged = self.damaged or b":" in name  # another line has run into this one
             elif field not in _NOTHING_TO_SAY:
                 self.damaged = True
         if not data:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from agentlab.conversation import encode_messages
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
-from agentlab.providers._anthropic_stream import AnthropicStreamParser, is_call, settled_tools
+from agentlab.providers._anthropic_stream import AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url, find_key, merge_options
+from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
 from agentlab.types import (
     JSON,
@@ -92,11 +92,10 @@ class Anthropic:
         if request.stream:
             fields["stream"] = b"true"
         merge_options(fields, request.options, reserved=("model", "messages", "stream"))
-        headers = STREAM_HEADERS if request.stream else HEADERS
         return HttpRequest(
             method="POST",
             url=f"{self.base_url}/v1/messages",
-            headers={**headers, "anthropic-version": VERSION},
+            headers={**content_headers(stream=request.stream), "anthropic-version": VERSION},
             body=read.json_object(fields.items()),
         )
 
@@ -192,9 +191,7 @@ def read_body(
         output_tokens=usage.output_tokens,
         requested_cap=cap,
         error=find_error(payload),
-        metadata={
-            key: body[key] for key in ("stop_sequence", "stop_details") if isinstance(body.get(key), str | dict) and body[key]
-        },
+        metadata=end_details(body),
     )
     return ModelResponse(
         text=read.whole_text(text),

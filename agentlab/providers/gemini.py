@@ -10,24 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from agentlab.conversation import encode_messages
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities, StreamParser
+from agentlab.providers._gemini_request import request_body
 from agentlab.providers._gemini_stream import GeminiStreamParser
-from agentlab.providers._request import HEADERS, STREAM_HEADERS, clean_url, find_key, merge_options
+from agentlab.providers._request import clean_url, content_headers, find_key
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
 from agentlab.types import (
     JSON,
     Confidence,
     FinishReason,
-    Message,
     ModelRequest,
     ModelResponse,
     NativeContent,
     TerminationSignal,
     ToolCall,
-    ToolResult,
     Usage,
     UsageSource,
 )
@@ -81,32 +79,6 @@ BLOCK_REASONS = frozenset(
 
 _NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
-_CONFIG_KEYS = frozenset(
-    {
-        "candidateCount",
-        "enableEnhancedCivicAnswers",
-        "frequencyPenalty",
-        "imageConfig",
-        "logprobs",
-        "maxOutputTokens",
-        "mediaResolution",
-        "presencePenalty",
-        "responseJsonSchema",
-        "responseLogprobs",
-        "responseMimeType",
-        "responseModalities",
-        "responseSchema",
-        "seed",
-        "speechConfig",
-        "stopSequences",
-        "temperature",
-        "thinkingConfig",
-        "topK",
-        "topP",
-    }
-)
-"""Fields of `generationConfig`: in `options` they may also stand at the top, so that `temperature` is written alike everywhere."""
-
 
 @dataclass(frozen=True, slots=True)
 class Gemini:
@@ -128,36 +100,14 @@ class Gemini:
         object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `:generateContent`, or to `:streamGenerateContent?alt=sse`.
-
-        `options` are further fields at the top level. The fields of `generationConfig` may stand in an object of that name or
-        directly in `options`; `max_output_tokens` of the request wins over both. Its `tools` are added to the request's own.
-        """
-        fields = {"contents": read.json_array(encode_messages(request.messages, WIRE, encode_message))}
-        if request.instructions:
-            fields["systemInstruction"] = read.dumps({"parts": [{"text": request.instructions}]})
-        if request.tools:
-            declarations = (
-                b'{"name":%b,"description":%b,"parametersJsonSchema":%b}'
-                % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
-                for tool in request.tools
-            )
-            fields["tools"] = b'[{"functionDeclarations":%b}]' % read.json_array(declarations)
-        config = dict(read.as_dict(request.options.get("generationConfig")))
-        config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
-        if request.max_output_tokens is not None:
-            config["maxOutputTokens"] = request.max_output_tokens
-        if config:
-            fields["generationConfig"] = read.dumps(config)
-        options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS and key != "generationConfig"}
-        merge_options(fields, options, reserved=("contents",))
+        """A POST to `:generateContent`, or to `:streamGenerateContent?alt=sse`; `request_body` tells about `options`."""
         model = self.model if "/" in self.model else f"models/{self.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return HttpRequest(
             method="POST",
             url=f"{self.base_url}/{model}:{method}",
-            headers=STREAM_HEADERS if request.stream else HEADERS,
-            body=read.json_object(fields.items()),
+            headers=content_headers(stream=request.stream),
+            body=request_body(request, WIRE),
         )
 
     def auth_headers(self) -> dict[str, str]:
@@ -177,43 +127,6 @@ class Gemini:
     def error_message(self, payload: JSON) -> str:
         """The vendor's own words in an error body, or an empty string."""
         return body_message(payload)
-
-
-# Requests ------------------------------------------------------------------------------------------------------------------
-
-
-def encode_message(message: Message) -> bytes:
-    """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
-    if message.role == "tool":
-        parts = [_result(result) for result in message.tool_results]
-        return read.dumps({"role": "user", "parts": parts}) if parts else b""
-    if message.role == "user":
-        return read.dumps({"role": "user", "parts": [{"text": message.text}]}) if message.text else b""
-    if message.native is not None and message.native.wire == WIRE:
-        return read.dumps(message.native.content)
-    encoded = [read.dumps({"text": message.text})] if message.text else []
-    encoded += [
-        b'{"functionCall":{%b"name":%b,"args":%b}}'
-        % (
-            b'"id":%b,' % read.dumps(call.id) if _sent_id(call.id) else b"",
-            read.dumps(call.name),
-            read.arguments_object(call.arguments),
-        )
-        for call in message.tool_calls
-    ]
-    return b'{"role":"model","parts":%b}' % read.json_array(encoded) if encoded else b""
-
-
-def _result(result: ToolResult) -> dict[str, JSON]:
-    """The vendor's page asks for the key `output`, or `error` where the call failed."""
-    body = {"name": result.name, "response": {"error" if result.is_error else "output": result.content}}
-    return {"functionResponse": {"id": result.call_id, **body} if _sent_id(result.call_id) else body}
-
-
-def _sent_id(call_id: str) -> bool:
-    """Whether an id goes on this wire: not one that was made here, since the call it belongs to went without (order and name say
-    which result is whose), and so no other that looks the same."""
-    return bool(call_id) and not call_id.startswith("call_")
 
 
 # Responses -----------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentlab.providers._base import Provider
-from agentlab.providers._registry import Provider as make
+from agentlab.providers import _base
+from agentlab.providers._registry import Provider
 from agentlab.types import FinishReason, ModelResponse, StreamEvent
 
 WIRES = ("openai", "compatible", "anthropic", "gemini")
@@ -56,8 +56,8 @@ WORDS = {
 }
 
 
-def provider(name: str) -> Provider:
-    return make(name, model="some-model", base_url="http://127.0.0.1:1/v1")
+def provider(name: str) -> _base.Provider:
+    return Provider(name, model="some-model", base_url="http://127.0.0.1:1/v1")
 
 
 def parse_stream(name: str, pieces: Sequence[bytes], cap: int | None = None) -> tuple[ModelResponse, list[StreamEvent]]:
@@ -82,6 +82,43 @@ def sse(events: Sequence[dict[str, Any] | str], *, named: bool = False, newline:
         name = f"event: {event['type']}{newline}" if named and isinstance(event, dict) else ""
         lines.append(f"{name}data: {data}{newline}{newline}")
     return "".join(lines).encode("utf-8", "surrogatepass")
+
+
+# Small bodies, to be made odd -----------------------------------------------------------------------------------------------
+
+CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+CUT_CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a": '}}
+
+
+TOOL_USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
+FUNCTION_CALL = {"functionCall": {"name": "f", "args": {"a": 1}}}
+
+
+def chat(finish: Any = "stop", message: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "Hi"} if message is None else message
+    return {"id": "r1", "model": "m-1", "choices": [{"index": 0, "message": message, "finish_reason": finish}], **more}
+
+
+def claude(stop_reason: Any = "end_turn", content: Any = None, **more: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": "Hi"}] if content is None else content
+    return {
+        "id": "r1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m-1",
+        "content": content,
+        "stop_reason": stop_reason,
+        **more,
+    }
+
+
+def google(finish: Any = "STOP", parts: Any = None, **more: Any) -> dict[str, Any]:
+    parts = [{"text": "Hi"}] if parts is None else parts
+    candidate = {"content": {"role": "model", "parts": parts}} | ({} if finish is None else {"finishReason": finish})
+    return {"candidates": [candidate], "modelVersion": "m-1", "responseId": "r1", **more}
+
+
+# One answer on every wire --------------------------------------------------------------------------------------------------
 
 
 def whole(name: str, answer: Answer) -> dict[str, Any]:
@@ -140,7 +177,8 @@ def _chat_events(answer: Answer) -> list[dict[str, Any] | str]:
         function = {"name": call.name, "arguments": ""}
         events.append(chunk({"tool_calls": [{"index": n, "id": f"c{n}", "type": "function", "function": function}]}))
         events += [
-            chunk({"tool_calls": [{"index": n, "function": {"arguments": piece}}]}) for piece in _pieces(json.dumps(call.arguments))
+            chunk({"tool_calls": [{"index": n, "function": {"arguments": piece}}]})
+            for piece in _pieces(json.dumps(call.arguments))
         ]
     events.append(chunk({}, WORDS["chat"][answer.finish]))
     events.append({**head, "choices": [], "usage": _chat_usage(answer)})
@@ -183,7 +221,12 @@ def _anthropic(answer: Answer) -> dict[str, Any]:
 
 
 def _anthropic_events(answer: Answer) -> list[dict[str, Any]]:
-    message = {**_anthropic(answer), "content": [], "stop_reason": None, "usage": {**_anthropic_usage(answer), "output_tokens": 1}}
+    message = {
+        **_anthropic(answer),
+        "content": [],
+        "stop_reason": None,
+        "usage": {**_anthropic_usage(answer), "output_tokens": 1},
+    }
     events: list[dict[str, Any]] = [{"type": "message_start", "message": message}, {"type": "ping"}]
     index = 0
 
@@ -251,7 +294,11 @@ def _gemini(answer: Answer) -> dict[str, Any]:
 def _gemini_events(answer: Answer) -> list[dict[str, Any]]:
     head = {"modelVersion": "some-model-1", "responseId": "r1"}
     events = [
-        {"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}], "usageMetadata": {"promptTokenCount": 3}, **head}
+        {
+            "candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}],
+            "usageMetadata": {"promptTokenCount": 3},
+            **head,
+        }
         for part in _gemini_parts(answer, joined=False)
     ]
     end = {"content": {"role": "model", "parts": []}, "finishReason": WORDS["gemini"][answer.finish], "index": 0}

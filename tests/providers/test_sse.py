@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.providers._incoming import Incoming, read_json
@@ -47,16 +47,20 @@ def test_events(body: bytes, events: list[tuple[bytes, bytes]]):
 
 
 @given(
-    st.lists(st.sampled_from([b"data: a", b"data:b", b"event: e", b": c", b"", b"\xc3\xa9", b"data: \xf0\x9f\x98\x80"]), max_size=12),
+    st.lists(
+        st.sampled_from([b"data: a", b"data:b", b"event: e", b": c", b"", b"\xc3\xa9", b"data: \xf0\x9f\x98\x80"]), max_size=12
+    ),
     st.sampled_from([b"\n", b"\r\n", b"\r"]),
     st.lists(st.integers(0, 200), max_size=12),
 )
+@settings(max_examples=60, deadline=None)
 def test_cuts_change_nothing(lines: list[bytes], newline: bytes, places: list[int]):
     body = newline.join(lines)
     assert decode(*cut(body, places)) == decode(body)
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=12))
+@settings(max_examples=60, deadline=None)
 def test_any_bytes(body: bytes, places: list[int]):
     assert decode(*cut(body, places)) == decode(body)
 

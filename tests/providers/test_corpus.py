@@ -1,0 +1,219 @@
+"""Responses that real providers gave, recorded by public projects. They lie beside the repository and are not part of it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentlab.providers._detect import detect
+from agentlab.types import Confidence, FinishReason, SignalSeen, TextDelta
+
+from .bodies import cut, parse_stream, provider
+from .test_any_json import check_types
+
+RECORDINGS = Path(__file__).parents[2].parent / "shared" / "corpus" / "recordings.jsonl.gz"
+pytestmark = pytest.mark.skipif(not RECORDINGS.exists(), reason="the corpus of recorded responses is not beside this repository")
+
+PROVIDERS = {
+    "openai.chat": "openai",
+    "azure.chat": "compatible",
+    "openrouter.chat": "compatible",
+    "xai.chat": "compatible",
+    "other-compatible.chat": "compatible",
+    "anthropic.messages": "anthropic",
+    "anthropic.messages(vertex)": "anthropic",
+    "anthropic.messages(bedrock-invoke)": "anthropic",
+    "other-compatible.messages": "anthropic",
+    "gemini.generate": "gemini",
+    "other-compatible.gemini": "gemini",
+}
+
+F, HIGH = FinishReason, Confidence.HIGH
+REASONS = {
+    "openai": {
+        "stop": F.END_TURN,
+        "length": F.MAX_TOKENS,
+        "tool_calls": F.TOOL_CALLS,
+        "function_call": F.TOOL_CALLS,
+        "content_filter": F.CONTENT_FILTERED,
+    },
+    "anthropic": {
+        "end_turn": F.END_TURN,
+        "stop_sequence": F.STOP_SEQUENCE,
+        "tool_use": F.TOOL_CALLS,
+        "max_tokens": F.MAX_TOKENS,
+        "refusal": F.CONTENT_FILTERED,
+    },
+    "gemini": {
+        "STOP": F.END_TURN,
+        "1": F.END_TURN,
+        "2": F.MAX_TOKENS,
+        "MAX_TOKENS": F.MAX_TOKENS,
+        "SAFETY": F.CONTENT_FILTERED,
+        "MODEL_ARMOR": F.CONTENT_FILTERED,
+        "MALFORMED_FUNCTION_CALL": F.ERROR,
+        "UNEXPECTED_TOOL_CALL": F.ERROR,
+    },
+}
+REASONS["compatible"] = REASONS["openai"]
+
+
+@cache
+def recordings() -> list[dict[str, Any]]:
+    with gzip.open(RECORDINGS, "rt", encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    return [recording for recording in found if recording["wire"] in PROVIDERS]
+
+
+def body(recording: dict[str, Any]) -> bytes:
+    text = recording["response_body"]
+    return base64.b64decode(text) if recording["encoding"] == "base64" else text.encode("utf-8", "surrogatepass")
+
+
+def signal(recording: dict[str, Any]) -> Any:
+    return detect(
+        PROVIDERS[recording["wire"]],
+        body(recording),
+        streaming=recording["streaming"],
+        status=recording["status"] or 200,
+        requested_cap=recording["requested_cap"],
+    )
+
+
+def judged(recording: dict[str, Any]) -> set[FinishReason]:
+    """What the finish reason has to be, from what a simple script read off the body."""
+    name, word, tags = PROVIDERS[recording["wire"]], recording["native_value"], recording["tags"]
+    if (recording["status"] or 200) >= 400 or recording["native_field"].startswith("error") or "error_object_present" in tags:
+        return {F.ERROR}
+    if word is None and recording["streaming"] and "no_DONE_sentinel" not in tags and name in ("openai", "compatible"):
+        return {F.END_TURN, F.TOOL_CALLS, F.UNKNOWN}  # closed properly: inferred
+    if any(tag.startswith("promptFeedback.blockReason") for tag in tags):
+        return {F.CONTENT_FILTERED}
+    reason = REASONS[name].get(str(word), F.UNKNOWN)
+    if reason is F.END_TURN and recording["refusal_present"]:  # of several choices the first counts, and another may have refused
+        return {F.CONTENT_FILTERED, F.END_TURN} if "multi_choice" in tags else {F.CONTENT_FILTERED}
+    if reason is F.END_TURN and "unparseable_json" in tags:  # where the script saw no calls
+        return {F.END_TURN, F.TOOL_CALLS}
+    if reason is F.END_TURN and "tool_calls_with_end_turn" in tags:
+        return {F.END_TURN, F.TOOL_CALLS}  # by whether the vendor's own code has answered the calls
+    if reason is F.END_TURN and recording["has_tool_calls"]:
+        return {F.TOOL_CALLS}
+    return {reason}
+
+
+def test_every_signal_is_right():
+    wrong = []
+    table: Counter[tuple[str, ...]] = Counter()
+    for recording in recordings():
+        found = signal(recording)
+        table[recording["wire"], str(recording["native_value"])[:24], found.finish_reason, found.confidence] += 1
+        if recording["authenticity"] != "synthetic" and found.finish_reason not in judged(recording):
+            wrong.append(
+                (recording["id"][:8], recording["wire"], recording["native_value"], found.finish_reason, recording["tags"])
+            )
+    for key, number in sorted(table.items()):
+        print(f"{number:5}  " + "  ".join(f"{part:<26}" for part in key))
+    assert wrong == []
+    assert sum(table.values()) > 1_500
+
+
+def test_documented_values_that_agree_are_sure():
+    """Real recordings of whole bodies without any oddity: no doubt is invented."""
+    doubted = [
+        (recording["id"][:8], recording["wire"], recording["native_value"])
+        for recording in recordings()
+        if recording["authenticity"] == "recorded"
+        and not recording["streaming"]
+        and not recording["tags"]
+        and str(recording["native_value"]) in REASONS[PROVIDERS[recording["wire"]]]
+        and signal(recording).confidence is not HIGH
+    ]
+    assert doubted == []
+
+
+def whole_bodies() -> Iterator[tuple[dict[str, Any], Any]]:
+    for recording in recordings():
+        if (
+            not recording["streaming"]
+            and "unparseable_json" not in recording["tags"]
+            and "non_json_body" not in recording["tags"]
+        ):
+            yield recording, json.loads(recording["response_body"])
+
+
+def test_whole_bodies_are_read():
+    for recording, payload in whole_bodies():
+        response = provider(PROVIDERS[recording["wire"]]).parse(payload, requested_cap=recording["requested_cap"])
+        check_types(response)
+        if (
+            recording["usage_present"]
+            and recording["native_value"] is not None
+            and response.signal.finish_reason not in (F.ERROR, F.CONTENT_FILTERED)
+        ):
+            assert response.usage.known_tokens > 0 or response.usage.input_tokens is not None, recording["id"]
+        if recording["cost_present"] and PROVIDERS[recording["wire"]] == "compatible" and "cost" in (payload.get("usage") or {}):
+            assert response.cost_usd is not None, recording["id"]
+        check_total(recording, payload, response)
+
+
+def check_total(recording: dict[str, Any], payload: Any, response: Any) -> None:
+    """The provider's own total is the sum that we make."""
+    usage = payload.get("usageMetadata") or payload.get("usage") if isinstance(payload, dict) else None
+    total = (usage or {}).get("totalTokenCount", (usage or {}).get("total_tokens"))
+    if isinstance(total, int) and response.usage.total_tokens is not None and recording["authenticity"].startswith("recorded"):
+        assert response.usage.total_tokens == total, (recording["id"], recording["wire"], usage)
+
+
+def test_streams_are_read_alike_whatever_the_cuts():
+    chance = random.Random(7)
+    for recording in recordings():
+        if not recording["streaming"]:
+            continue
+        name, data, cap = PROVIDERS[recording["wire"]], body(recording), recording["requested_cap"]
+        expected, told = parse_stream(name, [data], cap)
+        check_types(expected)
+        places = [chance.randrange(len(data) + 1) for _ in range(chance.randrange(1, 30))] if data else []
+        found, told_in_pieces = parse_stream(name, cut(data, places), cap)
+        assert found == expected or repr(found) == repr(expected), recording["id"]  # a NaN in `raw` equals nothing
+        assert told_in_pieces == told
+        # The last event may lack its blank line: then its text is in the response only.
+        spoken = "".join(event.text for event in told if isinstance(event, TextDelta))
+        assert expected.text.startswith(spoken) or recording["authenticity"] in ("doubtful", "recorded-body"), recording["id"]
+        if any(isinstance(event, SignalSeen) for event in told):
+            assert expected.signal.finish_reason is not F.UNKNOWN or expected.signal.raw_value is not None
+
+
+def test_streams_that_break_off_are_no_clean_end():
+    """Each recorded stream with a clean end, cut before its last events."""
+    chance = random.Random(11)
+    for recording in recordings():
+        name, data = PROVIDERS[recording["wire"]], body(recording)
+        if not recording["streaming"] or not data.lstrip().startswith((b"data:", b"event:", b":")) or name == "gemini":
+            continue
+        last = data.rfind(b"data: [DONE]") if name != "anthropic" else data.rfind(b'"message_stop"')
+        if last < 0:
+            continue
+        for _ in range(3):
+            response, _ = parse_stream(name, [data[: chance.randrange(last)]])
+            assert response.signal.finish_reason is F.ERROR or response.signal.confidence is not HIGH, recording["id"]
+
+
+def test_damaged_bodies_raise_nothing():
+    chance = random.Random(13)
+    for recording in chance.sample(recordings(), 300):
+        data = bytearray(body(recording))
+        for _ in range(1 + len(data) // 500):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        name = PROVIDERS[recording["wire"]]
+        detect(name, bytes(data))
+        detect(name, bytes(data[: chance.randrange(len(data))]), streaming=recording["streaming"])
+        check_types(parse_stream(name, [bytes(data)])[0])
