@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -35,15 +34,18 @@ class UnreadableText(ValueError):  # noqa: N818  turned into a MalformedCassette
     """Not a document, or one that is refused; the message says where and why."""
 
 
-def read_document(text: str, *, as_json: bool) -> JSON:
-    """The document in a cassette's text. Raises UnreadableText; runs no code and expands no bomb, whatever the text holds."""
+def read_document(data: bytes, *, as_json: bool) -> JSON:
+    """The document in a cassette's bytes. Raises UnreadableText; runs no code and expands no bomb, whatever they hold."""
     try:
         if as_json:
-            return _read_json(text)
+            return _read_json(data)
+        text = data.decode("utf-8-sig")
         _refuse_bombs(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506  a safe loader
     except UnreadableText:
         raise
+    except UnicodeDecodeError as error:
+        raise UnreadableText(f"byte {error.start}: not UTF-8 text") from error
     except json.JSONDecodeError as error:
         raise UnreadableText(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except yaml.MarkedYAMLError as error:
@@ -56,11 +58,11 @@ def read_document(text: str, *, as_json: bool) -> JSON:
         raise UnreadableText("nested too deeply") from error
 
 
-def _read_json(text: str) -> JSON:
+def _read_json(data: bytes) -> JSON:
     try:
-        return pydantic_core.from_json(text, cache_strings="keys")
-    except ValueError:  # it does not take everything that Python's takes, lone surrogates for one
-        return json.loads(text)
+        return pydantic_core.from_json(data, cache_strings="keys")
+    except ValueError:  # it does not take everything that Python's takes, half characters for one
+        return json.loads(data.decode("utf-8-sig"))
 
 
 # Reading YAML safely: libyaml overflows the C stack on deep nesting, aliases and merge keys grow without bound. ----------------
@@ -126,6 +128,7 @@ def _check_events(text: str) -> None:
 _BLOCK_TEXT = re.compile(r"[\t\n -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")  # half a character: JSON has an escape for it, YAML has not
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_./](?:[A-Za-z0-9_./;=+()?&%-]|:(?=\S)|(?<=[A-Za-z,;]) (?=[A-Za-z]))*")
 _RESOLVER: Any = yaml.resolver.Resolver()
 
@@ -133,7 +136,7 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 def write_document(head: Mapping[str, JSON], interactions: Iterable[str], *, as_json: bool) -> str:
     """A document from its top-level keys and its interactions, each as `write_interaction` gave it."""
     if as_json:
-        inside = ",\n".join(textwrap.indent(text, "    ") for text in interactions)
+        inside = ",\n".join("    " + text.replace("\n", "\n    ") for text in interactions)
         fields = "".join(
             f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=str)},\n" for key, value in head.items()
         )
@@ -214,6 +217,8 @@ def _scalar(value: JSON, indent: str) -> str:
         return "!!binary |\n" + "\n".join(indent + line for line in encoded) if encoded else '!!binary ""'
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if type(value) is int or (type(value) is float and _DECIMAL.fullmatch(repr(value))):
+        return repr(value)
     text: str = yaml.safe_dump(value)
     return text.removesuffix("...\n").strip("\n")
 
@@ -252,7 +257,7 @@ def _is_plain(text: str) -> bool:
 
 # Bodies ------------------------------------------------------------------------------------------------------------------------
 
-_TOKENS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
+_TOKENS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|\s+')
 
 
 def readable_body(body: bytes, *, as_json: bool) -> str | bytes:

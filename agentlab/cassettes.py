@@ -321,9 +321,7 @@ def load_document(file: Path, name: str = "") -> JSON:
     if file.stat().st_size > MAX_FILE_BYTES:
         raise _malformed(name, "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
     try:
-        return read_document(file.read_bytes().decode("utf-8-sig"), as_json=file.suffix == ".json")
-    except UnicodeDecodeError as error:
-        raise _malformed(name, f"byte {error.start}", "not UTF-8 text") from error
+        return read_document(file.read_bytes(), as_json=file.suffix.lower() == ".json")
     except UnreadableText as error:
         raise _malformed(name, "the text", str(error)) from error
 

@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,9 @@ class LiveTransport:
 
     def __repr__(self) -> str:
         return "live transport"
+
+    def __reduce__(self) -> tuple[Callable[[], LiveTransport], tuple[()]]:
+        return live, ()  # in another process, that one's
 
     @asynccontextmanager
     async def open(
@@ -86,6 +89,12 @@ class LiveTransport:
             with self._lock:
                 self._clients.pop(loop, None)
             await client.aclose()
+
+
+@cache
+def live() -> LiveTransport:
+    """The one live transport of this process."""
+    return LiveTransport()
 
 
 class _LiveAnswer:

@@ -18,7 +18,10 @@ _MISSING = object()
 def nearest(body: bytes, candidates: Sequence[Interaction]) -> Interaction:
     """The candidate whose body agrees most with this one; the first of equals."""
     asked = _parsed(body)
-    return max(candidates[:MOST_COMPARED], key=lambda candidate: _likeness(_parsed(candidate.body), asked))
+    try:
+        return max(candidates[:MOST_COMPARED], key=lambda candidate: _likeness(_parsed(candidate.body), asked))
+    except RecursionError:
+        return candidates[0]
 
 
 def describe_difference(recorded: bytes, asked: bytes, *, ignored: Collection[str] = ()) -> str:
@@ -26,7 +29,11 @@ def describe_difference(recorded: bytes, asked: bytes, *, ignored: Collection[st
     before, after = _parsed(recorded), _parsed(asked)
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = ({key: value for key, value in body.items() if key not in ignored} for body in (before, after))
-    lines = [f"  {path or 'body'}: {_pair(old, new)}" for path, old, new in _differences(before, after, "")]
+    try:
+        found = list(_differences(before, after, ""))
+    except RecursionError:
+        found = [("", "…", "something nested very deeply")]
+    lines = [f"  {Redactor().text(path) or 'body'}: {_pair(old, new)}" for path, old, new in found]
     more = f"\n  and {len(lines) - MOST_SHOWN} more fields" if len(lines) > MOST_SHOWN else ""
     return "\n".join(lines[:MOST_SHOWN]) + more
 
@@ -39,18 +46,18 @@ def _parsed(body: bytes) -> JSON:
 
 
 def _likeness(recorded: JSON, asked: JSON) -> float:
-    """How many parts are equal, the leading items of lists one by one."""
+    """From 0 to 1, how much agrees. Lists (the messages, the tools) weigh most, and count as far as they begin alike."""
     if recorded == asked:
         return 1.0
     if isinstance(recorded, dict) and isinstance(asked, dict):
-        keys = recorded.keys() | asked.keys()
-        return sum(_likeness(recorded[key], asked[key]) for key in recorded.keys() & asked.keys()) / len(keys)
+        weights = {key: 4 if isinstance(recorded.get(key, asked.get(key)), list) else 1 for key in recorded.keys() | asked.keys()}
+        shared = recorded.keys() & asked.keys()
+        return sum(weights[key] * _likeness(recorded[key], asked[key]) for key in shared) / sum(weights.values())
     if isinstance(recorded, list) and isinstance(asked, list):
-        equal = next(
-            (index for index, (old, new) in enumerate(zip(recorded, asked, strict=False)) if old != new),
-            min(len(recorded), len(asked)),
-        )
-        return 0.9 * equal / max(len(recorded), len(asked))
+        pairs = enumerate(zip(recorded, asked, strict=False))
+        equal = next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(asked)))
+        partly = _likeness(recorded[equal], asked[equal]) if equal < min(len(recorded), len(asked)) else 0.0
+        return (equal + partly) / max(len(recorded), len(asked))
     if isinstance(recorded, str) and isinstance(asked, str):
         return 0.5 * _common(recorded, asked) / max(len(recorded), len(asked))
     return 0.0
@@ -82,19 +89,17 @@ def _differences(recorded: JSON, asked: JSON, path: str) -> Iterator[tuple[str, 
 
 
 def _pair(recorded: JSON, asked: JSON) -> str:
-    """Both values, cut to where they begin to differ."""
-    skipped = 0
-    if isinstance(recorded, str) and isinstance(asked, str) and max(len(recorded), len(asked)) > _WIDTH:
-        skipped = max(0, _common(recorded, asked) - 20)
-    return f"recorded {_value(recorded, skipped)}, asked {_value(asked, skipped)}"
+    """Both values, without keys, cut to where they begin to differ."""
+    old, new = _shown(recorded), _shown(asked)
+    common = _common(old, new)
+    if max(len(old), len(new)) > _WIDTH and common > 25:
+        old, new = (f'"…{text[common - 20 :]}' for text in (old, new))
+    return f"recorded {_cut(old)}, asked {_cut(new)}"
 
 
-def _value(value: JSON, skipped: int) -> str:
-    if value is _MISSING:
-        return "nothing"
-    if isinstance(value, str):
-        value = Redactor().text(value)
-        if skipped:
-            value = "…" + value[skipped:]
-    text = Redactor().text(json.dumps(value, ensure_ascii=False))
+def _shown(value: JSON) -> str:
+    return "nothing" if value is _MISSING else Redactor().text(json.dumps(value, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import json
 import os
 import re
+import shutil
 import threading
 import time
 import warnings
@@ -19,7 +22,7 @@ from urllib.parse import urlsplit
 
 from agentlab.cassette_text import readable_body, write_document, write_interaction
 from agentlab.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
-from agentlab.errors import ConfigurationError
+from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.redaction import (
     Redactor,
     kept_request_headers,
@@ -34,18 +37,25 @@ from agentlab.types import JSON
 STREAM_TYPES = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
 """Content types whose chunks are kept apart."""
 
+MOST_SECRETS = 64
+"""Secrets that are looked for in all that is written, the latest ones: signatures differ with each request."""
+
 FULL_FILE_BYTES = 2**20
 """In a folder, a file of this size is not added to."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One interaction of a file. `key` is what recordings of one request share, `sequence` None for those from before this session."""
+    """One interaction of a file. `key` is what recordings of one request share, `sequence` None for those from before this session.
+
+    `scanned_by` is what went through `text` last: all of a file's text is scanned before it is written, once by each redactor.
+    """
 
     key: tuple[str, bytes] | None
     value: Mapping[str, JSON]
     sequence: int | None = None
     text: str = ""
+    scanned_by: Redactor | None = None
 
     @property
     def label(self) -> str:
@@ -83,16 +93,21 @@ class _File:
 
     def write(self, redactor: Redactor) -> None:
         """Replace the file at once: whoever reads it, or loses power, finds the old one or the new one, whole."""
-        as_json = self.path.suffix == ".json"
+        as_json = self.path.suffix.lower() == ".json"
         for entry in self.entries:
-            entry.text = entry.text or redactor.text(write_interaction(entry.value, as_json=as_json))
-        text = redactor.text(write_document(self.head, [entry.text for entry in self.entries], as_json=as_json))
+            if entry.scanned_by is not redactor:
+                entry.text = redactor.text(entry.text or write_interaction(entry.value, as_json=as_json))
+                entry.scanned_by = redactor
+        head = json.loads(redactor.text(json.dumps(self.head, default=str)))
+        text = write_document(head, [entry.text for entry in self.entries], as_json=as_json)
         target = self.path.resolve()
         temporary = target.with_name(f".{target.name}.tmp")
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
         temporary.replace(target)
         self.stamp = _stamp(self.path)
 
@@ -103,13 +118,14 @@ class Recorder:
     def __init__(self, path: str | Path, *, origin: str | Mapping[str, JSON] | None = None) -> None:
         self.path = Path(path).expanduser().absolute()
         self.count = 0
-        self._origin = dict(origin) if isinstance(origin, Mapping) else origin
-        self._single = self.path.suffix in SUFFIXES and not self.path.is_dir()
+        self.origin = dict(origin) if isinstance(origin, Mapping) else origin
+        self._single = self.path.suffix.lower() in SUFFIXES and not self.path.is_dir()
         if self.path.is_file() and not self._single:
             raise ConfigurationError(f"{path} is a file: record into a folder, or into a file ending in .yaml or .json.")
         self._files: dict[Path, _File] = {}
         self._recorded: set[tuple[Any, str]] = set()
-        self._secrets: set[str] = set()
+        self._secrets: dict[str, None] = {}
+        self._waiting: list[tuple[str, _Entry]] = []
         self._redactor = Redactor()
         self._sequence = itertools.count()
         self._lock = threading.Lock()
@@ -129,6 +145,8 @@ class Recorder:
         folder = self.path.parent if self._single else self.path
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK):
+                raise PermissionError(errno.EACCES, "it may not be written to")
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot record into {folder}: {error.strerror}. Choose a folder that can be written to."
@@ -139,38 +157,44 @@ class Recorder:
 
     def add(self, sequence: int, host: str, entry: Mapping[str, JSON]) -> None:
         """Write one interaction that is complete. Older recordings of the same request, from before this recorder, are taken out."""
-        new = _Entry(_key(entry), entry, sequence)
         with self._lock, _locked(self.path.parent if self._single else self.path):
-            fresh = (new.key, new.label) not in self._recorded
-            self._recorded.add((new.key, new.label))
-            self._look()
-            target = self._target(host)
-            target.entries = [old for old in target.entries if not (fresh and new.replaces(old))]
-            target.entries.append(new)
-            target.entries.sort(key=lambda one: -1 if one.sequence is None else one.sequence)
-            target.head["version"] = 1
-            target.head["origin"] = self._origin_of(target, host)
+            self._waiting.append((host, _Entry(_key(entry), entry, sequence)))
+            while self._waiting:  # what could not be written before is tried again
+                host, new = self._waiting[0]
+                fresh = self._merge(host, new)
+                del self._waiting[0]
+                self.count += 1
+                for file in self._files.values() if fresh else ():
+                    kept = [old for old in file.entries if not new.replaces(old)]
+                    if len(kept) < len(file.entries):
+                        file.entries = kept
+                        file.write(self._redactor)
+
+    def _merge(self, host: str, new: _Entry) -> bool:
+        """Write into the file of the host. True where this is the first time in this session that the request is recorded."""
+        self._look()
+        fresh = (new.key, new.label) not in self._recorded
+        target = self._target(host)
+        before = target.entries
+        kept = [old for old in before if not (fresh and new.replaces(old))]
+        target.entries = sorted([*kept, new], key=lambda one: -1 if one.sequence is None else one.sequence)
+        target.head = {"version": 1} | target.head | {"origin": self._origin_of(target, host)}
+        try:
             target.write(self._redactor)
-            for file in self._files.values() if fresh else ():
-                kept = [old for old in file.entries if not new.replaces(old)]
-                if len(kept) < len(file.entries):
-                    file.entries = kept
-                    file.write(self._redactor)
-            self.count += 1
+        except OSError:
+            target.entries = before
+            raise
+        self._recorded.add((new.key, new.label))
+        return fresh
 
-    def learn(self, secrets: set[str]) -> None:
-        """Further values that must not be written."""
-        with self._lock:
-            self._learn(secrets)
-
-    @property
-    def redactor(self) -> Redactor:
-        """Replaces every secret this recorder has seen."""
-        return self._redactor
+    def redactor(self, more: set[str]) -> Redactor:
+        """Replaces every secret this recorder has seen, and these."""
+        return Redactor({*self._secrets, *more}) if more - self._secrets.keys() else self._redactor
 
     def _learn(self, secrets: set[str]) -> None:
-        if not secrets <= self._secrets:
-            self._secrets |= secrets
+        if not secrets <= self._secrets.keys():
+            remembered = [*self._secrets, *sorted(secrets - self._secrets.keys())]
+            self._secrets = dict.fromkeys(remembered[-MOST_SECRETS:])
             self._redactor = Redactor(self._secrets)
 
     def _look(self) -> None:
@@ -182,7 +206,7 @@ class Recorder:
     def _target(self, host: str) -> _File:
         """The file for a host. A full one is followed by another, so that writing does not take longer and longer."""
         path, number = self.path, 1
-        stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()).strip(".-") or "unknown-host"
+        stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()[:100]).strip(".-") or "unknown-host"
         while not self._single:
             path = self.path / (f"{stem}.yaml" if number == 1 else f"{stem}-{number}.yaml")
             stamp = _stamp(path)
@@ -194,8 +218,8 @@ class Recorder:
         return file
 
     def _origin_of(self, file: _File, host: str) -> JSON:
-        if self._origin is not None:
-            return self._origin
+        if self.origin is not None:
+            return self.origin
         before = file.head.get("origin")
         noted = before if isinstance(before, dict) else {"beside": before} if before else {}
         hosts = {name for name in str(noted.get("from", "")).split(", ") if name} | {host}
@@ -231,7 +255,6 @@ class Tape:
         """The response begins."""
         self._status, self._headers = status, {name.lower(): value for name, value in headers.items()}
         self._message = message or (HTTPStatus(status).phrase if status in set(HTTPStatus) else "")
-        self._recorder.learn(secrets_in_headers(self._headers))
 
     def chunk(self, data: bytes, at: float | None = None) -> None:
         """The next piece of the decoded body; `at` is when it came, by the monotonic clock."""
@@ -258,12 +281,13 @@ class Tape:
         entry = self._entry(incomplete)
         try:
             self._recorder.add(self._sequence, urlsplit(self._asked.url).netloc.rpartition("@")[2], entry)
-        except OSError as error:  # the answer is paid for: the run goes on
+        except (OSError, FixtureError) as error:  # the answer is paid for: the run goes on
             warnings.warn(f"{self._recorder.path}: this answer could not be recorded: {error}", RuntimeWarning, stacklevel=2)
 
     def _entry(self, incomplete: bool) -> dict[str, JSON]:
-        redactor, asked = self._recorder.redactor, self._asked
-        as_json = self._recorder.path.suffix == ".json"
+        asked = self._asked
+        redactor = self._recorder.redactor(secrets_in_headers(self._headers))
+        as_json = self._recorder.path.suffix.lower() == ".json"
         streamed = self._headers.get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES
         sizes = tuple(map(len, self._chunks)) if streamed else ()
         times = self._times if streamed else [self._times[0], self._times[-1]]

@@ -33,37 +33,45 @@ RESPONSE_HEADERS = frozenset(
 RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 """Response headers that are written: these names, and names that begin with these words."""
 
-_SECRET_QUERY = re.compile(r"(?i)^(key|code|sig|signature|.*(token|api[-_]?key|secret|password|credential|x-amz-signature).*)$")
-_SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|password|credential|organi[sz]ation|project|account")
+_SECRET_QUERY = re.compile(
+    r"(?i)(key|code|sig|(.*[-_])?(api[-_]?key|subscription[-_]?key|access[-_]?key|secret|password|credential|signature)"
+    r"|((.*[-_])?(access|auth|id|refresh|session|security|bearer|api|sas)[-_]?)?token)"
+)
+_SECRET_HEADER = re.compile(
+    r"(?i)auth|(?<!idempotency-)key|token|secret|cookie|password|credential|organi[sz]ation|project|account"
+)
 _SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+(\S.*)$")
 
-SHORTEST_SECRET = 8
-"""Values of fewer characters are no secrets: `none`, `EMPTY` and `local` are what people write where no key is needed."""
+SHORTEST_SECRET = 6
+PLACEHOLDERS = frozenset(
+    {"dummy-key", "lm-studio", "localhost", "no-key", "not-needed", "not-used", "ollama", "placeholder", "unused"}
+)
+"""What people write where no key is needed, and everything shorter, is no secret: to replace it would spoil the text."""
 
 # The literal each pattern begins with is looked for first: a scan of a text without keys costs next to nothing.
 _KEY_PATTERNS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
     *(
         (prefix.encode(), re.compile((re.escape(prefix) + rest).encode(), re.DOTALL))
         for prefix, rest in (
-            ("sk-", r"[A-Za-z0-9_-]{16,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek
-            ("sk_", r"[A-Za-z0-9_]{20,}"),
-            ("xai-", r"[A-Za-z0-9]{20,}"),
-            ("gsk_", r"[A-Za-z0-9]{20,}"),  # Groq
-            ("AIza", r"[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),  # Google
+            ("sk-", r"[A-Za-z0-9_-]{12,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek
+            ("sk_", r"[A-Za-z0-9_]{16,}"),
+            ("xai-", r"[A-Za-z0-9]{12,}"),
+            ("gsk_", r"[A-Za-z0-9]{12,}"),  # Groq
+            ("AIza", r"[A-Za-z0-9_-]{16,}"),  # Google
             ("AQ.", r"[A-Za-z0-9_-]{30,}"),
             ("ya29.", r"[A-Za-z0-9_.-]{20,}"),
-            ("AKIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
-            ("ASIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+            ("AKIA", r"[A-Z0-9]{16,}"),  # AWS
+            ("ASIA", r"[A-Z0-9]{16,}"),
             ("ABSK", r"[A-Za-z0-9+/]{40,}={0,2}"),  # Bedrock
             ("bedrock-api-key-", r"[A-Za-z0-9+/=_-]{16,}"),
-            ("ghp_", r"[A-Za-z0-9]{20,}"),  # GitHub
-            ("gho_", r"[A-Za-z0-9]{20,}"),
-            ("ghu_", r"[A-Za-z0-9]{20,}"),
-            ("ghs_", r"[A-Za-z0-9]{20,}"),
-            ("ghr_", r"[A-Za-z0-9]{20,}"),
+            ("ghp_", r"[A-Za-z0-9]{16,}"),  # GitHub
+            ("gho_", r"[A-Za-z0-9]{16,}"),
+            ("ghu_", r"[A-Za-z0-9]{16,}"),
+            ("ghs_", r"[A-Za-z0-9]{16,}"),
+            ("ghr_", r"[A-Za-z0-9]{16,}"),
             ("github_pat_", r"[A-Za-z0-9_]{20,}"),
             ("glpat-", r"[A-Za-z0-9_-]{20,}"),
-            ("hf_", r"[A-Za-z0-9]{30,}"),
+            ("hf_", r"[A-Za-z0-9]{20,}"),
             ("nvapi-", r"[A-Za-z0-9_-]{20,}"),
             ("pplx-", r"[A-Za-z0-9]{20,}"),
             ("r8_", r"[A-Za-z0-9]{30,}"),
@@ -74,8 +82,9 @@ _KEY_PATTERNS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
             ("-----BEGIN", r"[A-Z ]* PRIVATE KEY-----.*?-----END[A-Z ]* PRIVATE KEY-----"),
         )
     ),
-    (b"earer", re.compile(rb"(?<=[Bb]earer )(?!REDACTED)[A-Za-z0-9._~+/=-]{16,}")),
-    (b"asic", re.compile(rb"(?<=[Bb]asic )(?!REDACTED)[A-Za-z0-9+/]{16,}={0,2}")),
+    (b"Bearer ", re.compile(rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}")),
+    (b"bearer ", re.compile(rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}")),
+    (b"Basic ", re.compile(rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}")),
 )
 
 # A key begins a word. In JSON or YAML text the character before it may belong to an escape: \n, \u0027, %20.
@@ -106,7 +115,7 @@ def secrets_in_headers(headers: Mapping[str, str], *, sure: bool = False) -> set
 def secrets_in_url(url: str) -> set[str]:
     """The values of a URL's key parameters, and its password."""
     parts = urlsplit(url)
-    found = {unquote(value) for name, value in _pairs(parts.query) if _SECRET_QUERY.match(unquote(name))}
+    found = {unquote(value) for name, value in _pairs(parts.query) if _SECRET_QUERY.fullmatch(unquote(name))}
     return found | ({unquote(parts.password)} if parts.password else set())
 
 
@@ -115,7 +124,7 @@ def redact_url(url: str) -> str:
     """The URL without user name and password, with the values of key parameters and everything that looks like a key replaced."""
     parts = urlsplit(url)
     query = "&".join(
-        f"{name}={REDACTED}" if _SECRET_QUERY.match(unquote(name)) else (f"{name}={value}" if value else name)
+        f"{name}={REDACTED}" if _SECRET_QUERY.fullmatch(unquote(name)) else (f"{name}={value}" if value else name)
         for name, value in _pairs(parts.query)
     )
     return Redactor().text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, "")))
@@ -123,7 +132,7 @@ def redact_url(url: str) -> str:
 
 def is_key_parameter(name: str) -> bool:
     """Whether a query parameter of this name carries a key."""
-    return _SECRET_QUERY.match(name) is not None
+    return _SECRET_QUERY.fullmatch(name) is not None
 
 
 def _pairs(query: str) -> list[tuple[str, str]]:
@@ -142,7 +151,7 @@ class Redactor:
         for secret in secrets:
             bare = _SCHEME.match(secret.strip())
             for value in (secret.strip(), bare[1] if bare else ""):
-                if len(value) >= SHORTEST_SECRET and value != REDACTED:
+                if len(value) >= SHORTEST_SECRET and value != REDACTED and value.lower() not in PLACEHOLDERS:
                     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
                     forms |= {value, escaped, escaped.replace("/", "\\/"), quote(value, safe=""), quote(value)}
         literals = sorted((form.encode() for form in forms), key=len, reverse=True)

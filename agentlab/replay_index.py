@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from agentlab.cassettes import Cassette, Interaction, RecordedResponse, load_cassettes
 from agentlab.errors import ConfigurationError, ReplayMissError
 from agentlab.miss_report import describe_difference, nearest
-from agentlab.redaction import Redactor, is_key_parameter
+from agentlab.redaction import Redactor, is_key_parameter, redact_url
 
 VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
 """Fields at the top level of a body that name who asks and what for; they do not change what is answered, and are not compared."""
@@ -25,8 +25,8 @@ _PORTS = {"http": 80, "https": 443}
 
 @lru_cache(maxsize=4096)
 def address(method: str, url: str) -> str:
-    """Method, host, path and query, in one spelling; keys in the query are left out, and http equals https."""
-    parts = urlsplit(url)
+    """Method, host, path and query, in one spelling: as they are written, without keys; http equals https."""
+    parts = urlsplit(redact_url(url))
     try:
         port = parts.port
     except ValueError:
@@ -106,7 +106,7 @@ class ReplayIndex:
     find their own recording.
     """
 
-    def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", *, path: str = "") -> None:
+    def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", path: str = "") -> None:
         self.path = path
         self.match = match
         self.cassettes = tuple(cassettes)
@@ -137,7 +137,10 @@ class ReplayIndex:
         """The index of a file or a folder."""
         if match not in ("strict", "order"):
             raise ConfigurationError(f'match={match!r}: use "strict" (the same request) or "order" (one after the other).')
-        return cls(load_cassettes(path), match, path=str(path))
+        return cls(load_cassettes(path), match, str(path))
+
+    def __reduce__(self) -> tuple[type[ReplayIndex], tuple[tuple[Cassette, ...], Match, str]]:
+        return ReplayIndex, (self.cassettes, self.match, self.path)
 
     def __repr__(self) -> str:
         count, files = len(self.interactions), len(self.cassettes)
@@ -174,24 +177,22 @@ class ReplayIndex:
         times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
         last = recorded[-1].source
         if self.match == "order":
-            what = f"{_shown(place)} was recorded {times} and all of it has been served to this run (the last was {last})"
+            what = f"{place} was recorded {times} and all of it has been served to this run (the last was {last})"
         else:
-            what = (
-                f"this request to {_shown(place)} was recorded {times} and this run asks for it once more (the last was {last})"
-            )
+            what = f"this request to {place} was recorded {times} and this run asks for it once more (the last was {last})"
         return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
         here = [interaction for interaction in self.interactions if address(interaction.method, interaction.uri) == place]
         if not here or self.match == "order":
             places = list(dict.fromkeys(address(interaction.method, interaction.uri) for interaction in self.interactions))
-            shown = "\n".join(f"  {_shown(other)}" for other in places[:8]) or "  nothing"
+            shown = "\n".join(f"  {other}" for other in places[:8]) or "  nothing"
             more = f"\n  and {len(places) - 8} more" if len(places) > 8 else ""
-            return ReplayMissError(f"Nothing recorded for {_shown(place)}. Recorded are:\n{shown}{more}\n{self._how()}")
+            return ReplayMissError(f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how()}")
         closest = nearest(body, here)
         difference = describe_difference(closest.body, body, ignored=VOLATILE_FIELDS)
         return ReplayMissError(
-            f"No recording matches this request to {_shown(place)}. The nearest is {closest.source}, and differs in\n"
+            f"No recording matches this request to {place}. The nearest is {closest.source}, and differs in\n"
             f"{difference}\n{self._how()}"
         )
 
@@ -200,10 +201,6 @@ class ReplayIndex:
         folder = self.path or "…"
         other = ', or `match="order"` to serve what is recorded whatever is asked' if self.match == "strict" else ""
         return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
-
-
-def _shown(place: str) -> str:
-    return Redactor().text(place)
 
 
 def check_pace(pace: float) -> float:

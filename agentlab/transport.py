@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -39,12 +39,11 @@ class Transport(Protocol):
 _stack: ContextVar[tuple[Any, ...]] = ContextVar("agentlab.transport", default=())
 
 
-@cache
 def _live() -> Transport:
-    """The one live transport; made when it is first needed, since replay needs no HTTP library."""
-    from agentlab.httpx_transports import LiveTransport
+    """The live transport, imported when it is first needed: replay needs no HTTP library."""
+    from agentlab.httpx_transports import live
 
-    return LiveTransport()
+    return live()
 
 
 def current() -> Transport:
@@ -84,6 +83,9 @@ class Replay(_Switch):
         self.index = index
         self.pace = pace
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Replay, (self.index, self.pace)  # another process gets the recordings along, and need not see the folder
+
     def __repr__(self) -> str:
         return f"replay({self.index!r}, pace={self.pace:g})"
 
@@ -120,9 +122,14 @@ class _ReplayedAnswer:
         return self._interaction.response.body
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        async for chunk in paced(self._interaction.response, self._pace):
-            yield chunk
-        if self._interaction.response.incomplete:
+        response = self._interaction.response
+        if self._pace:
+            async for piece in paced(response, self._pace):
+                yield piece
+        else:
+            for piece in response.pieces():
+                yield piece
+        if response.incomplete:
             raise ProviderConnectionError(f"the connection broke off, as it did when {self._interaction.source} was recorded.")
 
 
@@ -137,6 +144,9 @@ class Record(_Switch):
     def __init__(self, recorder: Recorder, transport: Transport) -> None:
         self.recorder = recorder
         self._transport = transport
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(record, self.recorder.path, origin=self.recorder.origin), ()
 
     def __repr__(self) -> str:
         count = self.recorder.count
@@ -207,8 +217,8 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
     """Send requests to their providers and write what is answered into cassettes. `with agentlab.record("fixtures/research"): …`
 
     `path` is a folder (one file for each host is made in it) or a file ending in .yaml or .json. What is there stays; a request that
-    is recorded again replaces its earlier recordings. Keys, cookies and account names are not written. `origin` says where
-    the recordings come from; without it the date and the host are noted.
+    is recorded again replaces its earlier recordings (comments in a file that is written anew are lost). Keys, cookies and
+    organisation ids are not written. `origin` says where the recordings come from; without it the date and the host are noted.
     """
     return Record(Recorder(path, origin=origin), _live())
 

@@ -56,20 +56,27 @@ def asked(*args: Any, **kwargs: Any) -> Answered:
 
 
 @pytest.fixture
-def provider() -> Iterator[server.ThreadingHTTPServer]:
+def provider() -> Iterator[server.Server]:
     with server.running() as running:
         yield running
 
 
 @pytest.fixture
-def base(provider: server.ThreadingHTTPServer) -> str:
+def base(provider: server.Server) -> str:
     return f"http://127.0.0.1:{provider.server_port}/v1"
 
 
-def interaction(body: Any = None, answer: Any = None, *, uri: str = "https://llm.example/v1/chat", **response: Any) -> dict[str, Any]:
+def interaction(
+    body: Any = None, answer: Any = None, *, uri: str = "https://llm.example/v1/chat", **response: Any
+) -> dict[str, Any]:
     """One interaction in VCR's format."""
     return {
-        "request": {"method": "POST", "uri": uri, "body": json.dumps(body or {}), "headers": {"content-type": ["application/json"]}},
+        "request": {
+            "method": "POST",
+            "uri": uri,
+            "body": json.dumps(body or {}),
+            "headers": {"content-type": ["application/json"]},
+        },
         "response": {
             "status": {"code": 200, "message": "OK"},
             "headers": {"Content-Type": ["application/json"]},

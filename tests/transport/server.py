@@ -17,15 +17,16 @@ EVENTS = [f'data: {{"n": {number}, "text": "héllo 🌊 {number}"}}\n\n'.encode(
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    server: Server
 
     def do_GET(self) -> None:
         self._json({"path": self.path})
 
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers.get("content-length", 0)))
-        with self.server.lock:  # type: ignore[attr-defined]
-            self.server.seen.append((self.path, dict(self.headers), sent))  # type: ignore[attr-defined]
-            count = len(self.server.seen)  # type: ignore[attr-defined]
+        with self.server.lock:
+            self.server.seen.append((self.path, dict(self.headers), sent))
+            count = len(self.server.seen)
         route = self.path.partition("?")[0].rsplit("/", 1)[-1]
         if route == "sse":
             self._stream(EVENTS)
@@ -34,6 +35,8 @@ class Handler(BaseHTTPRequestHandler):
             self._stream([packed[:40], packed[40:]], ("content-encoding", "gzip"))
         elif route == "gzip":
             self._send(gzip.compress(json.dumps({"count": count}).encode()), ("content-encoding", "gzip"))
+        elif route == "bad-gzip":
+            self._send(b"no gzip at all", ("content-encoding", "gzip"))
         elif route == "break":
             self._stream(EVENTS, broken=True)
         elif route == "binary":
@@ -87,11 +90,22 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+        self.lock = threading.Lock()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # clients that leave early are meant to
+
+
 @contextmanager
-def running() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.seen = []  # type: ignore[attr-defined]
-    server.lock = threading.Lock()  # type: ignore[attr-defined]
+def running() -> Iterator[Server]:
+    server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -47,7 +47,10 @@ def test_bodies(tmp_path: Path, part: dict[str, Any], expected: bytes, suffix: s
     entry = interaction()
     del entry["response"]["body"], entry["request"]["body"]
     file = tmp_path / f"one.{suffix}"
-    document = {"version": 1, "interactions": [{"request": {**entry["request"], **part}, "response": {**entry["response"], **part}}]}
+    document = {
+        "version": 1,
+        "interactions": [{"request": {**entry["request"], **part}, "response": {**entry["response"], **part}}],
+    }
     file.write_text(json.dumps(document) if suffix == "json" else yaml.safe_dump(document, allow_unicode=True))
     one = load_cassette(file).interactions[0]
     assert one.response.body == expected
@@ -67,9 +70,16 @@ ENCODED: dict[str, tuple[str, Any, bytes, bool]] = {
 
 
 @pytest.mark.parametrize(("encoding", "body", "expected", "kept"), ENCODED.values(), ids=ENCODED)
-def test_compression_is_undone_where_it_is_there(tmp_path: Path, encoding: str, body: Any, expected: bytes | None, kept: bool) -> None:
+def test_compression_is_undone_where_it_is_there(
+    tmp_path: Path, encoding: str, body: Any, expected: bytes | None, kept: bool
+) -> None:
     entry = interaction(answer=body)
-    entry["response"]["headers"] = {"Content-Encoding": [encoding], "content-length": ["9"], "Transfer-Encoding": "chunked", "X-A": ["1", "2"]}
+    entry["response"]["headers"] = {
+        "Content-Encoding": [encoding],
+        "content-length": ["9"],
+        "Transfer-Encoding": "chunked",
+        "X-A": ["1", "2"],
+    }
     file = tmp_path / "one.yaml"
     file.write_text(yaml.safe_dump({"version": 1, "interactions": [entry]}))
     response = response_of(file)
@@ -98,7 +108,9 @@ def test_chunks_are_hints() -> None:
 
 
 def test_interactions_that_are_not_http_are_counted(cassette: Write) -> None:
-    file = cassette(interaction(), {"request_sample": {"raw": ""}, "response_sample": {}}, {"request_stream": {}, "response_stream": {}})
+    file = cassette(
+        interaction(), {"request_sample": {"raw": ""}, "response_sample": {}}, {"request_stream": {}, "response_stream": {}}
+    )
     loaded = load_cassette(file)
     assert len(loaded.interactions) == 1
     assert loaded.skipped == 2
@@ -110,11 +122,25 @@ def test_origin(cassette: Write, origin: Any) -> None:
 
 
 def test_a_folder_is_read_in_the_order_of_names_without_what_is_hidden(cassette: Write, tmp_path: Path) -> None:
-    for name in ("host-10.json", "host-2.json", "host.json", "a/z.json", ".hidden.json", ".ipynb_checkpoints/host-checkpoint.json", "a/.tmp/x.json"):
+    for name in (
+        "host-10.json",
+        "host-2.json",
+        "host.json",
+        "a/z.json",
+        ".hidden.json",
+        ".ipynb_checkpoints/host-checkpoint.json",
+        "a/.tmp/x.json",
+    ):
         cassette(interaction(), name=name)
     (tmp_path / "b.yml").write_text(yaml.safe_dump({"version": 1, "interactions": []}))
     (tmp_path / "notes.txt").write_text("not a cassette")
-    assert [one.path.relative_to(tmp_path).as_posix() for one in load_cassettes(tmp_path)] == ["a/z.json", "b.yml", "host.json", "host-2.json", "host-10.json"]
+    assert [one.path.relative_to(tmp_path).as_posix() for one in load_cassettes(tmp_path)] == [
+        "a/z.json",
+        "b.yml",
+        "host.json",
+        "host-2.json",
+        "host-10.json",
+    ]
     assert [one.path.name for one in load_cassettes(str(tmp_path / "host.json"))] == ["host.json"]
 
 
@@ -140,12 +166,18 @@ def broken(**changes: Any) -> dict[str, Any]:
 MALFORMED: dict[str, tuple[Any, str]] = {
     "a list": ([], "the top level: expected a mapping with a list `interactions`, found a list"),
     "a number": (3, "the top level"),
-    "no interactions": ({"setting": 1}, r"the top level: expected .* found a mapping without `interactions` \(its keys: setting\)"),
+    "no interactions": (
+        {"setting": 1},
+        r"the top level: expected .* found a mapping without `interactions` \(its keys: setting\)",
+    ),
     "interactions a mapping": ({"interactions": {}}, "the top level"),
     "another version": ({"version": 2, "interactions": []}, "version: only version 1 of the format is known, found 2"),
     "an interaction a text": ({"interactions": ["x"]}, "interaction 1: expected a mapping, found text"),
     "no request": ({"interactions": [{"response": {}}]}, "interaction 1, request: expected a mapping, found nothing"),
-    "no response": ({"interactions": [interaction(), {"request": interaction()["request"]}]}, "interaction 2, response: expected a mapping, found nothing"),
+    "no response": (
+        {"interactions": [interaction(), {"request": interaction()["request"]}]},
+        "interaction 2, response: expected a mapping, found nothing",
+    ),
     "no uri": ({"interactions": [broken(request__uri=...)]}, "interaction 1, request.uri: expected text, found nothing"),
     "no method": ({"interactions": [broken(request__method=7)]}, "interaction 1, request.method: expected text, found 7"),
     "request body": ({"interactions": [broken(request__body=[1])]}, "interaction 1, request.body"),
@@ -154,8 +186,14 @@ MALFORMED: dict[str, tuple[Any, str]] = {
     "status a word": ({"interactions": [broken(response__status="fine")]}, "interaction 1, response.status"),
     "headers a text": ({"interactions": [broken(response__headers="x")]}, "interaction 1, response.headers"),
     "body a number": ({"interactions": [broken(response__body={"string": 3})]}, "interaction 1, response.body: expected text"),
-    "base64": ({"interactions": [broken(response__body={"base64_string": "!"})]}, "interaction 1, response.body.base64_string: not base64"),
-    "chunks": ({"interactions": [broken(response__chunks=[1, "x"])]}, "interaction 1, response.chunks: expected a list of numbers"),
+    "base64": (
+        {"interactions": [broken(response__body={"base64_string": "!"})]},
+        "interaction 1, response.body.base64_string: not base64",
+    ),
+    "chunks": (
+        {"interactions": [broken(response__chunks=[1, "x"])]},
+        "interaction 1, response.chunks: expected a list of numbers",
+    ),
     "chunks below zero": ({"interactions": [broken(response__chunks=[-1])]}, "interaction 1, response.chunks"),
     "delays": ({"interactions": [broken(response__delays_s="soon")]}, "interaction 1, response.delays_s"),
     "origin": ({"origin": 3, "interactions": []}, "origin: expected a word"),
@@ -174,7 +212,7 @@ def test_malformed(tmp_path: Path, document: Any, said: str) -> None:
 
 def test_text_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(MalformedCassetteError, match=r"a\.json, byte 7: not UTF-8"):
+    with pytest.raises(MalformedCassetteError, match=r"a\.json, the text: byte 7: not UTF-8"):
         load_cassettes(tmp_path)
     (tmp_path / "a.json").write_text('{"interactions": [')
     with pytest.raises(MalformedCassetteError, match=r"a\.json, the text: line 1, column 19"):
@@ -191,7 +229,9 @@ def test_gzip_that_is_damaged(tmp_path: Path) -> None:
     entry = interaction(answer=b"\x1f\x8b" + b"no gzip at all")
     entry["response"]["headers"] = {"Content-encoding": ["gzip"]}
     (tmp_path / "one.yaml").write_text(yaml.safe_dump({"interactions": [entry]}))
-    with pytest.raises(MalformedCassetteError, match=r"one\.yaml, interaction 1, response\.body: the gzip data cannot be unpacked"):
+    with pytest.raises(
+        MalformedCassetteError, match=r"one\.yaml, interaction 1, response\.body: the gzip data cannot be unpacked"
+    ):
         load_cassettes(tmp_path)
 
 

@@ -1,0 +1,503 @@
+"""What is written, when, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from agentlab.cassettes import Interaction, load_cassette, load_cassettes
+from agentlab.errors import ConfigurationError, MalformedCassetteError, ProviderConnectionError
+from agentlab.http import HttpRequest
+from agentlab.recording import Recorder
+from agentlab.transport import Record, RecordTransport, current, record, replay
+
+from .conftest import KEY, ask, asked, interaction
+from .server import EVENTS, Server
+from .test_redaction import LOOK_LIKE_KEYS
+
+ROOT = Path(__file__).parents[2]
+AUTH = {"Authorization": f"Bearer {KEY}"}
+
+
+def interactions(path: Path) -> list[Interaction]:
+    return [one for cassette in load_cassettes(path) for one in cassette.interactions]
+
+
+def written(path: Path) -> str:
+    return "".join(file.read_text("utf-8") for file in sorted(path.rglob("*")) if file.is_file())
+
+
+def test_what_is_recorded_replays_the_same(base: str, tmp_path: Path, provider: Server) -> None:
+    calls: list[tuple[str, Any]] = [
+        ("chat", {"q": "é 🌊"}),
+        ("sse", {"q": 1}),
+        ("gzip", {}),
+        ("gzip-sse", {}),
+        ("busy", {}),
+        ("binary", {}),
+        ("chat", b"not json \xff"),
+    ]
+    with record(tmp_path / "rec") as recording:
+        live = [asked(current(), f"{base}/{route}", body, auth=AUTH) for route, body in calls]
+    assert repr(recording).endswith("rec'): 7 interactions written")
+    assert recording.needs_key is True
+    requests = len(provider.seen)
+    with replay(tmp_path / "rec"):
+        again = [asked(current(), f"{base}/{route}", body) for route, body in calls]
+    assert len(provider.seen) == requests
+    for (route, _), first, second in zip(calls, live, again, strict=True):
+        assert second.status == first.status
+        assert second.headers["content-type"] == first.headers["content-type"]
+        if route in ("sse", "gzip-sse", "binary"):
+            assert second.chunks == first.chunks, route
+        else:
+            assert second.json() == first.json()
+    assert again[4].headers["retry-after"] == "2"
+
+
+def test_one_file_for_each_host_which_is_pleasant_to_read(base: str, tmp_path: Path, provider: Server) -> None:
+    with record(tmp_path):
+        asked(current(), f"{base}/sse", {"model": "m", "messages": [{"role": "user", "content": "hi\nthere"}]})
+    (file,) = tmp_path.iterdir()
+    assert file.name == f"127.0.0.1-{provider.server_port}.yaml"
+    lines = file.read_text("utf-8").splitlines()
+    assert lines[0] == "version: 1"
+    assert '"content": "hi\\nthere"' in map(str.strip, lines)
+    assert '        data: {"n": 4, "text": "héllo 🌊 4"}' in lines
+    assert any(line == f"    chunks: {[len(event) for event in EVENTS]}" for line in lines)
+    document = yaml.safe_load(file.read_text("utf-8"))
+    assert document["origin"]["from"] == f"127.0.0.1:{provider.server_port}"
+    assert len(document["origin"]["recorded"]) == 10
+    delays = document["interactions"][0]["response"]["delays_s"]
+    assert len(delays) == 5
+    assert 0.05 < sum(delays) < 5
+
+
+def test_it_is_on_disk_before_the_caller_has_the_end(base: str, tmp_path: Path) -> None:
+    recording = record(tmp_path / "one.json")
+
+    async def stepwise() -> None:
+        async with recording.open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=5) as answer:
+            async for _ in answer.chunks():
+                assert not (tmp_path / "one.json").exists()
+            assert interactions(tmp_path / "one.json")[0].response.incomplete is False
+
+    asyncio.run(stepwise())
+
+
+def test_recording_again_replaces_the_request_and_keeps_the_rest(base: str, tmp_path: Path) -> None:
+    def counts() -> list[Any]:
+        return [(json.loads(one.body)["q"], json.loads(one.response.body)["count"]) for one in interactions(tmp_path)]
+
+    with record(tmp_path):
+        for q in (1, 2, 1):
+            asked(current(), f"{base}/chat", {"q": q})
+    assert counts() == [(1, 1), (2, 2), (1, 3)]
+    with record(tmp_path):
+        asked(current(), f"{base}/chat", {"q": 1})
+        assert counts() == [(2, 2), (1, 4)]
+        asked(current(), f"{base}/chat", {"q": 1})
+        asked(current(), f"{base}/chat", {"q": 3})
+    assert counts() == [(2, 2), (1, 4), (1, 5), (3, 6)]
+
+
+def test_older_recordings_in_other_files_are_taken_out(base: str, tmp_path: Path) -> None:
+    foreign = {
+        "version": 1,
+        "note": "mine",
+        "interactions": [
+            interaction({"q": 1}, uri=f"{base}/chat"),
+            {"request_sample": {"raw": b"\xff"}, "response_sample": 1},
+            interaction({"q": 2}, uri=f"{base}/chat"),
+        ],
+    }
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(foreign))
+    (tmp_path / "b.json").write_text(
+        json.dumps({"version": 1, "interactions": [interaction({"q": 3}, uri=f"{base}/chat"), interaction({"q": 4})]})
+    )
+    untouched = (tmp_path / "b.json").read_bytes()
+    with record(tmp_path):
+        asked(current(), f"{base}/chat", {"q": 1})
+    assert yaml.safe_load((tmp_path / "a.yaml").read_text()) == {**foreign, "interactions": foreign["interactions"][1:]}  # type: ignore[index]
+    assert (tmp_path / "b.json").read_bytes() == untouched
+    with record(tmp_path):
+        asked(current(), f"{base}/chat", {"q": 2})
+        asked(current(), f"{base}/chat", {"q": 3})
+    assert yaml.safe_load((tmp_path / "a.yaml").read_text())["interactions"] == [foreign["interactions"][1]]  # type: ignore[index]
+    assert [json.loads(one.body)["q"] for one in interactions(tmp_path / "b.json")] == [4]
+    assert asked(replay(tmp_path), f"{base}/chat", {"q": 3}).json()["count"] == 3
+
+
+def test_labels_keep_repeats_apart(base: str, tmp_path: Path) -> None:
+    with record(tmp_path):
+        for lane in ("a1#first", "a2#second", "a3"):
+            asked(current(), f"{base}/chat", {"q": 1}, lane=lane)
+    assert [one.lane for one in interactions(tmp_path)] == ["first", "second", ""]
+    assert "a1" not in written(tmp_path)
+    with record(tmp_path):
+        asked(current(), f"{base}/chat", {"q": 1}, lane="b1#second")
+    assert [(one.lane, json.loads(one.response.body)["count"]) for one in interactions(tmp_path)] == [("first", 1), ("second", 4)]
+    assert asked(replay(tmp_path), f"{base}/chat", {"q": 1}, lane="c#second").json()["count"] == 4
+
+
+@pytest.mark.parametrize("before", [None, "synthetic", {"recorded": "2020-01-01", "from": "old.example", "by": "me"}])
+@pytest.mark.parametrize("origin", [None, "synthetic", {"recorded": "2026-01-02"}])
+def test_origin(base: str, tmp_path: Path, before: Any, origin: Any, provider: Server) -> None:
+    file = tmp_path / "one.yaml"
+    if before is not None:
+        file.write_text(yaml.safe_dump({"version": 1, "origin": before, "interactions": []}))
+    with record(file, origin=origin):
+        asked(current(), f"{base}/chat", {})
+    got = load_cassette(file).origin
+    host = f"127.0.0.1:{provider.server_port}"
+    if origin is not None:
+        assert got == origin
+    elif isinstance(before, dict):
+        assert isinstance(got, dict)
+        assert got["by"] == "me"
+        assert got["from"] == f"{host}, old.example"
+        assert got["recorded"] > "2026"
+    else:
+        assert isinstance(got, dict)
+        assert got["from"] == host
+        assert got.get("beside") == before
+
+
+def test_a_full_file_is_followed_by_another(base: str, tmp_path: Path, provider: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.recording.FULL_FILE_BYTES", 2_000)
+    with record(tmp_path):
+        for q in range(60):
+            asked(current(), f"{base}/chat", {"q": q // 2})
+    stem = f"127.0.0.1-{provider.server_port}"
+    assert len(list(tmp_path.iterdir())) > 10
+    assert (tmp_path / f"{stem}-10.yaml").exists()
+    assert all(file.stat().st_size < 3_000 for file in tmp_path.iterdir())
+    assert [json.loads(one.response.body)["count"] for one in interactions(tmp_path)] == list(range(1, 61))
+
+
+# what is not written -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", ".yaml", ".json"])
+@pytest.mark.parametrize("kind", LOOK_LIKE_KEYS)
+def test_keys_planted_everywhere_are_not_written(base: str, tmp_path: Path, kind: str, suffix: str) -> None:
+    planted = LOOK_LIKE_KEYS[kind]
+    body = {"key": planted, "text": f"mine is\n{planted}, and {KEY}", "list": [{planted: KEY}]}
+    target = tmp_path / f"rec{suffix}"
+    with record(target):
+        answer = asked(current(), f"{base}/leaky?key={KEY}&x={planted}", body, auth=AUTH, lane=f"run#{planted}")
+    assert KEY in json.dumps(answer.json())  # the caller gets what was sent
+    text = written(tmp_path)
+    for secret in (KEY, planted, "c00kie-v4lue", "acme-research-lab", "session=", "set-cookie", "authorization:"):
+        assert secret not in text.replace("your header", ""), secret
+    assert "REDACTED" in text
+    assert "req_1" in text
+    assert (
+        asked(replay(target), f"{base}/leaky?key=other&x={planted}", json.loads(json.dumps(body).replace(KEY, "REDACTED"))).status
+        == 200
+    )
+
+
+def test_keys_in_streams_are_not_written_and_the_chunks_still_fit(tmp_path: Path) -> None:
+    planted = LOOK_LIKE_KEYS["openai"]
+    pieces = [b"data: a\n\n", f"data: {planted}".encode()[:12], f"data: {planted}".encode()[12:], b"\n\ndata: b\n\n"]
+
+    async def stream():  # type: ignore[no-untyped-def]
+        for piece in pieces:
+            yield piece
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream())
+
+    async def post() -> bytes:
+        async with httpx.AsyncClient(transport=RecordTransport(tmp_path, transport=httpx.MockTransport(handler))) as client:
+            return (await client.post("https://llm.example/v1", json={})).content
+
+    assert asyncio.run(post()) == b"".join(pieces)
+    (one,) = interactions(tmp_path)
+    assert one.response.body == b"data: a\n\ndata: REDACTED\n\ndata: b\n\n"
+    assert one.response.pieces()[0] == b"data: a\n\n"
+    assert one.response.pieces()[-1] == b"\n\ndata: b\n\n"
+
+
+def test_headers_are_written_by_a_list_in_ones_own_client(tmp_path: Path) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(
+            200, headers={"X-Secret-Thing": "hush", "x-request-id": "r1"}, json={"echo": request.headers["x-api-key"]}
+        )
+
+    async def post() -> None:
+        headers = {"x-api-key": KEY, "x-custom": "custom", "cookie": "biscuit"}
+        async with httpx.AsyncClient(
+            transport=RecordTransport(tmp_path, transport=httpx.MockTransport(handler)), headers=headers
+        ) as client:
+            assert (await client.post("https://llm.example/v1", json={})).json() == {"echo": KEY}
+
+    asyncio.run(post())
+    text = written(tmp_path)
+    for word in (KEY, "hush", "custom", "biscuit", "user-agent"):
+        assert word not in text
+    (one,) = interactions(tmp_path)
+    assert one.response.headers == {"content-type": "application/json", "x-request-id": "r1"}
+
+
+@pytest.mark.parametrize("host", ["..", "../../etc", "h:80", "H.Example", "[::1]:9", "a b", "x" * 300])
+def test_file_names_stay_in_the_folder(tmp_path: Path, host: str) -> None:
+    recorder = Recorder(tmp_path / "rec")
+    tape = recorder.begin("POST", "https://llm.example/", {}, b"")
+    tape.headers(200, "OK", {})
+    tape.complete()
+    recorder.add(1, host, interaction({"q": host}))
+    assert {file.parent for file in tmp_path.rglob("*.yaml")} == {tmp_path / "rec"}
+
+
+# streams that do not end ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own_client", [False, True])
+def test_a_stream_that_breaks_off_is_kept_as_far_as_it_came(base: str, tmp_path: Path, own_client: bool) -> None:
+    if own_client:
+        with pytest.raises(httpx.TransportError):
+            post_with(RecordTransport(tmp_path), f"{base}/break")
+    else:
+        with pytest.raises(ProviderConnectionError):
+            asked(record(tmp_path), f"{base}/break", {})
+    (one,) = interactions(tmp_path)
+    assert one.response.incomplete
+    assert one.response.body == b"".join(EVENTS[:2])
+    with pytest.raises(ProviderConnectionError, match="as it did when"):
+        asked(replay(tmp_path), f"{base}/break", {})
+
+
+def post_with(transport: httpx.AsyncBaseTransport, url: str) -> httpx.Response:
+    async def post() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await client.post(url, json={})
+
+    return asyncio.run(post())
+
+
+@pytest.mark.parametrize("route", ["sse", "gzip-sse"])
+def test_a_stream_that_is_abandoned_is_kept_as_far_as_it_came(base: str, tmp_path: Path, route: str) -> None:
+    async def leave(transport: Record) -> None:
+        async with transport.open(HttpRequest("POST", f"{base}/{route}", {}, b"{}"), auth={}, lane="", timeout_s=5) as answer:
+            async for _ in answer.chunks():
+                break
+
+    async def leave_own() -> None:
+        async with (
+            httpx.AsyncClient(transport=RecordTransport(tmp_path / "own")) as client,
+            client.stream("POST", f"{base}/{route}") as response,
+        ):
+            async for _ in response.aiter_bytes():
+                break
+
+    asyncio.run(leave(record(tmp_path / "ours")))
+    asyncio.run(leave_own())
+    for folder in ("ours", "own"):
+        (one,) = interactions(tmp_path / folder)
+        assert one.response.incomplete
+        assert b"".join(EVENTS).startswith(one.response.body)
+        assert b"" != one.response.body != b"".join(EVENTS)
+
+
+def test_a_cancelled_request_leaves_nothing_or_its_part(base: str, tmp_path: Path) -> None:
+    async def cancelled(route: str) -> None:
+        task = asyncio.create_task(ask(record(tmp_path), f"{base}/{route}", {}))
+        await asyncio.sleep(0.06)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled("slow"))
+    assert list(tmp_path.iterdir()) == []
+    asyncio.run(cancelled("sse"))
+    assert interactions(tmp_path)[0].response.incomplete
+
+
+def test_a_request_that_fails_is_not_recorded(tmp_path: Path) -> None:
+    with pytest.raises(ProviderConnectionError):
+        asked(record(tmp_path), "http://127.0.0.1:9/", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+# several at once, and power cuts ---------------------------------------------------------------------------------------------------
+
+
+def test_concurrent_runs_lose_nothing(base: str, tmp_path: Path) -> None:
+    recording = record(tmp_path)
+
+    def work(number: int) -> None:
+        async def several() -> None:
+            await asyncio.gather(*(ask(recording, f"{base}/chat", {"n": [number, n]}) for n in range(5)))
+
+        asyncio.run(several())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(json.loads(one.body)["n"] for one in interactions(tmp_path)) == [
+        [number, n] for number in range(6) for n in range(5)
+    ]
+    assert recording.recorder.count == 30
+
+
+def test_requests_are_kept_in_the_order_they_were_sent(base: str, tmp_path: Path) -> None:
+    async def both() -> None:
+        recording = record(tmp_path)
+        slow = asyncio.create_task(ask(recording, f"{base}/slow", {}))
+        await asyncio.sleep(0.1)
+        await ask(recording, f"{base}/chat", {})
+        await slow
+
+    asyncio.run(both())
+    assert [one.uri.rpartition("/")[2] for one in interactions(tmp_path)] == ["slow", "chat"]
+
+
+WRITER = """
+import sys
+from agentlab.recording import Recorder
+recorder = Recorder(sys.argv[1])
+for number in range(int(sys.argv[3])):
+    tape = recorder.begin("POST", "https://llm.example/v1", {}, b'{"who": "%s", "n": %d}' % (sys.argv[2].encode(), number))
+    tape.headers(200, "OK", {"content-type": "application/json"})
+    tape.chunk(b'{"text": "' + b"words " * 200 + b'"}')
+    tape.complete()
+    print(number, flush=True)
+"""
+
+
+def writer(path: Path, who: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), who, str(count)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("name", ["rec", "one.json"])
+def test_several_processes_lose_nothing(tmp_path: Path, name: str) -> None:
+    writers = [writer(tmp_path / name, who, 20) for who in "abc"]
+    for one in writers:
+        one.communicate(timeout=60)
+        assert one.returncode == 0
+    got = sorted((json.loads(one.body)["who"], json.loads(one.body)["n"]) for one in interactions(tmp_path / name))
+    assert got == [(who, n) for who in "abc" for n in range(20)]
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 0.004, 0.009, 0.013])
+def test_killed_while_writing_the_file_is_whole(tmp_path: Path, patience_s: float) -> None:
+    victim = writer(tmp_path, "a", 100_000)
+    assert victim.stdout is not None
+    done = [int(victim.stdout.readline()) for _ in range(8)]
+    time.sleep(patience_s)
+    os.kill(victim.pid, signal.SIGKILL)
+    done += [int(line) for line in victim.stdout]
+    victim.wait()
+    victim.stdout.close()
+    assert len(interactions(tmp_path)) in (len(done), len(done) + 1)
+    survivor = writer(tmp_path, "b", 1)
+    survivor.communicate(timeout=60)
+    assert len(interactions(tmp_path)) in (len(done) + 1, len(done) + 2)
+    assert [file for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+
+
+def test_somebody_else_edits_the_file_meanwhile(base: str, tmp_path: Path) -> None:
+    file = tmp_path / "one.json"
+    recording = record(file)
+    asked(recording, f"{base}/chat", {"q": 1})
+    document = json.loads(file.read_text())
+    document["interactions"].append(interaction({"q": "by hand"}))
+    document["note"] = "kept"
+    file.write_text(json.dumps(document))
+    asked(recording, f"{base}/chat", {"q": 2})
+    assert [json.loads(one.body)["q"] for one in interactions(file)] == ["by hand", 1, 2]
+    assert json.loads(file.read_text())["note"] == "kept"
+    file.unlink()
+    asked(recording, f"{base}/chat", {"q": 3})
+    assert [json.loads(one.body)["q"] for one in interactions(file)] == [1, 2, 3]
+
+
+def test_links_and_modes_are_kept(base: str, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere" / "real.json"
+    real.parent.mkdir()
+    real.write_text(json.dumps({"version": 1, "interactions": []}))
+    real.chmod(0o600)
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec" / "one.json").symlink_to(real)
+    asked(record(tmp_path / "rec" / "one.json"), f"{base}/chat", {})
+    assert (tmp_path / "rec" / "one.json").is_symlink()
+    assert len(interactions(real)) == 1
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+# what cannot be written ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_sent(
+    base: str, tmp_path: Path, provider: Server
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="is a file: record into a folder"):
+        record(tmp_path / "file")
+    with pytest.raises(ConfigurationError, match="Cannot record into"):
+        asked(record(tmp_path / "file" / "deep"), f"{base}/chat", {})
+    assert provider.seen == []
+
+
+def test_a_broken_cassette_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: [")
+    with pytest.raises(MalformedCassetteError, match=r"a\.yaml"):
+        record(tmp_path)
+    assert (tmp_path / "a.yaml").read_text() == "a: ["
+
+
+def test_a_disk_that_fills_up_does_not_cost_the_answer(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = record(tmp_path)
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.warns(RuntimeWarning, match="could not be recorded: .*No space left"):
+            assert asked(recording, f"{base}/chat", {"q": 1}).status == 200
+    assert asked(recording, f"{base}/chat", {"q": 2}).status == 200
+    assert [json.loads(one.body)["q"] for one in interactions(tmp_path)] == [1, 2]
+
+
+def test_a_half_saved_file_does_not_cost_the_answer(base: str, tmp_path: Path) -> None:
+    recording = record(tmp_path)
+    (tmp_path / "mine.json").write_text('{"version": 1, "inter')
+    with pytest.warns(RuntimeWarning, match=r"could not be recorded: mine\.json"):
+        assert asked(recording, f"{base}/chat", {"q": 1}).status == 200
+    (tmp_path / "mine.json").write_text('{"version": 1, "interactions": []}')
+    asked(recording, f"{base}/chat", {"q": 1})
+    assert [json.loads(one.response.body)["count"] for one in interactions(tmp_path)] == [1, 2]
+
+
+def test_making_a_recorder_writes_nothing(tmp_path: Path) -> None:
+    record(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_change_of_folder_does_not_move_the_recording(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recording = record("rec")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    asked(recording, f"{base}/chat", {})
+    assert len(interactions(tmp_path / "rec")) == 1
