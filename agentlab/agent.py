@@ -83,7 +83,7 @@ class Agent:
         `messages` go before the prompt (an earlier conversation); `transport` is the one of the surrounding `lab.replay` or
         `lab.record` unless given. It is captured now: the run keeps it after the `with` block.
         """
-        if not isinstance(prompt, str) or not prompt:
+        if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
@@ -131,6 +131,11 @@ def _settings(budget: Budget | None, stop: object, defaults: RunSettings) -> Run
 
 def _wrapped(layer: Middleware, ask: Ask) -> Ask:
     async def asked(request: ModelRequest) -> ModelResponse:
-        return await layer(request, ask)
+        response = await layer(request, ask)
+        if not isinstance(response, ModelResponse):
+            raise ConfigurationError(
+                f"The middleware {layer!r} returned {response!r}: return the response, as in `return await ask(request)`."
+            )
+        return response
 
     return asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
-from agentlab.types import Message
+from agentlab.types import Message, ToolResult
 
 
 class Conversation(Sequence[Message]):
@@ -33,6 +33,15 @@ class Conversation(Sequence[Message]):
             self.characters += len(call.name) + len(call.arguments)
         for result in message.tool_results:
             self.characters += len(result.content)
+
+    def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
+        """Close the assistant's turn: its tool calls get these results, in order, and the rest the word that it was not executed."""
+        last = self._messages[-1]
+        if last.role != "assistant" or not last.tool_calls:
+            return
+        not_done = "The run ended before this call; it was not executed."
+        rest = [ToolResult(call.id, call.name, not_done, error="not_executed") for call in last.tool_calls[len(results) :]]
+        self.append(Message("tool", tool_results=(*results, *rest)))
 
     def view(self) -> ConversationView:
         """What is there now, fixed in length."""

@@ -20,24 +20,30 @@ import time
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentlab import background, events, frontend, sugar
+from agentlab.ask import ExplicitStop
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, ConfigurationError, RunEndedError
 from agentlab.history import RunHistory
-from agentlab.owner import LoopOwner
+from agentlab.owner import LoopOwner, running_loop
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import Budget, LiveSettings, RunSettings
-from agentlab.step import Ending, ExplicitStop, take_step
+from agentlab.step import Ending, take_step
 from agentlab.stop import as_condition
-from agentlab.types import Message, StopReason, ToolResult
+from agentlab.types import Message, StopReason
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.transport import Transport
+
+
+LONGEST_FAREWELL_S = 5.0
+"""How long an interrupted `start()` waits for the step under way to be recorded."""
 
 
 class RunState(StrEnum):
@@ -89,11 +95,12 @@ class Run:
         self._started = False
         self._paused = False
         self._cancelled = False
+        self._interrupted = False
+        self._home: asyncio.AbstractEventLoop | None = None
         self._warned: set[str] = set()
         self._faulty: set[int] = set()
         self._owner = LoopOwner()
         self._task: asyncio.Task[Any] | None = None
-        self._wake: asyncio.Event | None = None
         self._ended = threading.Event()
         limits.subscribe(self._limits_changed)
 
@@ -155,10 +162,9 @@ class Run:
         """The steps from here on, one by one, taken as they are asked for."""
         while self.result is None:
             await self._owner.run(self._while_paused)
-            if self.result is None:
-                step = await self.step()
-                if step is not None:
-                    yield step
+            step = await self._owner.run(self._one_step)
+            if step is not None:
+                yield step
 
     def start(self, loop: Literal["background", "kernel"] = "background") -> Run:
         """Run to the end in the background and return at once, so that the panel is live.
@@ -170,31 +176,45 @@ class Run:
         if loop not in ("background", "kernel"):
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
-            self._kernel_task = asyncio.get_running_loop().create_task(self._quietly(self._to_the_end))
+            self._home = running_loop()
+            if self._home is None:
+                raise ConfigurationError(
+                    "start(loop='kernel') needs a running event loop: call it in a notebook, or in async code."
+                )
+            self._kernel_task = self._home.create_task(self._quietly(self._to_the_end))
             return self
         if frontend.is_present():
             self.launch()
             return self
+        self._home = background.loop()
+        self._refuse_to_block("start()")
         future = background.submit(self._to_the_end())
         try:
             future.result()
-        except BaseException:
+        except BaseException:  # an interrupt, or what the run raised
             self.cancel()
+            self._ended.wait(LONGEST_FAREWELL_S)
             raise
         return self
 
     def launch(self) -> None:
         """Run to the end in the background, whoever is there to see it: what the panel's Run button does."""
         self._refuse_if_ended()
+        self._home = background.loop()
         background.submit(self._quietly(self._to_the_end))
 
     def launch_step(self) -> None:
         """Take one step in the background: what the panel's Step button does."""
         self._refuse_if_ended()
+        self._home = background.loop()
         background.submit(self._quietly(self.step))
 
     def wait(self, timeout_s: float | None = None) -> RunResult | None:
         """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`."""
+        if self.result is None:
+            if self._home is None and not self._owner.is_busy and timeout_s is None:
+                raise ConfigurationError("The run has not been started, so there is no end to wait for: call run.start() first.")
+            self._refuse_to_block("wait()")
         self._ended.wait(timeout_s)
         return self.result
 
@@ -219,29 +239,25 @@ class Run:
         if self.result is not None:
             return
         self.stop_request = ExplicitStop(reason, None, "person")
-        if self._owner.is_busy:
+        if not self._end_between_steps(if_idle=True):
             self._poke()
-        else:
-            self._end_between_steps()
 
     def cancel(self) -> None:
         """End the run at once, in mid-step if need be; what came back so far is recorded."""
         if self.result is not None:
             return
         self._cancelled = True
-        task = self._task
-        if not self._owner.is_busy:
-            self._end_between_steps()
-        elif task is not None:
-            self._owner.call(task.cancel)
-        else:
-            self._poke()
+        if not self._end_between_steps(if_idle=True):
+            self._owner.call(self._interrupt)
 
     def fork(self, at: int, *, budget: Budget | None = None, stop: object = None, agent: Agent | None = None) -> Run:
         """A new run that shares the first `at` steps (0 to all) and has another future: other limits, or another agent."""
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self._marks):
             raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self._marks)}.")
         settings = self.limits.snapshot()
+        history = self.history.prefix(at)
+        if history.last is not None:  # the reason why this run ended is none of the branch's
+            history.amend(replace(history.last, stop_reason=None))
         kept = self._marks[at - 1] if at else self._first_length
         branch = Run(
             agent or self.agent,
@@ -250,7 +266,7 @@ class Run:
             LiveSettings(RunSettings(budget or settings.budget, settings.stop if stop is None else as_condition(stop))),
             self.transport,
             observers=self.observers,
-            history=self.history.prefix(at),
+            history=history,
             parent_run_id=self.id,
         )
         branch._marks = self._marks[:at]
@@ -263,25 +279,6 @@ class Run:
         """Read the limits as they are now; from here on they are in force."""
         self.in_force = self.limits.snapshot()
         return self.in_force
-
-    def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
-        """Close the assistant's turn: each of its tool calls gets its result, or the word that it was not executed."""
-        last = self.conversation[-1]
-        if last.role != "assistant" or not last.tool_calls:
-            return
-        done = {result.call_id: result for result in results}
-        not_done = "The run ended before this call; it was not executed."
-        self.conversation.append(
-            Message(
-                "tool",
-                tool_results=tuple(
-                    [
-                        done[call.id] if call.id in done else ToolResult(call.id, call.name, not_done, error="not_executed")
-                        for call in last.tool_calls
-                    ]
-                ),
-            )
-        )
 
     def mark_step(self) -> None:
         """Remember how long the conversation is after this step, for forks."""
@@ -316,11 +313,15 @@ class Run:
             self.emit(events.Warned(self.clock.elapsed_s(), message))
             warnings.warn(message, AgentlabWarning, stacklevel=2)
 
-    def end(self, ending: Ending) -> None:
-        """End the run for this reason; the first reason counts."""
+    def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
+        """End the run for this reason, with `if_idle` only where no work is under way; whether that was done. The first reason
+        counts, and stands on the last step."""
         with self._owner.lock:
-            if self.result is not None:
-                return
+            if self.result is not None or (if_idle and self._owner.is_busy):
+                return False
+            last = self.history.last
+            if last is not None and last.stop_reason is None:
+                self.history.amend(replace(last, stop_reason=ending.stop_reason))
             self.result = RunResult(
                 run_id=self.id,
                 provider=self.agent.model.name,
@@ -340,6 +341,7 @@ class Run:
         self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
         self._ended.set()
         self._poke()
+        return True
 
     # The loop ---------------------------------------------------------------------------------------------------------------
 
@@ -347,37 +349,40 @@ class Run:
         async with self._owner.turn:
             if self.state is RunState.ENDED:
                 return None
-            if self.stop_request is not None or self._cancelled:
+            if self._is_called_off():
                 self._end_between_steps()
                 return None
             self._begin()
             self._task = task = asyncio.current_task()
+            assert task is not None  # noqa: S101  for the type checker: a coroutine runs in a task
+            cancels_before = task.cancelling()
             self.clock.start()
+            step: StepResult | None = None
             try:
-                return await take_step(self)
+                step = await take_step(self)
             except asyncio.CancelledError:
-                if self.result is None or not self._cancelled_by_person(task):
-                    raise  # from outside: whoever awaits has to know
-                return self.history.last
+                if not self._interrupted or task.uncancel() > cancels_before:  # from outside: whoever awaits has to know
+                    raise
+                step = self.history.last
+            else:
+                if self._interrupted:  # a tool or a middleware kept the cancel to itself
+                    task.uncancel()
             finally:
                 self.clock.stop()
                 self._task = None
-
-    def _cancelled_by_person(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether `cancel()` was called; the task is then not to be cancelled any further."""
-        if self._cancelled and task is not None:
-            task.uncancel()
-        return self._cancelled
+            if self._is_called_off():  # too late for the step to see it
+                self._end_between_steps()
+            return None if step is None else self.history.last
 
     async def _to_the_end(self) -> RunResult:
         return await self._owner.run(self._drive) if self.result is None else self.result
 
     async def _drive(self) -> RunResult:
-        while True:
-            await self._while_paused()
-            await self._one_step()
-            if self.result is not None:
-                return self.result
+        async with self._owner.driver:  # a second one waits for the end, and may be cancelled without ending the run
+            while self.result is None:
+                await self._while_paused()
+                await self._one_step()
+        return self.result
 
     async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Do this where nobody awaits: what is wrong stands in the result."""
@@ -387,15 +392,32 @@ class Run:
             self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
 
     async def _while_paused(self) -> None:
-        while self._paused and self.result is None and self.stop_request is None and not self._cancelled:
-            self._wake = asyncio.Event()
-            if self._paused:  # it may have been resumed before there was anything to wake
-                await self._wake.wait()
+        while self._is_held():
+            self._owner.wake.clear()
+            if self._is_held():  # another thread may have changed that before there was anything to wake
+                await self._owner.wake.wait()
+
+    def _is_held(self) -> bool:
+        return self._paused and self.result is None and not self._is_called_off()
+
+    def _is_called_off(self) -> bool:
+        return self.stop_request is not None or self._cancelled
 
     def _poke(self) -> None:
         """Wake the run from a pause, from any thread."""
-        if self._wake is not None:
-            self._owner.call(self._wake.set)
+        self._owner.call(self._owner.wake.set)
+
+    def _interrupt(self) -> None:
+        """On the owning loop: break into the step under way, if there still is one."""
+        if self._task is not None and not self._interrupted:
+            self._interrupted = True
+            self._task.cancel()
+        self._owner.wake.set()
+
+    def _refuse_to_block(self, what: str) -> None:
+        here = running_loop()
+        if here is not None and (here is self._home or self._owner.is_here):
+            raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
 
     def _begin(self) -> None:
         if self._started:
@@ -408,13 +430,14 @@ class Run:
                 "This run has no limit at all: it may go on, and cost, for ever. Set one, such as Budget(max_turns=20)."
             )
 
-    def _end_between_steps(self) -> None:
+    def _end_between_steps(self, *, if_idle: bool = False) -> bool:
         request = self.stop_request
         if self._cancelled or request is None:
-            self.end(Ending(StopReason.CANCELLED, f"Cancelled after step {len(self.history)}."))
+            ending = Ending(StopReason.CANCELLED, f"Cancelled after step {len(self.history)}.")
         else:
             told = f"Stopped by the {request.who}: {request.reason}"
-            self.end(Ending(StopReason.EXPLICIT_STOP, told, output=request.output, stopped_by=request.who))
+            ending = Ending(StopReason.EXPLICIT_STOP, told, output=request.output, stopped_by=request.who)
+        return self.end(ending, if_idle=if_idle)
 
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:

@@ -36,7 +36,7 @@ def _told_of_misspellings(cls: type[C]) -> type[C]:
                 raise LimitError(_no_such("limit", name, known))
         make(self, *args, **given)
 
-    cls.__init__ = checked  # type: ignore[method-assign]
+    cls.__init__ = checked  # type: ignore[method-assign, assignment]
     return cls
 
 

@@ -8,11 +8,13 @@ CANCELLED                                anything                        ABORT  
 PAUSED                                   anything                        RESUME                 -
 CONTEXT_WINDOW_EXCEEDED                  anything                        ABORT                  TRUNCATED
 any other                                a tool call that was cut off    ABORT                  TRUNCATED
+MAX_TOKENS                               a call without any arguments    ABORT                  TRUNCATED
 MAX_TOKENS                               complete tool calls             EXECUTE_TOOLS          -
 MAX_TOKENS                               no tool call                    ABORT                  TRUNCATED
 any other                                tool calls                      EXECUTE_TOOLS          -
-UNKNOWN, nothing came                    no text                         ABORT                  ERROR
-END_TURN, STOP_SEQUENCE, UNKNOWN         text                            COMPLETE               COMPLETED
+UNKNOWN, TOOL_CALLS                      no text, no call                ABORT                  ERROR
+UNKNOWN, TOOL_CALLS                      text                            COMPLETE               COMPLETED
+END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
 """
 
 from __future__ import annotations
@@ -42,12 +44,12 @@ def decide(response: ModelResponse) -> Decision:
     if reason is FinishReason.PAUSED:
         return Decision(Action.RESUME, "The provider paused its turn and is asked to go on.")
     if response.tool_calls:
-        if any(map(is_cut_off, response.tool_calls)):
+        if any(map(is_cut_off, response.tool_calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(response)):
             return Decision(Action.ABORT, _HALF_CALL, StopReason.TRUNCATED, "increase_budget")
         return _EXECUTE
     if reason is FinishReason.MAX_TOKENS:
         return Decision(Action.ABORT, _CUT_OFF, StopReason.TRUNCATED, "increase_budget")
-    if reason is FinishReason.UNKNOWN and not response.text:
+    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS) and not response.text:
         said = signal.message or "The response is empty and does not say why it ended."
         return Decision(Action.ABORT, said, StopReason.ERROR, "retry")
     return _COMPLETE
@@ -55,6 +57,11 @@ def decide(response: ModelResponse) -> Decision:
 
 _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
 _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED)
+
+
+def _all_have_arguments(response: ModelResponse) -> bool:
+    """Of a response cut at its cap, empty arguments may be ones that were still to come; elsewhere they are a call without any."""
+    return all(call.arguments.strip() for call in response.tool_calls)
 
 
 def is_cut_off(tool_call: ToolCall) -> bool:

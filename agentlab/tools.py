@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import json
 import math
@@ -95,9 +96,11 @@ def tool(
 
 def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
     """Tools by name, made of Tools and plain functions. Raises ToolDefinitionError for what is neither, and for a name given twice."""
+    if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
+        raise ToolDefinitionError(f"tools={tools!r}: pass a list of functions, such as tools=[search, finalize].")
     named: dict[str, Tool] = {}
     for item in tools:
-        made = item if isinstance(item, Tool) else tool(item)
+        made = item if isinstance(item, Tool) else _make(item, None, None, None, False)
         if made.name in named:
             raise ToolDefinitionError(f"Two tools are called {made.name!r}: give one of them another with lab.tool(name=…).")
         named[made.name] = made
@@ -128,17 +131,20 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult
         value = await _call(target, arguments)
     except StopRequested as stop:
         return _stopped(tool_call, Stop(stop.reason, stop.output))
-    except TimeoutError as error:
-        if target.timeout_s is None or error.args:
-            return _failed(tool_call, "exception", f"{tool_call.name} raised TimeoutError: {error}")
+    except _OutOfTime:
         return _failed(tool_call, "timeout", f"{tool_call.name} did not finish within its limit of {target.timeout_s:g} s.")
-    except Exception as error:  # the model is told; the person sees it in the tools frame
-        return _failed(tool_call, "exception", f"{tool_call.name} raised {type(error).__name__}: {error}", value=error)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():  # it is the run that is cancelled
+            raise
+        return _raised(tool_call, error)
+    except (Exception, SystemExit) as error:  # the model is told; the person sees it in the tools frame
+        return _raised(tool_call, error)
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
     try:
         return ToolResult(tool_call.id, tool_call.name, as_text(value), value)
-    except (ValueError, RecursionError) as error:
+    except Exception as error:  # also whatever a lazy value raises while it is read
         said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {error}"
         return _failed(tool_call, "unserialisable", said, value=value)
 
@@ -153,7 +159,11 @@ async def _call(target: Tool, arguments: dict[str, Any]) -> Any:
         return (
             await _inline(target, arguments) if target.timeout_s is None else await _limited(target, _inline(target, arguments))
         )
-    return await _limited(target, _on_a_thread(target, arguments))
+    return await _limited(target, _awaited(_on_a_thread(target, arguments)))
+
+
+class _OutOfTime(Exception):  # noqa: N818  it never leaves this module
+    """The tool's own limit was reached: not a TimeoutError, which the function itself may raise."""
 
 
 async def _inline(target: Tool, arguments: dict[str, Any]) -> Any:
@@ -161,9 +171,19 @@ async def _inline(target: Tool, arguments: dict[str, Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+async def _awaited(future: Awaitable[Any]) -> Any:
+    value = await future
+    return await value if inspect.isawaitable(value) else value  # of a sync wrapper around an async function
+
+
 async def _limited(target: Tool, awaitable: Awaitable[Any]) -> Any:
-    async with asyncio.timeout(target.timeout_s):
-        return await awaitable
+    try:
+        async with asyncio.timeout(target.timeout_s) as scope:
+            return await awaitable
+    except TimeoutError:
+        if scope.expired():
+            raise _OutOfTime from None
+        raise
 
 
 def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[Any]:
@@ -189,7 +209,7 @@ def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[Any]
         except StopIteration as error:  # a future refuses to carry one
             report(future.set_exception, RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:
-            report(future.set_exception, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            report(future.set_exception, error if isinstance(error, Exception | SystemExit) else RuntimeError(repr(error)))
         else:
             report(future.set_result, value)
 
@@ -201,10 +221,14 @@ def _failed(tool_call: ToolCall, error: str, content: str, value: Any = None) ->
     return ToolResult(tool_call.id, tool_call.name, content, value, error)
 
 
+def _raised(tool_call: ToolCall, error: BaseException) -> ToolResult:
+    return _failed(tool_call, "exception", f"{tool_call.name} raised {type(error).__name__}: {error}", value=error)
+
+
 def _stopped(tool_call: ToolCall, stop: Stop) -> ToolResult:
     try:
         content = as_text(stop.output) if stop.output is not None else stop.reason
-    except (ValueError, RecursionError):
+    except Exception:  # the output is for the person; it needs no JSON
         content = stop.reason
     return ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop)
 
@@ -223,27 +247,53 @@ def _in_words(error: pydantic.ValidationError) -> str:
 def _make(function: Function, name: str | None, description: str | None, timeout_s: float | None, inline: bool) -> Tool:
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
-    called = name or str(getattr(function, "__name__", type(function).__name__))
+    called = name or str(getattr(_unwrapped(function), "__name__", type(function).__name__))
     if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
         raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
-    told, per_parameter = _docstring(inspect.getdoc(function) or "")
+    told, per_parameter = _docstring(inspect.getdoc(_unwrapped(function)) or "")
     model = _arguments_model(called, function, per_parameter)
-    schema = model.model_json_schema()
+    try:
+        schema = model.model_json_schema()
+    except pydantic.errors.PydanticUserError as error:
+        raise _no_schema(called, error) from error
     for leaf in (schema, *schema.get("properties", {}).values()):
         leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
     schema.setdefault("properties", {})
     return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline)
 
 
-def _arguments_model(name: str, function: Function, described: Mapping[str, str]) -> type[pydantic.BaseModel]:
+def _unwrapped(function: Function) -> Function:
+    """The function inside a functools.partial: it has the name, the docstring and the annotations."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
+    """What a model is to fill in: all parameters that a functools.partial does not hold already."""
     try:
-        hints = typing.get_type_hints(function if inspect.isroutine(function) else type(function).__call__, include_extras=True)
-    except NameError as error:
+        parameters = inspect.signature(function).parameters
+    except ValueError as error:
+        raise ToolDefinitionError(f"The tool {name!r} has no signature: write a function around it, with annotations.") from error
+    held = function.keywords if isinstance(function, functools.partial) else {}
+    return [parameter for parameter in parameters.values() if parameter.name not in held]
+
+
+def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
+    reason = str(error).splitlines()[0]
+    return ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}")
+
+
+def _arguments_model(name: str, function: Function, described: Mapping[str, str]) -> type[pydantic.BaseModel]:
+    inner = _unwrapped(function)
+    try:
+        hints = typing.get_type_hints(inner if inspect.isroutine(inner) else type(inner).__call__, include_extras=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
         raise ToolDefinitionError(f"The tool {name!r} has an annotation that cannot be resolved: {error}.") from error
     fields: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in _open_parameters(name, function):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(
                 f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
@@ -254,16 +304,13 @@ def _arguments_model(name: str, function: Function, described: Mapping[str, str]
                 f"such as `{parameter.name}: str`, so that a model knows what to send."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
-        told = described.get(parameter.name)
-        fields[_PREFIX + parameter.name] = (
-            hints[parameter.name],
-            pydantic.Field(default, alias=parameter.name, description=told),
-        )
+        told = described.get(parameter.name)  # where there is none, that of an Annotated stays
+        more: dict[str, Any] = {"description": told} if told else {}
+        fields[_PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
     try:
         return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
     except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}") from error
+        raise _no_schema(name, error) from error
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -153,9 +153,9 @@ class Stop:
 class ToolResult:
     """What a tool call led to.
 
-    `content` is the text handed back to the model; `value` what the function returned (None after an error). `error` says what
-    went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`; None
-    is success. `stop` is there where the tool asked the run to end.
+    `content` is the text handed back to the model; `value` what the function returned, or the exception it raised. `error` says
+    what went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`,
+    `interrupted` (begun, and cut off by the run's end); None is success. `stop` is there where the tool asked the run to end.
     """
 
     call_id: str

@@ -1,0 +1,267 @@
+"""Asking the model within a step: the draft that what comes back is put into, one round trip or several, and what they cost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from agentlab import events
+from agentlab.calls import CallContext
+from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
+from agentlab.history import add_cost, add_usage
+from agentlab.pricing import cost_of
+from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
+from agentlab.settings import RunSettings
+from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
+from agentlab.termination import decide, is_cut_off
+from agentlab.types import (
+    Cost,
+    CostSource,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    StopReason,
+    ToolResult,
+    Usage,
+    UsageSource,
+)
+
+if TYPE_CHECKING:
+    from agentlab.run import Run
+
+CHARACTERS_PER_TOKEN = 4
+
+_NO_USAGE, _UNKNOWN_USAGE = Usage(0, 0, 0, 0, 0, UsageSource.REPORTED), Usage()
+_NO_COST, _UNKNOWN_COST = Cost(Decimal(0), CostSource.REPORTED), Cost()
+_CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCELLED, "retry")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplicitStop:
+    """Somebody asked for the end: `who` is `tool`, `middleware` or `person`."""
+
+    reason: str
+    output: object
+    who: str
+
+
+class Draft:
+    """A step under way."""
+
+    __slots__ = ("calls", "decision", "error", "explicit", "open_calls", "settings", "started_s", "tool_results")
+
+    def __init__(self, settings: RunSettings, started_s: float) -> None:
+        self.settings = settings
+        self.started_s = started_s
+        self.calls: list[ModelCall] = []
+        self.tool_results: list[ToolResult] = []
+        self.open_calls = 0
+        self.decision = _CANCELLED
+        self.error: BaseException | None = None
+        self.explicit: ExplicitStop | None = None
+
+    def step(self, run: Run, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
+        """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""
+        usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (_NO_USAGE, _NO_COST)
+        if len(self.calls) == 1 and not self.open_calls:
+            usage, cost = self.calls[0].usage, self.calls[0].cost
+        else:
+            for call in self.calls:
+                usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
+        return StepResult(
+            len(run.history) + 1,
+            tuple(self.calls),
+            tuple(self.tool_results),
+            usage,
+            cost,
+            self.decision,
+            self.settings,
+            remaining,
+            readings,
+            self.started_s,
+            run.clock.elapsed_s() - self.started_s,
+            stop_reason,
+            self.error,
+        )
+
+
+class NothingLeft(Exception):  # noqa: N818  a signal to the step, which ends there
+    """A middleware asks the model again and the budget is used up."""
+
+
+async def ask(run: Run, draft: Draft) -> ModelResponse:
+    """Ask the model: its response is in the draft and in the conversation before anything else can happen.
+
+    A middleware may ask several times, or answer of its own. Each answer that came back is a call of the step, whatever becomes of it.
+    """
+    agent = run.agent
+    before = len(draft.calls)
+    request = ModelRequest(
+        run.conversation.view(),
+        agent.instructions,
+        agent.tool_specs,
+        draft.settings.budget.output_cap(run.history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])),
+        agent.options,
+        agent.stream,
+    )
+    if not agent.middleware:
+        response = await _send(run, draft, request)
+    else:
+        try:
+            response = await agent.through_middleware(lambda asked: _send(run, draft, asked))(request)
+        except BaseException:
+            if len(draft.calls) > before:
+                run.conversation.append(_assistant_message(draft.calls[-1].response))
+            raise
+        _settle(run, draft, request, response, before)
+    draft.decision = decide(response)
+    run.conversation.append(_assistant_message(response))
+    for call in draft.calls[before:]:
+        if call.usage.total_tokens is None or call.cost.usd is None:
+            _tell_of_what_is_unknown(run, draft, call)
+    return response
+
+
+async def _send(run: Run, draft: Draft, request: ModelRequest) -> ModelResponse:
+    """One round trip; what comes back is in the draft."""
+    if (draft.calls or draft.open_calls) and no_call_left(run, draft):
+        raise NothingLeft
+    agent = run.agent
+    index = run.history.calls + len(draft.calls) + draft.open_calls + 1
+    turn = len(run.history) + 1
+    retries = 0
+
+    def on_retry(attempt: int, wait_s: float, reason: str) -> None:
+        nonlocal retries
+        retries = attempt
+        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason))
+
+    def on_text(text: str) -> None:
+        if run.observers:
+            run.emit(events.TextReceived(run.clock.elapsed_s(), turn, text))
+
+    context = CallContext(run.transport, run.id, index, on_text, on_retry)
+    started_s, started = run.clock.elapsed_s(), time.perf_counter()
+    draft.open_calls += 1
+    try:
+        response = await agent.model.respond(request, context)
+    except (ProviderStatusError, ConfigurationError, FixtureError):
+        draft.open_calls -= 1  # refused: nothing was generated
+        raise
+    draft.open_calls -= 1
+    duration_s = time.perf_counter() - started
+    _keep(run, draft, request, response, index=index, started_s=started_s, duration_s=duration_s, retries=retries)
+    return response
+
+
+def _keep(
+    run: Run,
+    draft: Draft,
+    request: ModelRequest,
+    response: ModelResponse,
+    *,
+    index: int,
+    started_s: float,
+    duration_s: float,
+    retries: int = 0,
+) -> None:
+    """Put a response that came back into the draft, and tell of it."""
+    model, signal = run.agent.model, response.signal
+    usage = _charged(run, draft, request, response)
+    cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd)
+    draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
+    turn = len(run.history) + 1
+    run.emit(
+        events.StopReasonObserved(
+            run.clock.elapsed_s(), model.name, model.model, signal.finish_reason, signal.raw_value, turn, index
+        )
+    )
+
+
+def _settle(run: Run, draft: Draft, request: ModelRequest, response: ModelResponse, before: int) -> None:
+    """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
+    asked = draft.calls[before:]
+    if not asked:  # an answer of its own, from a cache for example
+        index, now_s = run.history.calls + before + 1, run.clock.elapsed_s()
+        _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
+        return
+    chosen = next((call for call in asked if call.response is response), asked[-1])
+    aside = [replace(call, used=False) for call in asked if call is not chosen]
+    draft.calls[before:] = [*aside, chosen if chosen.response is response else replace(chosen, response=response)]
+
+
+def _assistant_message(response: ModelResponse) -> Message:
+    """What the conversation keeps of a response: calls that were cut off are left out, since no wire takes them back."""
+    whole = tuple([call for call in response.tool_calls if not is_cut_off(call)]) if response.tool_calls else ()
+    if len(whole) < len(response.tool_calls):
+        return Message("assistant", response.text, whole)
+    return Message("assistant", response.text, whole, native=response.native)
+
+
+def no_call_left(run: Run, draft: Draft) -> bool:
+    """The budget, read before a further call inside the step: calls are counted exactly, tokens and cost with those of the step."""
+    settings = run.limits.snapshot()
+    budget, history = settings.budget, run.history
+    if budget.max_calls is not None and history.calls + len(draft.calls) + draft.open_calls >= budget.max_calls:
+        return True
+    tokens = history.known_tokens + sum(call.usage.known_tokens for call in draft.calls)
+    if budget.max_tokens is not None and tokens >= budget.max_tokens:
+        return True
+    cost_usd = history.known_cost_usd + sum(call.cost.usd or 0 for call in draft.calls)
+    return budget.max_cost is not None and cost_usd >= budget.max_cost
+
+
+# Usage that was not reported ------------------------------------------------------------------------------------------------
+
+
+def _charged(run: Run, draft: Draft, request: ModelRequest, response: ModelResponse) -> Usage:
+    """What counts against the budget: the reported usage, or where there is none what `Budget.missing_usage` says."""
+    policy = draft.settings.budget.missing_usage
+    if response.usage.total_tokens is not None or policy in ("warn", "fail"):
+        return response.usage
+    asked = run.conversation.characters + len(request.instructions) + sum(len(spec.parameters_json) for spec in request.tools)
+    said = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
+    output = -(-said // CHARACTERS_PER_TOKEN)
+    source = UsageSource.ESTIMATED
+    if policy == "charge_cap" and request.max_output_tokens is not None:
+        output, source = request.max_output_tokens, UsageSource.CHARGED_CAP
+    known = response.usage
+    return replace(
+        known,
+        input_tokens=-(-asked // CHARACTERS_PER_TOKEN) if known.input_tokens is None else known.input_tokens,
+        output_tokens=output if known.output_tokens is None else known.output_tokens,
+        source=source,
+    )
+
+
+def _tell_of_what_is_unknown(run: Run, draft: Draft, call: ModelCall) -> None:
+    """Warn of limits that cannot be watched, since the usage or the price is not known."""
+    who = f"{run.agent.model.name} ({run.agent.model.model})"
+    settings = draft.settings
+    if call.usage.total_tokens is not None:
+        watched = _watched(settings, max_cost=MaxCost)
+        if watched:
+            run.warn_once(f"The price of {who} is not known, so {watched} cannot be watched. Bound the tokens instead.")
+        return
+    if settings.budget.missing_usage == "fail":
+        raise MissingUsageError(
+            f"{who} reported no usage, and Budget(missing_usage='fail') is set. "
+            "Choose 'warn', 'estimate' or 'charge_cap' to go on without."
+        )
+    cost: dict[str, type[StopCondition]] = {"max_cost": MaxCost} if call.cost.usd is None else {}
+    watched = _watched(settings, max_tokens=MaxTokensUsed, **cost)
+    if watched:
+        run.warn_once(
+            f"{who} reports no usage, so {watched} cannot be watched. "
+            "Budget(missing_usage='estimate') counts 4 characters as a token; 'charge_cap' charges the output cap."
+        )
+
+
+def _watched(settings: RunSettings, **kinds: type[StopCondition]) -> str:
+    """The limits among these that are set, as fields of the budget or as leaves of the stop condition."""
+    names = [name for name in kinds if getattr(settings.budget, name) is not None]
+    if settings.stop is not None:
+        names += [type(leaf).__name__ for leaf in settings.stop.leaves() if isinstance(leaf, tuple(kinds.values()))]
+    return " and ".join(dict.fromkeys(names))

@@ -1,0 +1,416 @@
+"""Stop conditions: both sides of each limit, the laws of | & ~, and what fired."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, StepCountIs
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.history import RunHistory
+from agentlab.results import Reading
+from agentlab.stop import StopCondition, as_condition, describe
+from agentlab.testing import call
+from agentlab.types import FinishReason
+
+from .made import Fixed, go, looping, result_of, step, steps
+
+# Both sides of each limit ---------------------------------------------------------------------------------------------------
+
+AT_THE_LIMIT = {
+    "steps-below": (StepCountIs(3), steps(2), 2, False),
+    "steps-at": (StepCountIs(3), steps(3), 3, True),
+    "steps-above": (StepCountIs(3), steps(4), 4, True),
+    "no-step-yet": (StepCountIs(1), steps(0), 0, False),
+    "tokens-below": (MaxTokensUsed(30), RunHistory([step(1, tokens=(20, 9))]), 29, False),
+    "tokens-at": (MaxTokensUsed(30), RunHistory([step(1, tokens=(20, 10))]), 30, True),
+    "tokens-above": (MaxTokensUsed(30), RunHistory([step(1, tokens=(20, 11))]), 31, True),
+    "tokens-over-steps-and-calls": (MaxTokensUsed(60), steps(2, calls=2), 60, True),
+    "tokens-none-yet": (MaxTokensUsed(1), steps(0), 0, False),
+    "tokens-zero-used": (MaxTokensUsed(1), steps(1, tokens=(0, 0)), 0, False),
+    "cost-below": (MaxCost(0.05), steps(1, cost="0.0499999999999999999"), Decimal("0.0499999999999999999"), False),
+    "cost-at": (MaxCost(0.05), steps(1, cost="0.05"), Decimal("0.05"), True),
+    "cost-above": (MaxCost(0.05), steps(1, cost="0.0500000000000000001"), Decimal("0.0500000000000000001"), True),
+    "cost-of-tenths-is-exact": (MaxCost(0.3), steps(3, cost="0.1"), Decimal("0.3"), True),
+    "cost-of-tenths-below": (MaxCost("0.4"), steps(3, cost="0.1"), Decimal("0.3"), False),
+    "cost-none-yet": (MaxCost(1), steps(0), Decimal(0), False),
+    "tool-not-called": (HasToolCall("finalize"), steps(1, tools=["look"]), 0, False),
+    "tool-called": (HasToolCall("finalize"), steps(1, tools=["look", "finalize"]), 1, True),
+    "tool-called-twice": (HasToolCall("finalize"), steps(1, tools=["finalize", "finalize"]), 2, True),
+    "tool-called-in-an-earlier-step": (HasToolCall("a"), RunHistory([step(1, tools=["a"]), step(2)]), 1, True),
+    "tool-any-of-several": (HasToolCall("a", "b"), steps(1, tools=["b"]), 1, True),
+    "tool-none-of-several": (HasToolCall("a", "b"), steps(1, tools=["ab"]), 0, False),
+    "tool-whose-name-begins-so": (HasToolCall("final"), steps(1, tools=["finalize"]), 0, False),
+}
+
+
+@pytest.mark.parametrize(("condition", "history", "value", "met"), AT_THE_LIMIT.values(), ids=AT_THE_LIMIT.keys())
+def test_met_at_the_limit_and_not_before(condition: StopCondition, history: RunHistory, value: object, met: bool) -> None:
+    reading = condition.read(history)
+    assert (reading.value, reading.met) == (value, met)
+    assert reading.name == type(condition).__name__
+
+
+FINISH = {
+    "our-word": (["max_tokens"], FinishReasonIs(FinishReason.MAX_TOKENS), True),
+    "our-word-as-text": (["max_tokens"], FinishReasonIs("max_tokens"), True),
+    "their-word": (["max_tokens"], FinishReasonIs("length"), True),
+    "another-word": (["max_tokens"], FinishReasonIs("stop"), False),
+    "any-of-several": (["max_tokens"], FinishReasonIs("stop", FinishReason.MAX_TOKENS), True),
+    "in-an-earlier-step": (["max_tokens", "end_turn"], FinishReasonIs("length"), True),
+    "not-yet": ([], FinishReasonIs(FinishReason.END_TURN), False),
+    "not-a-part-of-a-word": (["max_tokens"], FinishReasonIs("len"), False),
+}
+
+
+@pytest.mark.parametrize(("reasons", "condition", "met"), FINISH.values(), ids=FINISH.keys())
+def test_finish_reason_in_any_step_in_our_words_or_theirs(reasons: list[str], condition: FinishReasonIs, met: bool) -> None:
+    history = RunHistory(
+        step(index, finish=FinishReason(reason), raw="length" if reason == "max_tokens" else None)
+        for index, reason in enumerate(reasons, 1)
+    )
+    assert condition.read(history).met is met
+
+
+def test_finish_reason_of_any_call_of_a_step() -> None:
+    paused, done = step(1, finish=FinishReason.PAUSED), step(1)
+    both = RunHistory([replace(done, calls=(*paused.calls, *done.calls))])
+    assert FinishReasonIs(FinishReason.PAUSED).read(both).met
+    assert FinishReasonIs(FinishReason.END_TURN).read(both).met
+
+
+UNKNOWN = {
+    "tokens-known-below": (MaxTokensUsed(100), [(40, None)], None),
+    "tokens-known-at": (MaxTokensUsed(40), [(40, None)], True),
+    "tokens-all-unknown": (MaxTokensUsed(1), [(None, None)], None),
+    "tokens-known-in-other-steps": (MaxTokensUsed(15), [(10, 5), (None, None)], True),
+    "tokens-known-in-other-steps-below": (MaxTokensUsed(16), [(10, 5), (None, None)], None),
+}
+
+
+@pytest.mark.parametrize(("condition", "tokens", "met"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_unknown_usage_is_never_zero(condition: StopCondition, tokens: list[tuple[int, int]], met: bool | None) -> None:
+    reading = condition.read(RunHistory(step(index, tokens=each) for index, each in enumerate(tokens, 1)))
+    assert reading.value is None
+    assert reading.met is met
+
+
+def test_unknown_cost_is_never_zero() -> None:
+    history = RunHistory([step(1, cost="0.02"), step(2, cost=None)])
+    assert (MaxCost("0.03").read(history).value, MaxCost("0.03").read(history).met) == (None, None)
+    assert MaxCost("0.02").read(history).met is True
+
+
+REFUSED = {
+    "zero-steps": (lambda: StepCountIs(0), "StepCountIs(steps=0)"),
+    "negative-steps": (lambda: StepCountIs(-1), "StepCountIs(steps=-1)"),
+    "half-steps": (lambda: StepCountIs(2.5), "2.5"),
+    "true-steps": (lambda: StepCountIs(True), "True"),
+    "no-steps": (lambda: StepCountIs(None), "None"),
+    "text-steps": (lambda: StepCountIs("5"), "'5'"),
+    "zero-tokens": (lambda: MaxTokensUsed(0), "MaxTokensUsed(tokens=0)"),
+    "negative-tokens": (lambda: MaxTokensUsed(-1), "-1"),
+    "too-many-tokens": (lambda: MaxTokensUsed(2**63), "Leave it out"),
+    "zero-cost": (lambda: MaxCost(0), "MaxCost(usd=0)"),
+    "negative-cost": (lambda: MaxCost(-0.01), "-0.01"),
+    "nan-cost": (lambda: MaxCost(float("nan")), "nan"),
+    "infinite-cost": (lambda: MaxCost(float("inf")), "inf"),
+    "cost-in-words": (lambda: MaxCost("a lot"), "'a lot'"),
+    "cost-list": (lambda: MaxCost([1]), "[1]"),
+    "true-cost": (lambda: MaxCost(True), "True"),
+    "no-tool": (lambda: HasToolCall(), "HasToolCall()"),
+    "empty-tool": (lambda: HasToolCall(""), "''"),
+    "tool-function": (lambda: HasToolCall(len), "name the tools as text"),
+    "no-reason": (lambda: FinishReasonIs(), "end_turn"),
+    "number-reason": (lambda: FinishReasonIs(3), "3"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_impossible_limits_are_refused_by_name(make: Any, said: str) -> None:
+    with pytest.raises(LimitError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+# Combinations: three-valued truth tables, and laws ------------------------------------------------------------------------------
+
+T, F, U = True, False, None
+TABLE = {
+    (T, T): (T, T), (T, F): (T, F), (T, U): (T, U),
+    (F, T): (T, F), (F, F): (F, F), (F, U): (U, F),
+    (U, T): (T, U), (U, F): (U, F), (U, U): (U, U),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), TABLE, ids=str)
+def test_truth_table(left: bool | None, right: bool | None) -> None:
+    a, b = Fixed("a", left), Fixed("b", right)
+    assert ((a | b).read(steps(1)).met, (a & b).read(steps(1)).met) == TABLE[left, right]
+
+
+@pytest.mark.parametrize(("met", "inverted"), [(T, F), (F, T), (U, U)], ids=str)
+def test_truth_table_of_not(met: bool | None, inverted: bool | None) -> None:
+    assert (~Fixed("a", met)).read(steps(1)).met is inverted
+
+
+answers = st.sampled_from([True, False, None])
+leaves = st.builds(Fixed, st.sampled_from("abcd"), answers)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: AnyOf(*parts)),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: AllOf(*parts)),
+        inner.map(Not),
+    ),
+    max_leaves=8,
+)
+ONE = steps(1)
+
+
+def met(condition: StopCondition) -> bool | None:
+    return condition.read(ONE).met
+
+
+@given(trees, trees)
+def test_de_morgan(a: StopCondition, b: StopCondition) -> None:
+    assert met(~(a | b)) is met(~a & ~b)
+    assert met(~(a & b)) is met(~a | ~b)
+
+
+@given(trees, trees)
+def test_commutative(a: StopCondition, b: StopCondition) -> None:
+    assert met(a | b) is met(b | a)
+    assert met(a & b) is met(b & a)
+
+
+@given(trees, trees, trees)
+def test_associative_and_distributive(a: StopCondition, b: StopCondition, c: StopCondition) -> None:
+    assert met((a | b) | c) is met(a | (b | c))
+    assert met((a & b) & c) is met(a & (b & c))
+    assert met(a & (b | c)) is met((a & b) | (a & c))
+    assert met(a | (b & c)) is met((a | b) & (a | c))
+
+
+@given(trees)
+def test_double_negation_idempotence_and_bounds(a: StopCondition) -> None:
+    never, always = Fixed("never", False), Fixed("always", True)
+    assert met(~~a) is met(Not(Not(a))) is met(a)
+    assert met(a | a) is met(a & a) is met(a)
+    assert met(a | never) is met(a & always) is met(a)
+    assert met(a | always) is True
+    assert met(a & never) is False
+
+
+@given(trees)
+def test_leaves_readings_and_condition_have_the_same_shape(a: StopCondition) -> None:
+    reading = a.read(ONE)
+    assert [leaf.name for leaf in reading.leaves()] == [leaf.name for leaf in a.leaves()]  # type: ignore[attr-defined]
+    again = a.combine(leaf.read(ONE) for leaf in a.leaves())
+    assert again == reading
+
+
+@given(trees)
+def test_what_decided_decides_alone(a: StopCondition) -> None:
+    """With every leaf outside of the deciding readings unknown, a met condition is still met."""
+    reading = a.read(ONE)
+    deciding = list(reading.deciding())
+    assert bool(deciding) is bool(reading.met)
+    kept = {id(leaf) for part in deciding for leaf in part.leaves()}
+    rest = [Reading(leaf.name) if id(leaf) not in kept else leaf for leaf in reading.leaves()]
+    if reading.met:
+        assert a.combine(iter(rest)).met is True
+
+
+def test_which_part_fired_is_known() -> None:
+    reading = (StepCountIs(8) | HasToolCall("finalize") | MaxCost(0.01)).read(steps(2, tools=["finalize"], cost="0.001"))
+    assert [each.name for each in reading.deciding()] == ["HasToolCall"]
+    both = (StepCountIs(2) | HasToolCall("finalize")).read(steps(2, tools=["finalize"]))
+    assert [each.name for each in both.deciding()] == ["StepCountIs", "HasToolCall"]
+    inner = (StepCountIs(9) | (StepCountIs(2) & ~HasToolCall("look"))).read(steps(2))
+    assert [each.name for each in inner.deciding()] == ["StepCountIs", "Not"]
+
+
+def test_readings_read_as_words() -> None:
+    reading = (StepCountIs(8) & ~HasToolCall("look")).read(steps(3))
+    assert str(reading) == "AllOf(StepCountIs 3 of 8, not HasToolCall 0 of look)"
+    assert str(Reading("MaxCost", None, Decimal("0.05"))) == "MaxCost unknown of 0.05"
+    assert str(Custom(lambda history: 1, name="Not").read(steps(1))) == "Not 1"
+
+
+# Making them -------------------------------------------------------------------------------------------------------------------
+
+
+def test_operators_flatten_and_keep_the_written_order() -> None:
+    a, b, c = StepCountIs(1), StepCountIs(2), StepCountIs(3)
+    assert (a | b | c) == AnyOf(a, b, c) == (a | (b | c))
+    assert (a & b & c) == AllOf(a, b, c)
+    assert (a & b | c) == AnyOf(AllOf(a, b), c)
+    assert list((c | a | b).leaves()) == [c, a, b]
+    assert hash(a | b) == hash(AnyOf(a, b))
+    assert (a | b) != (a & b)
+    assert ~~a is a
+
+
+def done(history: RunHistory) -> bool:
+    return len(history) >= 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        pytest.param(StepCountIs(9) | done, AnyOf, id="condition-or-function"),
+        pytest.param(done | StepCountIs(9), AnyOf, id="function-or-condition"),
+        pytest.param(~StepCountIs(9) & done, AllOf, id="condition-and-function"),
+        pytest.param(done & ~StepCountIs(9), AllOf, id="function-and-condition"),
+        pytest.param((lambda history: done(history)) | (StepCountIs(9) | StepCountIs(8)), AnyOf, id="lambda-or-combination"),
+    ],
+)
+def test_plain_callables_on_either_side(condition: StopCondition, kind: type) -> None:
+    assert type(condition) is kind
+    assert condition.read(steps(1)).met is False
+    assert condition.read(steps(2)).met is True
+
+
+@pytest.mark.parametrize("wrong", [5, None, "StepCountIs", [StepCountIs(1)], StepCountIs, int], ids=repr)
+def test_operators_refuse_what_is_no_condition(wrong: Any) -> None:
+    for operation in (lambda: StepCountIs(1) | wrong, lambda: wrong | StepCountIs(1), lambda: StepCountIs(1) & wrong):
+        with pytest.raises(TypeError):
+            operation()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (5, "5 is not a stop condition"),
+        ("StepCountIs(3)", "is not a stop condition"),
+        ([], "empty list"),
+        (StepCountIs, "write StepCountIs("),
+        (dict, "is a class"),
+        ({StepCountIs(1)}, "is not a stop condition"),
+        ([StepCountIs(1), 5], "5 is not a stop condition"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_condition_is_an_error_that_names_it(wrong: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said.replace("(", r"\(")):
+        as_condition(wrong)
+    with pytest.raises(ConfigurationError):
+        looping().run("go", stop=wrong)
+
+
+def test_lists_mean_any_of_them() -> None:
+    assert as_condition([StepCountIs(1)]) == StepCountIs(1)
+    assert as_condition([StepCountIs(1), done]).read(steps(1)).met is True
+    assert AnyOf([StepCountIs(1), StepCountIs(2)]).read(steps(1)).met is True
+
+
+@pytest.mark.parametrize("kind", [AnyOf, AllOf])
+def test_combinations_need_a_part(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="at least one"):
+        kind()
+
+
+def test_custom_needs_a_function() -> None:
+    with pytest.raises(ConfigurationError, match="'steps > 3'"):
+        Custom("steps > 3")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError):
+        Custom(dict)
+
+
+def test_repr_reads_like_the_code_that_made_it() -> None:
+    condition = (StepCountIs(8) | HasToolCall("a", "b")) & ~MaxCost(0.05) & FinishReasonIs(FinishReason.MAX_TOKENS, "length")
+    assert repr(condition) == (
+        "AllOf(AnyOf(StepCountIs(steps=8), HasToolCall('a', 'b')), Not(MaxCost(0.05)), FinishReasonIs('max_tokens', 'length'))"
+    )
+
+
+# Taking apart and changing ----------------------------------------------------------------------------------------------------
+
+
+def test_with_leaf_replaces_by_identity_and_leaves_the_rest() -> None:
+    first, second = StepCountIs(3), StepCountIs(3)
+    tree = (first & HasToolCall("a")) | ~second
+    changed = tree.with_leaf(second, StepCountIs(5))
+    assert changed == (StepCountIs(3) & HasToolCall("a")) | ~StepCountIs(5)
+    assert tree == (StepCountIs(3) & HasToolCall("a")) | ~StepCountIs(3)
+    assert next(iter(changed.leaves())) is first
+    assert first.with_leaf(first, second) is second
+    assert first.with_leaf(second, HasToolCall("a")) is first
+
+
+def test_with_leaf_keeps_whether_the_tree_may_wait() -> None:
+    leaf = StepCountIs(3)
+    tree = leaf | HasToolCall("a")
+    assert not tree.may_wait
+    assert tree.with_leaf(leaf, Custom(done)).may_wait
+
+
+def test_leaves_have_names_of_their_own() -> None:
+    async def judge(history: RunHistory) -> bool:
+        return True
+
+    tree = StepCountIs(3) | StepCountIs(5) | done | (lambda history: 1) | judge | Custom(done, name="mine") | StepCountIs(7)
+    assert list(describe(tree)) == ["StepCountIs", "StepCountIs_2", "done", "custom", "judge", "mine", "StepCountIs_3"]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "fields", "after"),
+    [
+        (StepCountIs(3), {"steps": 5}, StepCountIs(5)),
+        (MaxTokensUsed(3), {"tokens": 5}, MaxTokensUsed(5)),
+        (MaxCost(3), {"usd": 0.05}, MaxCost("0.05")),
+        (HasToolCall("a"), {"names": ("b", "c")}, HasToolCall("b", "c")),
+        (HasToolCall("a"), {"names": "finalize"}, HasToolCall("finalize")),
+        (FinishReasonIs("stop"), {"reasons": ["length"]}, FinishReasonIs("length")),
+        (FinishReasonIs("stop"), {"reasons": FinishReason.MAX_TOKENS}, FinishReasonIs(FinishReason.MAX_TOKENS)),
+        (Custom(done), {"name": "mine"}, Custom(done, "mine")),
+        (Fixed("a", True), {"met": False}, Fixed("a", False)),
+    ],
+    ids=repr,
+)
+def test_changed(leaf: StopCondition, fields: dict[str, Any], after: StopCondition) -> None:
+    assert leaf.changed(**fields) == after
+
+
+@pytest.mark.parametrize(
+    ("leaf", "fields"),
+    [(StepCountIs(3), {"steps": 0}), (MaxCost(1), {"usd": -1}), (HasToolCall("a"), {"names": ()})],
+    ids=repr,
+)
+def test_changed_checks_as_at_the_making(leaf: StopCondition, fields: dict[str, Any]) -> None:
+    with pytest.raises(LimitError):
+        leaf.changed(**fields)
+
+
+# In a run --------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_leaf_is_read_at_every_step() -> None:
+    tree = StepCountIs(3) | (HasToolCall("finalize") & ~MaxTokensUsed(1000)) | done | FinishReasonIs("length")
+    result = go(_to_end(looping().run("go", stop=tree & StepCountIs(3))))
+    assert len(result.history) == 3
+    for index, each in enumerate(result.history, 1):
+        assert each.readings is not None
+        read = {leaf.name: leaf for leaf in each.readings.leaves()}
+        assert list(read) == ["StepCountIs", "HasToolCall", "MaxTokensUsed", "done", "FinishReasonIs"]
+        assert read["StepCountIs"].value == index
+        assert read["MaxTokensUsed"].value == 15 * index
+        assert (read["MaxTokensUsed"].limit, read["StepCountIs"].limit) == (1000, 3)
+        assert all(leaf.met is not None for leaf in read.values())
+
+
+async def _to_end(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+def test_a_condition_of_ones_own_is_a_frozen_dataclass_with_read() -> None:
+    result = result_of([call("look"), "end"], stop=Fixed("mine", True) | StepCountIs(5))
+    assert result.stop_reason is lab.StopReason.STOP_CONDITION
+    assert [each.name for each in result.conditions_met] == ["mine"]
