@@ -28,6 +28,10 @@ _NEXT_STEP = {
 }
 
 
+LONGEST_SILENCE_S = 300.0
+"""A provider that sends nothing for this long is given up; `Budget(timeout=…)` bounds the whole run."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often and how long a call that may pass later is tried again: connection errors, 429, 5xx and the like, never in mid-stream.
@@ -114,6 +118,8 @@ class HttpModel:
         backoff = tenacity.wait_random_exponential(multiplier=self.retry.first_wait_s, max=self.retry.longest_wait_s)
 
         def wait(state: tenacity.RetryCallState) -> float:
+            if not context.transport.needs_key:  # a recording: nobody is there to wait for
+                return 0.0
             asked_for = getattr(state.outcome.exception(), "retry_after_s", None) if state.outcome else None
             return max(backoff(state), asked_for or 0.0)
 
@@ -139,7 +145,7 @@ class HttpModel:
 
     async def _attempt(self, http_request: HttpRequest, request: ModelRequest, context: CallContext) -> ModelResponse:
         auth = self.provider.auth_headers() if context.transport.needs_key else {}
-        async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=None) as answer:
+        async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
             if answer.status >= 400:
                 raise self._status_error(answer.status, answer.headers.get, await answer.read())
             if request.stream and "json" not in answer.headers.get("content-type", ""):

@@ -139,6 +139,7 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("cost_source", "string", "reported, priced or unknown", lambda c: c.cost.source.value),
     _of_call("requested_cap", "Int64", "the output cap that was asked for", lambda c: c.requested_cap),
     _of_call("retries", "Int64", "attempts that failed before", lambda c: c.retries),
+    _of_call("used", "boolean", "False: a middleware left the answer aside", lambda c: c.used),
     _of_call("text", "string", "what the model said", lambda c: c.response.text),
     _of_call("reasoning", "string", "its visible reasoning", lambda c: c.response.reasoning or None),
     _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),

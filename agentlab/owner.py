@@ -40,10 +40,7 @@ class LoopOwner:
         """Do the work on the owning loop: this one, unless another is at work."""
         here = asyncio.get_running_loop()
         with self.lock:
-            if self._users == 0 or self._loop is None or self._loop.is_closed():
-                self._loop, self._users = here, 0
-                self.turn, self.driver, self.wake = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
-            owner = self._loop
+            owner = self._take(here)
             if owner is here:
                 self._users += 1
         if owner is not here:
@@ -51,8 +48,28 @@ class LoopOwner:
         try:
             return await work()
         finally:
-            with self.lock:
+            self.release(here)
+
+    def claim(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Make this loop the owner before its work has begun, so that nobody comes first; `release` ends that. False where another
+        loop is at work."""
+        with self.lock:
+            claimed = self._take(loop) is loop
+            self._users += claimed
+        return claimed
+
+    def release(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A piece of work on this loop is done, or a claim is given up; nothing of a loop that was lost meanwhile."""
+        with self.lock:
+            if self._loop is loop and self._users:
                 self._users -= 1
+
+    def _take(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+        """The owner, which is this loop where there is no other at work."""
+        if self._users == 0 or self._loop is None or self._loop.is_closed():
+            self._loop, self._users = loop, 0
+            self.turn, self.driver, self.wake = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
+        return self._loop
 
     def call(self, callback: Callable[[], object]) -> None:
         """Call this on the owning loop, from any thread; nothing happens where there is none."""

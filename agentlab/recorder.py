@@ -30,6 +30,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
+from agentlab.limits import LARGEST
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.run import Run
 from agentlab.stop import unique_name
@@ -79,7 +80,8 @@ def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd
     if what not in _KINDS:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(_KINDS)}.")
     columns, rows_of = _KINDS[what]
-    sources = [_source(one) for one in ([recorded] if isinstance(recorded, RunResult | Run) else recorded)]
+    several = recorded if isinstance(recorded, Iterable) and not isinstance(recorded, str | RunResult | Run) else [recorded]
+    sources = [_source(one) for one in several]
     rows = [(source, row) for source in sources for row in list(rows_of(source))]
     frame = pd.DataFrame({column.name: _array([column.read(*row) for row in rows], column.dtype) for column in columns})
     if what == "steps":
@@ -121,7 +123,11 @@ def _reading_columns(steps: list[StepResult]) -> dict[str, Any]:
 
 
 def _array(values: list[Any], dtype: str) -> Any:
-    return pd.Series(values, dtype=dtype).array
+    try:
+        return pd.Series(values, dtype=dtype).array
+    except UnicodeEncodeError:  # half a surrogate pair, from an answer that was cut inside an escaped emoji
+        encodable = [None if value is None else str(value).encode(errors="replace").decode() for value in values]
+        return pd.Series(encodable, dtype=dtype).array
 
 
 def _any_array(values: list[Any]) -> Any:
@@ -129,7 +135,7 @@ def _any_array(values: list[Any]) -> Any:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {bool}:
         return _array(values, "boolean")
-    if kinds <= {int}:
+    if kinds <= {int} and all(value is None or -LARGEST <= value <= LARGEST for value in values):
         return _array(values, "Int64")
     if kinds <= {int, float}:
         return _array(values, "Float64")

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agentlab import background, events, frontend, sugar
 from agentlab.ask import ExplicitStop
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.transport import Transport
 
+
+T = TypeVar("T")
 
 LONGEST_FAREWELL_S = 5.0
 """How long an interrupted `start()` waits for the step under way to be recorded."""
@@ -152,7 +154,7 @@ class Run:
         Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
         """
         self._refuse_if_ended()
-        return await self._owner.run(self._one_step)
+        return await self._owned(self._one_step)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         """To the end; the result always comes back, whatever ended the run."""
@@ -161,8 +163,8 @@ class Run:
     async def __aiter__(self) -> AsyncIterator[StepResult]:
         """The steps from here on, one by one, taken as they are asked for."""
         while self.result is None:
-            await self._owner.run(self._while_paused)
-            step = await self._owner.run(self._one_step)
+            await self._owned(self._while_paused)
+            step = await self._owned(self._one_step)
             if step is not None:
                 yield step
 
@@ -181,7 +183,7 @@ class Run:
                 raise ConfigurationError(
                     "start(loop='kernel') needs a running event loop: call it in a notebook, or in async code."
                 )
-            self._kernel_task = self._home.create_task(self._quietly(self._to_the_end))
+            self._kernel_task = self._home.create_task(self._quietly(self._to_the_end, self._claim(self._home)))
             return self
         if frontend.is_present():
             self.launch()
@@ -199,15 +201,11 @@ class Run:
 
     def launch(self) -> None:
         """Run to the end in the background, whoever is there to see it: what the panel's Run button does."""
-        self._refuse_if_ended()
-        self._home = background.loop()
-        background.submit(self._quietly(self._to_the_end))
+        self._in_background(self._to_the_end)
 
     def launch_step(self) -> None:
         """Take one step in the background: what the panel's Step button does."""
-        self._refuse_if_ended()
-        self._home = background.loop()
-        background.submit(self._quietly(self.step))
+        self._in_background(self.step)
 
     def wait(self, timeout_s: float | None = None) -> RunResult | None:
         """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`."""
@@ -375,7 +373,7 @@ class Run:
             return None if step is None else self.history.last
 
     async def _to_the_end(self) -> RunResult:
-        return await self._owner.run(self._drive) if self.result is None else self.result
+        return await self._owned(self._drive) if self.result is None else self.result
 
     async def _drive(self) -> RunResult:
         async with self._owner.driver:  # a second one waits for the end, and may be cancelled without ending the run
@@ -384,12 +382,37 @@ class Run:
                 await self._one_step()
         return self.result
 
-    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._refuse_if_ended()
+        self._home = background.loop()
+        background.submit(self._quietly(work, self._claim(self._home)))
+
+    def _claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
+        """Have the run on this loop from now on, whoever asks for a step first; None where another is at work."""
+        return loop if self._owner.claim(loop) else None
+
+    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
         """Do this where nobody awaits: what is wrong stands in the result."""
         try:
             await work()
         except Exception as error:
             self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
+        finally:
+            if claimed is not None:
+                self._owner.release(claimed)
+            self._end_if_called_off()
+
+    async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do this on the owning loop."""
+        try:
+            return await self._owner.run(work)
+        finally:
+            self._end_if_called_off()
+
+    def _end_if_called_off(self) -> None:
+        """Where a stop came after the last look at it, and nothing is under way that would look again."""
+        if self._is_called_off():
+            self._end_between_steps(if_idle=True)
 
     async def _while_paused(self) -> None:
         while self._is_held():

@@ -5,7 +5,7 @@ the response ended for                   and it holds                    then   
 ERROR                                    anything                        ABORT                  ERROR
 CONTENT_FILTERED                         anything                        ABORT                  CONTENT_FILTERED
 CANCELLED                                anything                        ABORT                  CANCELLED
-PAUSED                                   anything                        RESUME                 -
+PAUSED                                   no tool call                    RESUME                 -
 CONTEXT_WINDOW_EXCEEDED                  anything                        ABORT                  TRUNCATED
 any other                                a tool call that was cut off    ABORT                  TRUNCATED
 MAX_TOKENS                               a call without any arguments    ABORT                  TRUNCATED
@@ -41,7 +41,7 @@ def decide(response: ModelResponse) -> Decision:
     if reason in _ABORTED:
         stop_reason, suggestion = _ABORTED[reason]
         return Decision(Action.ABORT, signal.message or f"The response ended with {reason}.", stop_reason, suggestion)
-    if reason is FinishReason.PAUSED:
+    if reason is FinishReason.PAUSED and not response.tool_calls:
         return Decision(Action.RESUME, "The provider paused its turn and is asked to go on.")
     if response.tool_calls:
         if any(map(is_cut_off, response.tool_calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(response)):

@@ -29,7 +29,13 @@ def main() -> int:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     started = time.monotonic()
     say(f"Executing {NOTEBOOK.name} on recorded fixtures ({len(notebook.cells)} cells)")
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(HERE)}})
+    client = NotebookClient(
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(HERE)}},
+        extra_arguments=["--IPKernelApp.log_level=40"],  # errors only: its warning of unencrypted TCP is about other machines
+    )
     try:
         client.execute()
     except CellExecutionError as error:
@@ -40,7 +46,7 @@ def main() -> int:
     heading = "figure"
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            found = re.search(r"^#+ +(.+)$", cell.source, re.MULTILINE)
+            found = re.search(r"^#+ +[\d. ]*(.+)$", cell.source, re.MULTILINE)
             heading = re.sub(r"[^a-z0-9]+", "-", found.group(1).lower()).strip("-") if found else heading
             continue
         for output in cell.get("outputs", ()):

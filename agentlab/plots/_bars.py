@@ -20,7 +20,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """
     data = stop_reasons_data(runs)
     rows = _rows(data)
-    if ax is None:
+    if not look.is_axes(ax, "stop_reasons"):
         ax = look.new_axes(look.new_figure(6.4, max(2.2, 0.8 + 0.26 * len(rows))))
     look.style(ax)
     ax.set_xlabel("runs")
@@ -36,7 +36,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     for place, (_, outcome, count) in enumerate(rows):
         if outcome:
             colour, hatch = FILLS[outcome]
-            ax.barh(place, count, height=0.72, color=colour, hatch=hatch, edgecolor=look.TEXT, linewidth=0.8, gid=f"bar:{outcome}")
+            ax.barh(place, count, height=0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0, gid=f"bar:{outcome}")
             ax.annotate(
                 f"{count} {outcome}", (count, place), (5, 0), textcoords="offset points", va="center", color=look.TEXT,
                 fontsize=look.SMALL_POINTS,
@@ -44,7 +44,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     for text, (_, outcome, _) in zip(ax.get_yticklabels(), rows, strict=True):
         text.set_parse_math(False)
-        text.set_weight("normal" if outcome else "bold")
+        text.set_fontweight("normal" if outcome else "bold")
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     ax.grid(visible=True, axis="x", color=look.TEXT, alpha=0.25, linewidth=0.6)
@@ -69,7 +69,9 @@ def _alt(data: pd.DataFrame) -> str:
     for provider, of_provider in data.groupby("provider", sort=False):
         parts = [
             f"{count} {outcome}" + ("" if pd.isna(reason) else f" by {reason}")
-            for outcome, reason, count in zip(of_provider["outcome"], of_provider["stop_reason"], of_provider["runs"], strict=True)
+            for outcome, reason, count in zip(
+                of_provider["outcome"], of_provider["stop_reason"], of_provider["runs"], strict=True
+            )
         ]
         told.append(f"{provider} {', '.join(parts)}")
     return f"Stop reasons by provider: {'; '.join(told)}."

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 
 from agentlab.plots import _figure as look
 from agentlab.plots._data import COST, TOKENS, Course, Quantity, curve_data, limit_courses, limit_names
+from agentlab.plots._legend import Entry, height, legend, merged
 from agentlab.types import StopReason
 
-# Outlines around a run's last point, told apart by shape; what cut the run off has corners that point outwards or crosses.
+# Outlines around a run's last point, told apart by their shape.
 END_MARKERS: dict[str, str] = {
     StopReason.COMPLETED: "o",
     StopReason.TERMINATING_TOOL: "D",
@@ -35,9 +34,10 @@ END_MARKERS: dict[str, str] = {
     StopReason.CANCELLED: "d",
     StopReason.ERROR: "X",
 }
-LIMIT_STYLES: tuple[Any, ...] = ((0, (7, 3)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (2, 3)))
+LIMIT_STYLES: tuple[Any, ...] = ((0, (3, 2.5)), (0, (1, 2)), (0, (5, 2, 1, 2)), (0, (1, 4)))
 SHOWN_RUNS = 8
 SHOWN_CHANGES = 3
+NAME_WIDTH = 30
 VISIBLE_FACTOR = 4.0
 """A limit more than so many times what was used would press the curves flat: it is named in the legend and lies above the plot."""
 
@@ -61,40 +61,26 @@ def cost(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _plot(curve_data(steps, COST), COST, ax)
 
 
-def curves(steps: pd.DataFrame, figure: look.PlotFigure | None = None) -> look.PlotFigure:
-    """Tokens and cost side by side with one legend. `figure` is one of an earlier call, to be drawn anew."""
+def curves(steps: pd.DataFrame) -> look.PlotFigure:
+    """Tokens and cost side by side in a figure of their own, with one legend below. `steps` as for `tokens`."""
     both = [(curve_data(steps, quantity), quantity) for quantity in (TOKENS, COST)]
-    if figure is None:
-        figure = look.new_figure(9.0, 3.8)
-    else:
-        figure.clear()
-    legends = []
-    for index, (data, quantity) in enumerate(both, start=1):
-        legends.append(_draw(look.new_axes(figure, 1, 2, index), data, quantity))
-    _legend(figure, _merged(legends), loc="outside lower left", columns=True)
+    figure = look.new_figure(9.0, 3.0)
+    look.set_gap(figure, 0.05)
+    drawn = [_draw(look.new_axes(figure, 1, 2, index), *one) for index, one in enumerate(both, start=1)]
+    entries = merged(drawn)
+    figure.set_size_inches(9.0, 3.0 + 0.2 * height(entries))
+    legend(figure, entries, columns=True)
     return figure
 
 
 def _plot(data: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
-    if ax is None:
+    if not look.is_axes(ax, quantity.function):
         ax = look.new_axes(look.new_figure(6.4, 3.6))
-    entries = _draw(ax, data, quantity)
-    _legend(ax, entries, loc="upper left", bbox_to_anchor=(1.01, 1.02))
+    legend(ax, _draw(ax, data, quantity))
     return ax
 
 
 # Drawing -------------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A line of the legend: `key` is the same for the same thing in two plots, `notes` are what each of them adds to the label."""
-
-    section: Literal["runs", "limits", "ended by"]
-    key: object
-    handle: Line2D
-    label: str
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +135,21 @@ def _looks(keys: Iterable[Key]) -> dict[Key, _Look]:
     }
 
 
-def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[_Entry]:
+def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:
     """Draw one plot without its legend, and return what belongs there."""
     unit = "cumulative tokens" if quantity is TOKENS else "cumulative cost (US dollars)"
     ax.set_xlabel("step")
     ax.set_ylabel(unit)
     look.style(ax)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=quantity is TOKENS))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=quantity is TOKENS))
     ax.yaxis.set_major_formatter(_formatter(quantity))
     if data.empty:
         ax.set_xlim(0.5, 5.5)
         ax.set_ylim(0, 1)
         ax.set_yticks([])
         look.note(ax, "no steps yet")
-        look.set_alt(ax, f"{unit.capitalize()} per step: no steps yet.")
+        look.set_alt(ax, f"{_sentence(unit)} per step: no steps yet.")
         return []
     ax.grid(visible=True, axis="y", color=look.TEXT, alpha=0.25, linewidth=0.6)
     lines = _run_lines(data, quantity)
@@ -171,47 +157,49 @@ def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[_Entry]:
     courses = {name: limit_courses(data, name) for name in limit_names(data, quantity)}
     top = _top(lines, courses.values())
     entries = _draw_runs(ax, lines, looks, quantity)
-    entries += _draw_limits(ax, courses, lines, looks, top, quantity)
+    entries += _draw_limits(ax, courses, {line.run_id: looks[line.key] for line in lines}, top, quantity)
     entries += _draw_ends(ax, lines)
+    _name_limits(ax, courses, lines, top)
     last = max(step for line in lines for step in line.steps)
-    ax.set_xlim(0.5, last + 0.5 + 0.01 * last)
+    margin = max(0.5, 0.015 * last)
+    ax.set_xlim(1 - margin, last + margin)
     ax.set_ylim(0, top * 1.07)
     if not any(line.last_known is not None for line in lines):
         look.note(ax, f"{_noun(quantity)} unknown")
+        ax.set_yticks([] if not courses else ax.get_yticks())
     look.set_alt(ax, _alt(lines, courses, quantity, unit))
     return entries
 
 
-def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, _Look], quantity: Quantity) -> list[_Entry]:
-    width = 1.8 if len(lines) <= SHOWN_RUNS else 1.1
+def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, _Look], quantity: Quantity) -> list[Entry]:
+    few = len(lines) <= SHOWN_RUNS
     for line in lines:
         its, place = looks[line.key], line.last_known
         if place is None:
             continue
-        every = max(1, len(line.steps) // 12) if len(line.steps) > 25 else 1
+        every: Any = max(1, len(line.steps) // 12) if len(line.steps) > 25 else 1
         ax.plot(
             line.steps,
             line.values,
             color=its.colour,
             marker=its.marker,
             markersize=4.5,
-            markevery=every,
+            markevery=every if few else [place],
             linestyle=its.line_style,
-            linewidth=width,
+            linewidth=1.8 if few else 1.1,
             zorder=3,
             gid=f"run:{line.run_id}",
         )
         if place < len(line.values) - 1:
             at = (line.steps[place], line.values[place])
             ax.annotate("?", at, (5, 0), textcoords="offset points", color=look.TEXT, weight="bold", va="center", fontsize=11)
-    models = {provider: len({key for key in looks if key[0] == provider}) for provider, _ in looks}
     entries = []
     for key, its in looks.items():
         of_key = [line for line in lines if line.key == key]
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=4.5, linestyle=its.line_style, linewidth=1.8)
-        name = ":".join(look.shorten(part, 30 if models[key[0]] else 20) for part in key if part)
-        label = look.shorten(name) + (f" ({len(of_key)} runs)" if len(of_key) > 1 else "")
-        entries.append(_Entry("runs", key, handle, label, _unknown(of_key, quantity)))
+        name = ":".join(filter(None, key))
+        label = look.shorten(name, NAME_WIDTH) + (f" × {len(of_key)}" if len(of_key) > 1 else "")
+        entries.append(Entry("runs", key, handle, label, _unknown(of_key, quantity)))
     return entries
 
 
@@ -225,42 +213,57 @@ def _unknown(lines: list[_RunLine], quantity: Quantity) -> tuple[str, ...]:
 def _draw_limits(
     ax: Axes,
     courses: dict[str, list[Course]],
-    lines: list[_RunLine],
-    looks: dict[Key, _Look],
+    look_of: dict[str, _Look],
     top: float,
     quantity: Quantity,
-) -> list[_Entry]:
-    key_of = {line.run_id: line.key for line in lines}
+) -> list[Entry]:
     entries = []
     for place, (name, of_name) in enumerate(courses.items()):
         line_style = LIMIT_STYLES[place % len(LIMIT_STYLES)]
         for course in of_name:
-            owners = {key_of[run_id] for run_id in course.run_ids}
-            # Grey where it held for all, or for runs of several providers; a provider's colour where it held for that one alone.
-            colour = looks[owners.pop()].colour if len(of_name) > 1 and len({key[0] for key in owners}) == 1 else look.TEXT
+            colours = {look_of[run_id].colour for run_id in course.run_ids}
+            # A limit that differs between runs takes the colour of the provider that it held for, grey where those are several.
+            colour = colours.pop() if len(of_name) > 1 and len(colours) == 1 else look.TEXT
             xs = [edge for step in course.steps for edge in (step - 0.5, step + 0.5)]
             ys = [math.nan if value is None else value for value in course.values for _ in range(2)]
-            ax.plot(xs, ys, color=colour, linestyle=line_style, linewidth=1.4, zorder=2, gid=f"limit:{name}")
-        handle = Line2D([], [], color=look.TEXT, linestyle=line_style, linewidth=1.4)
+            ax.plot(xs, ys, color=colour, linestyle=line_style, linewidth=1.3, zorder=2, gid=f"limit:{name}")
+        handle = Line2D([], [], color=look.TEXT, linestyle=line_style, linewidth=1.3)
         hidden = all(value is None or value > top for course in of_name for value in course.values)
         label = f"{name} {_limit_label(of_name, _words(quantity))}"
-        entries.append(_Entry("limits", name, handle, label, ("above the plot",) if hidden else ()))
+        entries.append(Entry("limits", name, handle, label, ("above the plot",) if hidden else ()))
     return entries
 
 
+def _name_limits(ax: Axes, courses: dict[str, list[Course]], lines: list[_RunLine], top: float) -> None:
+    """Write each limit's name above its line at the left, where no curve and no other name is in the way; the legend has them all."""
+    room = 0.085 * top
+    taken = [value for line in lines for step, value in zip(line.steps, line.values, strict=True) if step <= 2]
+    for name, of_name in courses.items():
+        place = next((place for place, value in enumerate(of_name[0].values) if value is not None), 0)
+        value = of_name[0].values[place]
+        if place > 0 or value is None or value > top or any(-room < other - value < room for other in taken):
+            continue
+        taken.append(value)
+        at = (of_name[0].steps[place] - 0.5, value)
+        ax.annotate(look.shorten(name), at, (4, 2), textcoords="offset points", va="bottom", color=look.TEXT, fontsize=7.5)
+
+
 def _limit_label(courses: list[Course], words: Callable[[float], str]) -> str:
-    """What a limit allowed: `1,000`, `1,000 → 2,000` where it was changed, `500 to 2,000` where it differs between runs."""
-    if len(courses) > 1:
-        values = [value for course in courses for value in course.values if value is not None]
-        low, high = words(min(values)), words(max(values))
-        return low if low == high else f"{low} to {high}"
-    changes = ["none" if value is None else words(value) for value in courses[0].changes]
-    if len(changes) > SHOWN_CHANGES:
-        changes = [changes[0], "…", changes[-1]]
-    return " → ".join(changes)
+    """What a limit allowed: `1,000`, `1,000 → 2,000` where it was changed, `1,000 or 2,000` where it
+    differs between runs, and `500 to 2,000` where that gets long."""
+    texts = []
+    for course in courses:
+        changes = ["none" if value is None else words(value) for value in course.changes]
+        shown = changes if len(changes) <= SHOWN_CHANGES else [changes[0], "…", changes[-1]]
+        texts.append(" → ".join(shown))
+    text = " or ".join(dict.fromkeys(sorted(texts, key=lambda text: (len(text), text))))
+    if len(courses) == 1 or len(text) <= 22:
+        return text
+    values = [value for course in courses for value in course.values if value is not None]
+    return f"{words(min(values))} to {words(max(values))}"
 
 
-def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[_Entry]:
+def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[Entry]:
     ends: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
         if line.stop_reason is not None:
@@ -273,17 +276,17 @@ def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[_Entry]:
     for reason in sorted(ends, key=lambda name: (known.index(name) if name in known else len(known), name)):
         shape: dict[str, Any] = {
             "marker": END_MARKERS.get(reason, "H"),
-            "markersize": 11,
+            "markersize": 11 if len(lines) <= SHOWN_RUNS else 8,
             "markerfacecolor": "none",
             "markeredgecolor": look.TEXT,
-            "markeredgewidth": 1.5,
+            "markeredgewidth": 1.5 if len(lines) <= SHOWN_RUNS else 1.1,
             "linestyle": "none",
         }
         if ends[reason]:
             xs, ys = zip(*ends[reason], strict=True)
             ax.plot(xs, ys, zorder=4, clip_on=False, gid=f"end:{reason}", **shape)
-        label = look.shorten(reason) + (f" ({counts[reason]})" if len(lines) > 1 else "")
-        entries.append(_Entry("ended by", reason, Line2D([], [], **(shape | {"markersize": 8})), label))
+        label = look.shorten(reason) + (f" × {counts[reason]}" if counts[reason] > 1 else "")
+        entries.append(Entry("ended by", reason, Line2D([], [], **(shape | {"markersize": 8})), label))
     return entries
 
 
@@ -296,6 +299,10 @@ def _top(lines: list[_RunLine], courses: Iterable[list[Course]]) -> float:
 
 
 # Words ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _noun(quantity: Quantity) -> str:
@@ -320,58 +327,5 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
     if len(lines) > SHOWN_RUNS:
         told.append(f"and {len(lines) - SHOWN_RUNS} more")
     limits = [f"{name} {_limit_label(of_name, words)}" for name, of_name in courses.items()]
-    text = f"{unit.capitalize()} per step of {len(lines)} run{'s' * (len(lines) != 1)}: {'; '.join(told)}."
+    text = f"{_sentence(unit)} per step of {len(lines)} run{'s' * (len(lines) != 1)}: {'; '.join(told)}."
     return f"{text} Limits: {', '.join(limits)}." if limits else text
-
-
-# Legend --------------------------------------------------------------------------------------------------------------------------
-
-
-def _merged(legends: list[list[_Entry]]) -> list[_Entry]:
-    """One legend for several plots: what is the same stands once, with the notes of all."""
-    merged: dict[tuple[str, object], _Entry] = {}
-    for entry in (entry for entries in legends for entry in entries):
-        key = (entry.section, entry.key)
-        notes = (*merged[key].notes, *entry.notes) if key in merged else entry.notes
-        merged[key] = _Entry(entry.section, entry.key, entry.handle, entry.label, notes)
-    return list(merged.values())
-
-
-def _legend(where: Axes | Figure, entries: list[_Entry], columns: bool = False, **place: Any) -> Legend | None:
-    """Runs, limits and ends under their headings, below each other or in columns; outside the data in any case."""
-    if not entries:
-        return None
-    sections: list[list[tuple[Line2D, str]]] = []
-    for section in ("runs", "limits", "ended by"):
-        of_section = [entry for entry in entries if entry.section == section]
-        if not of_section:
-            continue
-        hidden = len(of_section) - SHOWN_RUNS if len(of_section) > SHOWN_RUNS + 1 else 0
-        rows = [(entry.handle, ", ".join([entry.label, *entry.notes])) for entry in of_section[: len(of_section) - hidden]]
-        sections.append([(_blank(), section), *rows, *([(_blank(), f"and {hidden} more")] if hidden else [])])
-    heads = {id(rows[0][0]) for rows in sections}
-    if columns:
-        height = max(map(len, sections))
-        sections = [rows + [(_blank(), "")] * (height - len(rows)) for rows in sections]
-    handles, labels = zip(*[row for rows in sections for row in rows], strict=True)
-    legend = where.legend(
-        handles,
-        labels,
-        ncols=len(sections) if columns else 1,
-        fontsize=look.SMALL_POINTS,
-        labelcolor=look.TEXT,
-        frameon=False,
-        handlelength=2.6,
-        borderaxespad=0.0,
-        labelspacing=0.45,
-        **place,
-    )
-    for handle, text in zip(handles, legend.get_texts(), strict=True):
-        text.set_parse_math(False)
-        if id(handle) in heads:
-            text.set_weight("bold")
-    return legend
-
-
-def _blank() -> Line2D:
-    return Line2D([], [], linestyle="none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pandas as pd
 
@@ -36,9 +37,9 @@ _FIXED = ("run_id", "provider", "model", "step", "stop_reason")
 def tokens_data(steps: pd.DataFrame) -> pd.DataFrame:
     """Cumulative tokens at each step, with the limits that held.
 
-    Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown), and
-    for each limit that held at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of the
-    budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
+    Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown),
+    and for each limit that held at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of
+    the budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
     """
     return curve_data(steps, TOKENS)
 
@@ -57,7 +58,7 @@ def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
         steps = pd.DataFrame(columns=["run_id", "provider", "step", quantity.column])
     data = pd.DataFrame(
         {
-            "run_id": steps["run_id"].astype("string"),
+            "run_id": steps["run_id"].astype("string").fillna("unnamed run"),
             "provider": steps["provider"].astype("string").fillna("unknown provider"),
             "model": _text(steps, "model"),
             "step": _numbers(steps["step"], "Int64"),
@@ -69,7 +70,7 @@ def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
         limit = _numbers(steps[column], quantity.dtype)
         if limit.notna().any():
             data[name] = limit
-    data = data.drop_duplicates(["run_id", "step"], keep="last")
+    data = data[data["step"].notna()].drop_duplicates(["run_id", "step"], keep="last")
     order = data["run_id"].map({run_id: place for place, run_id in enumerate(data["run_id"].unique())})
     return data.assign(order=order).sort_values(["order", "step"], kind="stable").drop(columns="order").reset_index(drop=True)
 
@@ -177,5 +178,5 @@ def _text(frame: pd.DataFrame, name: str) -> pd.Series[str]:
 
 def _numbers(values: pd.Series[float], dtype: str) -> pd.Series[float]:
     """A column as numbers, also where it went through a file and lost its dtype; what is no number is unknown."""
-    numbers: pd.Series[float] = pd.to_numeric(values, errors="coerce").astype("Float64")
-    return numbers.round().astype("Int64") if dtype == "Int64" else numbers
+    numbers = pd.to_numeric(values, errors="coerce").astype("Float64")
+    return cast("pd.Series[float]", numbers.round().astype("Int64") if dtype == "Int64" else numbers)

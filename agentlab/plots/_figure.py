@@ -1,7 +1,7 @@
 """Figures and axes that show themselves in a notebook without pyplot, and the colours and shapes that all plots share.
 
-Pyplot is left alone for three reasons: it is global state, it is not safe outside the main thread, and its inline display puts a white or
-black box behind a transparent figure. So `_repr_mimebundle_` gives the picture; nothing else has to be imported or called.
+Pyplot is left alone for three reasons: it is global state, it is not safe outside the main thread, and its inline display puts a
+white or black box behind a transparent figure. So `_repr_mimebundle_` gives the picture; nothing else has to be imported or called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Any, cast
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Formatter
+
+from agentlab.errors import ConfigurationError
 
 # The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
 # (orange, sky blue, yellow, black) vanish on one of the two, so a fifth provider differs by marker and line style.
@@ -37,7 +40,7 @@ class PlotAxes(Axes):
     alt: str = ""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, Any]]:
-        return cast(PlotFigure, self.get_figure(root=True)).bundle()
+        return cast(PlotFigure, self.figure).bundle()
 
 
 class PlotFigure(Figure):
@@ -82,6 +85,20 @@ def new_axes(figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1
     return cast(PlotAxes, axes)
 
 
+def set_gap(figure: PlotFigure, gap: float) -> None:
+    """The space between axes that stand side by side, as a part of their width."""
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(wspace=gap)
+
+
+def is_axes(ax: object, function: str) -> bool:
+    """Whether axes were given; an error for what is none, such as the array of `plt.subplots(1, 2)`."""
+    if ax is None or isinstance(ax, Axes):
+        return ax is not None
+    raise ConfigurationError(f"lab.plots.{function}(ax=…) takes one matplotlib Axes, not {type(ax).__name__}: pass one of them.")
+
+
 def style(ax: Axes) -> None:
     """Lines, ticks and texts in the one grey that holds on dark and light; the background of given axes stays as it is."""
     for name, spine in ax.spines.items():
@@ -111,7 +128,6 @@ def set_alt(ax: Axes, text: str) -> None:
 def shorten(text: str, width: int = 30) -> str:
     """A name from outside as a label: one line, only characters the font has, cut in the middle, since versions stand at the end."""
     plain = " ".join("".join(char if _drawable(char) else " " for char in text).split()) or "unnamed"
-    plain = f" {plain}" if plain.startswith("_") else plain  # matplotlib hides labels that begin with an underscore
     if len(plain) <= width:
         return plain
     tail = (width - 1) // 2

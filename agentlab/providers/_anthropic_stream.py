@@ -103,6 +103,7 @@ class AnthropicStreamParser(BodyParser):
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, _Block] = {}
+        self._tools = 0
         self._whole: dict[str, Any] | None = None
 
     def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
@@ -119,6 +120,7 @@ class AnthropicStreamParser(BodyParser):
             self._message_delta(chunk, told)
         elif kind == "message_start":
             self._blocks.clear()  # a second one starts the message anew
+            self._tools = 0
             self._message = dict(read.as_dict(chunk.get("message")))
             self._usage = dict(read.as_dict(self._message.get("usage")))
         elif kind == "message_stop":
@@ -127,12 +129,13 @@ class AnthropicStreamParser(BodyParser):
             self._whole = chunk
 
     def _start_block(self, index: JSON, fields: JSON, told: list[StreamEvent]) -> None:
-        calls = sum(block.fields.get("type") == "tool_use" for block in self._blocks.values())
+        calls = self._tools
         block = self._blocks[_number(index)] = _Block(dict(read.as_dict(fields)), calls)
         kind = block.fields.get("type")
         if kind == "text" and (text := read.as_text(block.fields.get("text"))):
             told.append(TextDelta(text))
         elif kind == "tool_use":
+            self._tools += 1
             told.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
 
     def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
@@ -170,9 +173,15 @@ class AnthropicStreamParser(BodyParser):
                     told.append(SignalSeen(self._signal_now()))
 
     def _calls(self) -> tuple[ToolCall, ...]:
+        sound = not self._damaged  # with a piece lost, what is left may be JSON and yet wrong
         settled = settled_tools([block.fields for block in self._blocks.values()])
         return tuple(
-            ToolCall(id=block.id(), name=read.as_text(block.fields.get("name")), arguments=block.arguments(), closed=block.closed)
+            ToolCall(
+                id=block.id(),
+                name=read.as_text(block.fields.get("name")),
+                arguments=block.arguments(),
+                closed=block.closed and sound,
+            )
             for _, block in sorted(self._blocks.items())
             if is_call(block.fields, settled)
         )

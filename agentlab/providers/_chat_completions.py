@@ -128,7 +128,8 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     text, thoughts = content_text(message.get("content"))
     refusal = read.some_text(message.get("refusal"))
     finish = choice.get("finish_reason")
-    calls = _tool_calls(message, cut=finish not in _PROPER_ENDS, broken=ended == "unmarked" and finish is None)
+    broken = ended == "unmarked" and finish is None
+    calls = _tool_calls(message, cut=finish not in _PROPER_ENDS, broken=broken, damaged=damaged)
     usage = read_usage(usage_object(body))
     signal = read_signal(
         finish,
@@ -235,9 +236,10 @@ def _parts_text(parts: JSON) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool) -> tuple[ToolCall, ...]:
+def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bool) -> tuple[ToolCall, ...]:
     """The calls of a message. This wire does not mark the end of a call: in a response that was cut, a call that another follows is
-    closed, and the last one where its arguments are complete; after a stream broke off the last one is not."""
+    closed, and the last one where its arguments are complete; after a stream broke off the last one is not. Where a piece of the
+    stream was lost none is: what is left may be JSON, and not what the model said."""
     entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
     legacy = message.get("function_call")
     if not entries and isinstance(legacy, dict):
@@ -247,7 +249,7 @@ def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool) -> tuple[To
         function = read.as_dict(entry.get("function"))
         last = number == len(entries)
         arguments = function.get("arguments")
-        closed = not last or not cut or (not broken and _complete(arguments))
+        closed = not damaged and (not last or not cut or (not broken and _complete(arguments)))
         calls.append(
             ToolCall(
                 id=read.as_text(entry.get("id")) or f"call_{number}",

@@ -94,7 +94,9 @@ class ChatStreamParser(BodyParser):
             self._fail(choice["error"], told)
         if isinstance(choice.get("usage"), dict):
             self._body["usage"] = choice["usage"]
-        if finish is not None and finish != self._finish:
+        if finish == "" and self._finish is None:  # some servers send it in each chunk before the last
+            self._finish = finish
+        elif finish not in (None, "", self._finish):
             self._finish = finish
             told.append(SignalSeen(self._signal_now()))
 

@@ -63,7 +63,7 @@ def _stream_signal(wire: ProviderProtocol, body: bytes, requested_cap: int | Non
 
 
 def _status_signal(wire: ProviderProtocol, payload: JSON, status: int) -> TerminationSignal:
-    if isinstance(payload, bytes | bytearray | str):
+    if isinstance(payload, bytes | bytearray | memoryview | str):
         text = payload if isinstance(payload, str) else bytes(payload).decode("utf-8", "replace")
         values, _ = read_json(text.removeprefix("data:"))
         payload = values[0] if values else text

@@ -39,13 +39,14 @@ class GeminiStreamParser(BodyParser):
         self._thought = False
         self._usage: dict[str, Any] = {}
         self._calls = 0
+        self._end: JSON = None
 
     def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
         self._body.update(chunk)
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
             self._usage.update(usage if None not in usage.values() else _without_none(usage))
-        ends = "promptFeedback" in chunk and bool(read.as_dict(chunk["promptFeedback"]).get("blockReason"))
+        end = read.as_dict(chunk["promptFeedback"]).get("blockReason") if "promptFeedback" in chunk else None
         candidates = chunk.get("candidates")
         if candidates and type(candidates) is list:
             candidate = candidates[0]
@@ -55,9 +56,10 @@ class GeminiStreamParser(BodyParser):
                 for part in read.as_list(read.as_dict(candidate.get("content")).get("parts")):
                     if type(part) is dict:
                         self._part(part, told)
-                ends = ends or candidate.get("finishReason") is not None
+                end = end if candidate.get("finishReason") is None else candidate["finishReason"]
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
-        if ends:
+        if end is not None and end != self._end:
+            self._end = end
             told.append(SignalSeen(self._signal_now()))
 
     def _part(self, part: dict[str, Any], told: list[StreamEvent]) -> None:
@@ -93,7 +95,7 @@ class GeminiStreamParser(BodyParser):
     def _ended(self) -> Ended:
         # This wire has no last word: a stream is over when its finish reason has come.
         ends = self._candidate.get("finishReason") is not None or self._error is not None or self._incoming.is_json
-        return "whole" if ends else "unmarked"
+        return "whole" if ends and not self._torn else "unmarked"
 
     def _signal_now(self) -> TerminationSignal:
         return self._read(

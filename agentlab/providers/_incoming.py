@@ -18,16 +18,21 @@ _BETWEEN = " \t\r\n,"
 
 
 class Incoming:
-    """The bytes of one stream. `is_json` is true where the body is JSON and not events; `damaged` where a piece was unreadable."""
+    """The bytes of one stream. `is_json` is true where the body is JSON and not events."""
 
-    __slots__ = ("_decoder", "_json", "_start", "damaged", "is_json")
+    __slots__ = ("_broken_json", "_decoder", "_json", "_start", "is_json")
 
     def __init__(self) -> None:
         self._decoder = SSEDecoder()
         self._start: bytes | None = b""
         self._json: list[bytes] = []
         self.is_json = False
-        self.damaged = False
+        self._broken_json = False
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a piece so far was unreadable."""
+        return self._broken_json or self._decoder.damaged
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete. A body that is JSON has none; it is read by `finish`."""
@@ -50,13 +55,11 @@ class Incoming:
     def finish(self) -> tuple[list[Event], list[JSON]]:
         """What was on its way when the stream ended: a last event, or the values of a body that is JSON."""
         if not self.is_json:
-            events = self._decoder.finish()
-            self.damaged = self.damaged or self._decoder.damaged
-            return events, []
+            return self._decoder.finish(), []
         text = b"".join(self._json).decode("utf-8", "replace")
         self._json.clear()
         values, complete = read_json(text)
-        self.damaged = self.damaged or not complete
+        self._broken_json = not complete
         return [], values
 
 

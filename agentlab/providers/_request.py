@@ -39,9 +39,14 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
 
 
 def clean_url(base_url: str, provider: str) -> str:
-    """A base address without its last slash. Raises ConfigurationError where it is not an http address."""
+    """A base address without its last slash. Raises ConfigurationError where it is not an http address, or could hold a secret:
+    addresses are shown and recorded."""
     if not base_url.startswith(("http://", "https://")):
         raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address: it begins with https:// or http://")
+    if "@" in base_url or "?" in base_url or "#" in base_url:
+        raise ConfigurationError(
+            f"The base_url of {provider} holds a name, a password or a query: give keys as api_key= or headers=."
+        )
     return base_url.rstrip("/")
 
 

@@ -23,6 +23,7 @@ class BodyParser:
         self._error: JSON = None
         self._done = False
         self._damaged = False
+        self._torn = False
         self._response: ModelResponse | None = None
         self._clear()
 
@@ -51,16 +52,25 @@ class BodyParser:
     def response(self) -> ModelResponse:
         """What was put together from the stream."""
         if self._response is None:
-            events, values = self._incoming.finish()
-            for name, data in events:
-                self._event(name, data, [])
-            for value in values:
-                self._chunk(b"", value, [])
+            self._take_rest()
             body = self._assembled()
             if self._error is not None:
                 body["error"] = self._error
-            self._response = self._read(body, self._ended(), self._damaged or self._incoming.damaged)
+            self._response = self._read(body, self._ended(), self._damaged)
         return self._response
+
+    def _take_rest(self) -> None:
+        """Take what was on its way. An event that was cut off there is how a stream breaks off (`_torn`), and no damage to what came
+        before it."""
+        damaged = self._damaged or self._incoming.damaged
+        events, values = self._incoming.finish()
+        for name, data in events:
+            self._event(name, data, [])
+        for value in values:
+            self._chunk(b"", value, [])
+        now = self._damaged or self._incoming.damaged
+        self._torn = now and not damaged and not self._incoming.is_json
+        self._damaged = now and not self._torn
 
     def _event(self, name: bytes, data: bytes, told: list[StreamEvent]) -> None:
         if data == b"[DONE]":

@@ -77,14 +77,16 @@ def test_what_remains_is_on_every_step() -> None:
 tokens = st.one_of(st.none(), st.integers(0, 40))
 answers: st.SearchStrategy[Said] = st.builds(
     lambda kind, used, cost: kind(used, cost),
-    st.sampled_from([
-        lambda used, cost: call("look", tokens=used, cost=cost),
-        lambda used, cost: call("look", tokens=used, cost=cost),
-        lambda used, cost: call("nobody", tokens=used, cost=cost),
-        lambda used, cost: say("…", finish=FinishReason.PAUSED, tokens=used, cost=cost),
-        lambda used, cost: say("end", tokens=used, cost=cost),
-        lambda used, cost: ProviderStatusError("no", status=500),
-    ]),
+    st.sampled_from(
+        [
+            lambda used, cost: call("look", tokens=used, cost=cost),
+            lambda used, cost: call("look", tokens=used, cost=cost),
+            lambda used, cost: call("nobody", tokens=used, cost=cost),
+            lambda used, cost: say("…", finish=FinishReason.PAUSED, tokens=used, cost=cost),
+            lambda used, cost: say("end", tokens=used, cost=cost),
+            lambda used, cost: ProviderStatusError("no", status=500),
+        ]
+    ),
     st.tuples(tokens, tokens),
     st.one_of(st.none(), st.sampled_from(["0", "0.01", "0.02", "0.1"])),
 )
@@ -357,7 +359,12 @@ def test_a_timeout_cuts_a_call_and_the_step_is_recorded() -> None:
 
 def test_a_timeout_cuts_a_tool_which_is_told_as_interrupted() -> None:
     run = run_of(
-        [say(finish=FinishReason.TOOL_CALLS, calls=[*call("look").tool_calls, *call("hang").tool_calls, *call("quit_it").tool_calls])],
+        [
+            say(
+                finish=FinishReason.TOOL_CALLS,
+                calls=[*call("look").tool_calls, *call("hang").tool_calls, *call("quit_it").tool_calls],
+            )
+        ],
         budget=Budget(timeout=0.1),
         tools=TOOLS,
     )

@@ -65,9 +65,9 @@ ALLOWED = [{name: 1} for name in ("max_turns", "max_calls", "max_tokens", "max_t
 @pytest.mark.parametrize("fields", [*ALLOWED, {"max_cost": "0.000001"}, {"timeout": 0.001}, {"max_turns": None}], ids=repr)
 def test_the_smallest_of_each_is_allowed(fields: dict[str, Any]) -> None:
     budget = Budget(**fields)
-    assert {name: getattr(budget, name) for name in fields} == pytest.approx({
-        name: Decimal(value) if name == "max_cost" else value for name, value in fields.items()
-    })
+    assert {name: getattr(budget, name) for name in fields} == pytest.approx(
+        {name: Decimal(value) if name == "max_cost" else value for name, value in fields.items()}
+    )
 
 
 def test_the_default_is_twenty_turns_and_shown() -> None:

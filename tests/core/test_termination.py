@@ -27,6 +27,8 @@ TABLE = {
     "filtered-with-calls": (R.CONTENT_FILTERED, "", [WHOLE], A.ABORT, S.CONTENT_FILTERED),
     "cancelled": (R.CANCELLED, "text", [], A.ABORT, S.CANCELLED),
     "paused": (R.PAUSED, "text", [], A.RESUME, None),
+    "paused-with-calls": (R.PAUSED, "", [WHOLE], A.EXECUTE_TOOLS, None),
+    "paused-with-half-a-call": (R.PAUSED, "", [HALF], A.ABORT, S.TRUNCATED),
     "context-window": (R.CONTEXT_WINDOW_EXCEEDED, "text", [], A.ABORT, S.TRUNCATED),
     "context-window-with-calls": (R.CONTEXT_WINDOW_EXCEEDED, "", [WHOLE], A.ABORT, S.TRUNCATED),
     "cap": (R.MAX_TOKENS, "text", [], A.ABORT, S.TRUNCATED),

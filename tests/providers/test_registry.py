@@ -64,6 +64,13 @@ def test_an_address_must_be_http(name: str):
         Provider(name, model="m", base_url="ftp://x")
 
 
+@pytest.mark.parametrize("address", [f"https://user:{SECRET}@h/v1", f"https://h/v1?key={SECRET}", f"https://h/v1#{SECRET}"])
+def test_an_address_holds_no_secret(address: str):
+    with pytest.raises(ConfigurationError, match="api_key=") as error:
+        Provider("compatible", model="m", base_url=address)
+    assert SECRET not in str(error.value)
+
+
 def test_a_mistyped_setting_is_told():
     with pytest.raises(ConfigurationError, match="api_kee"):
         Provider("openai", model="m", api_kee=SECRET)

@@ -84,12 +84,12 @@ def test_a_long_event_takes_linear_time():
     """4 MiB in pieces of 256 bytes; a search that starts anew each time would look at some 30 GB."""
     decoder = SSEDecoder()
     piece = b"x" * 256
-    start = time.perf_counter()
+    start = time.process_time()
     decoder.feed(b"data: ")
     for _ in range(16_384):
         assert decoder.feed(piece) == []
     events = decoder.feed(b"\n\n")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert events == [(b"", piece * 16_384)]
 
 

@@ -50,6 +50,9 @@ CHAT_ENDS = [
         id="closed properly with half a call",
     ),
     pytest.param([{"object": "error", "message": "x"}], (F.ERROR, HIGH), id="an error object"),
+    pytest.param([chunk({"content": "a"}, ""), chunk({}, "stop"), "[DONE]"], (F.END_TURN, HIGH), id="empty before stop"),
+    pytest.param([chunk({"content": "a"}, "stop"), chunk({}, ""), "[DONE]"], (F.END_TURN, HIGH), id="empty after stop"),
+    pytest.param([chunk({"content": "a"}, ""), "[DONE]"], (F.UNKNOWN, LOW), id="empty to the end"),
 ]
 
 
@@ -252,6 +255,12 @@ def test_gemini_usage_of_the_last_chunk_counts():
     ]
     usage = read("gemini", *events).usage
     assert (usage.input_tokens, usage.output_tokens) == (33, 2)
+
+
+def test_gemini_says_its_reason_once():
+    event = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}
+    _, events = parse_stream("gemini", [sse([event, event, event])])
+    assert sum(isinstance(event, SignalSeen) for event in events) == 1
 
 
 def test_gemini_blocked_prompt_in_a_stream():

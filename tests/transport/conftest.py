@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentlab.cassettes import Interaction, load_cassettes
 from agentlab.http import HttpRequest
 from agentlab.transport import Transport
 
@@ -64,6 +65,11 @@ def provider() -> Iterator[server.Server]:
 @pytest.fixture
 def base(provider: server.Server) -> str:
     return f"http://127.0.0.1:{provider.server_port}/v1"
+
+
+def interactions(path: Path) -> list[Interaction]:
+    """All that is recorded in a file or a folder."""
+    return [one for cassette in load_cassettes(path) for one in cassette.interactions]
 
 
 def interaction(

@@ -1,0 +1,100 @@
+"""The legend of the curves: runs, limits and ends under their headings, outside the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from agentlab.plots import _figure as look
+
+Row = tuple[Line2D, str]
+SECTIONS = ("runs", "limits", "ended by")
+SHOWN = 8
+"""Entries of a section; what is more is counted in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the legend. `key` is the same for the same thing in two plots; `notes` are what each of them adds to the label."""
+
+    section: Literal["runs", "limits", "ended by"]
+    key: object
+    handle: Line2D
+    label: str
+    notes: tuple[str, ...] = ()
+
+
+def merged(legends: list[list[Entry]]) -> list[Entry]:
+    """One legend for several plots: what is the same stands once, with the notes of all."""
+    entries: dict[tuple[str, object], Entry] = {}
+    for entry in (entry for legend_ in legends for entry in legend_):
+        key = (entry.section, entry.key)
+        notes = (*entries[key].notes, *entry.notes) if key in entries else entry.notes
+        entries[key] = Entry(entry.section, entry.key, entry.handle, entry.label, notes)
+    return list(entries.values())
+
+
+def height(entries: list[Entry]) -> int:
+    """How many lines the longest section takes, its heading included."""
+    return max((sum(1 + label.count("\n") for _, label in section) for section in _sections(entries)), default=0)
+
+
+def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False) -> None:
+    """Draw it: to the right of axes, or with `columns` below all axes of a figure, a column a section."""
+    sections = _sections(entries)
+    if not sections:
+        return
+    if columns:
+        longest = max(map(len, sections))
+        filled = [section + [_blank()] * (longest - len(section)) for section in sections]
+    else:
+        filled = [section + [_blank()] * (section is not sections[-1]) for section in sections]
+    lines = [row for section in filled for row in section]
+    place = {"loc": "outside lower left"} if columns else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    drawn = where.legend(
+        [handle for handle, _ in lines],
+        [label for _, label in lines],
+        ncols=len(sections) if columns else 1,
+        fontsize=look.SMALL_POINTS,
+        labelcolor=look.TEXT,
+        frameon=False,
+        handlelength=2.6,
+        handletextpad=0.6,
+        borderaxespad=0.2,
+        labelspacing=0.4,
+        **place,
+    )
+    headings = {id(section[0]) for section in sections}
+    for row, text in zip(lines, drawn.get_texts(), strict=True):
+        text.set_parse_math(False)
+        if id(row) in headings:
+            text.set_fontweight("bold")
+
+
+def _sections(entries: list[Entry]) -> list[list[Row]]:
+    """The lines of each section that has any, the heading first."""
+    sections = []
+    for name in SECTIONS:
+        found = [entry for entry in entries if entry.section == name]
+        shown = found if len(found) <= SHOWN + 1 else found[:SHOWN]
+        section: list[Row] = [_blank(name), *[(entry.handle, _label(entry)) for entry in shown]]
+        if len(shown) < len(found):
+            section.append(_blank(f"and {len(found) - len(shown)} more"))
+        if found:
+            sections.append(section)
+    return sections
+
+
+def _label(entry: Entry) -> str:
+    label = (
+        f" {entry.label}" if entry.label.startswith("_") else entry.label
+    )  # matplotlib hides those that begin with an underscore
+    return "\n".join([label, ", ".join(entry.notes)] if entry.notes else [label])
+
+
+def _blank(label: str = "") -> Row:
+    return Line2D([], [], linestyle="none"), label

@@ -1,0 +1,104 @@
+"""The public names, bad input at the front door, and what importing costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import errors
+from agentlab.calls import RetryPolicy
+from agentlab.testing import ScriptedProvider
+
+from .made import agent, go, look, looping
+
+BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
+    "empty-prompt": (lambda: agent(["end"]).run(""), errors.ConfigurationError, "prompt='': pass the task as text"),
+    "blank-prompt": (lambda: agent(["end"]).run(" \n"), errors.ConfigurationError, "pass the task as text"),
+    "no-prompt": (lambda: agent(["end"]).run(None), errors.ConfigurationError, "prompt=None"),
+    "prompt-list": (lambda: agent(["end"]).run(["go"]), errors.ConfigurationError, "prompt=['go']"),
+    "instructions": (lambda: agent(["end"], instructions=None), errors.ConfigurationError, "instructions=None: pass text"),
+    "budget-number": (lambda: agent(["end"]).run("go", budget=5), errors.LimitError, "budget=5: pass a Budget"),
+    "budget-dict": (lambda: agent(["end"], budget={"max_turns": 3}), errors.LimitError, "pass a Budget"),
+    "negative-limit": (lambda: lab.Budget(max_turns=-1), errors.LimitError, "max_turns=-1"),
+    "mistyped-limit": (lambda: lab.Budget(max_tunrs=1), errors.LimitError, "Did you mean 'max_turns'?"),
+    "mistyped-live-limit": (
+        lambda: setattr(looping().run("go").limits, "max_tunrs", 1), errors.LimitError, "Did you mean 'max_turns'?",
+    ),
+    "condition-number": (lambda: agent(["end"], stop=5), errors.ConfigurationError, "5 is not a stop condition"),
+    "condition-class": (lambda: agent(["end"], stop=lab.StepCountIs), errors.ConfigurationError, "StepCountIs("),
+    "untyped-tool": (lambda: agent(["end"], tools=[lambda x: x]), errors.ToolDefinitionError, "<lambda>"),
+    "tools-function": (lambda: agent(["end"], tools=look), errors.ToolDefinitionError, "pass a list of functions"),
+    "unknown-provider": (lambda: lab.Agent("opneai:gpt"), errors.UnknownProviderError, "opneai"),
+    "no-model": (lambda: lab.Agent("openai"), errors.UnknownProviderError, "'openai'"),
+    "empty-model": (lambda: lab.Agent("openai:"), errors.UnknownProviderError, "'openai:'"),
+    "empty-string": (lambda: lab.Agent(""), errors.UnknownProviderError, "''"),
+    "model-object": (lambda: lab.Agent(5), errors.ConfigurationError, "5 is not a model: pass a string such as"),
+    "no-attempts": (lambda: RetryPolicy(attempts=0), errors.LimitError, "attempts=0"),
+    "negative-wait": (lambda: RetryPolicy(first_wait_s=-1), errors.LimitError, "first_wait_s=-1"),
+    "endless-wait": (lambda: RetryPolicy(longest_wait_s=float("inf")), errors.LimitError, "longest_wait_s=inf"),
+    "unknown-name": (lambda: lab.Agnet, AttributeError, "agentlab has no name 'Agnet'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "error", "said"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_bad_input_is_an_error_that_names_the_value(do: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        do()
+    assert said in str(caught.value)
+
+
+def test_an_unknown_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "yes")
+    with pytest.raises(errors.ConfigurationError, match=r"AGENTLAB_FRONTEND='yes': set it to 'widgets' or 'none'"):
+        agent(["end"]).run("go").start()
+
+
+def test_every_error_is_in_the_tree_at_the_top_of_its_file() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and value.__module__ == errors.__name__]
+    assert len(classes) > 20
+    for each in classes:
+        assert each.__name__ in (errors.__doc__ or "") or each is errors.AgentlabWarning
+        assert each.__doc__
+        if each not in (errors.AgentlabWarning, errors.StopRequested):
+            assert issubclass(each, errors.AgentlabError)
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    for name in lab.__all__:
+        assert getattr(lab, name) is not None
+    assert set(lab.__all__) <= set(dir(lab))
+    assert lab.frame.__module__ == "agentlab.recorder"
+
+
+CHECK = """
+import os, sys
+before = set(os.listdir())
+import agentlab
+heavy = {"pandas", "matplotlib", "ipywidgets", "IPython", "httpx", "pydantic", "griffe", "genai_prices", "tenacity", "yaml"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+assert set(os.listdir()) == before
+from agentlab import Agent, Budget, StepCountIs, tool
+assert not {"pandas", "matplotlib", "ipywidgets", "IPython", "genai_prices"} & set(sys.modules)
+"""
+
+
+def test_importing_prints_nothing_makes_nothing_and_loads_nothing_heavy(tmp_path: Any) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_script_is_read_from_its_start_by_every_run() -> None:
+    made = lab.Agent(ScriptedProvider(["end"]))
+
+    async def main() -> list[str]:
+        return [(await made.run("go")).text for _ in range(2)]
+
+    assert go(main()) == ["end", "end"]
+    assert repr(made) == "Agent(scripted:script, budget=Budget(max_turns=20))"
+    assert repr(looping(stop=lab.StepCountIs(3))) == (
+        "Agent(scripted:script, tools=[look, finalize], budget=Budget(max_turns=20), stop=StepCountIs(steps=3))"
+    )
