@@ -3,7 +3,7 @@
     import agentlab as lab
     from agentlab import StepCountIs, HasToolCall, Budget
 
-    agent = lab.Agent("anthropic:claude-sonnet-4-5", tools=[search, finalize])
+    agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search, finalize])
     with lab.replay("fixtures/quickstart"):
         run = agent.run("Compare …", stop=HasToolCall("finalize") | StepCountIs(8), budget=Budget(max_cost=0.05))
     run.panel()
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentlab import errors as errors
+    from agentlab import events as events
     from agentlab import plots as plots
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
@@ -93,7 +94,7 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "plots", "testing")
+_MODULES = ("errors", "events", "plots", "testing")
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 

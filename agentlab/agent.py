@@ -27,7 +27,7 @@ Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
 class Agent:
     """A model with tools and instructions.
 
-        agent = lab.Agent("anthropic:claude-sonnet-4-5", tools=[search, finalize], instructions="…")
+        agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search, finalize], instructions="…")
         result = await agent.run("Compare …", stop=StepCountIs(8), budget=Budget(max_cost=0.05))
 
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)

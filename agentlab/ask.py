@@ -115,7 +115,7 @@ async def ask(run: Run, draft: Draft) -> ModelResponse:
             if len(draft.calls) > before:
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
-        _settle(run, draft, request, response, before)
+        response = _settle(run, draft, request, response, before)
     draft.decision = decide(response)
     run.conversation.append(_assistant_message(response))
     for call in draft.calls[before:]:
@@ -180,16 +180,20 @@ def _keep(
     )
 
 
-def _settle(run: Run, draft: Draft, request: ModelRequest, response: ModelResponse, before: int) -> None:
+def _settle(run: Run, draft: Draft, request: ModelRequest, response: ModelResponse, before: int) -> ModelResponse:
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
         index, now_s = run.history.calls + before + 1, run.clock.elapsed_s()
         _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
-        return
+        return response
     chosen = next((call for call in asked if call.response is response), asked[-1])
+    came = chosen.response
+    if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
+        response = replace(response, native=None)  # the provider's own form still says what the middleware has changed
     aside = [replace(call, used=False) for call in asked if call is not chosen]
-    draft.calls[before:] = [*aside, chosen if chosen.response is response else replace(chosen, response=response)]
+    draft.calls[before:] = [*aside, replace(chosen, response=response)]
+    return response
 
 
 def _assistant_message(response: ModelResponse) -> Message:

@@ -171,15 +171,11 @@ class HttpModel:
                     if type(event) is TextDelta:
                         context.on_text(event.text)
         except ProviderConnectionError as error:
-            # What has come was paid for: it is kept, with the truth about its end.
             parser.finish()
-            response = parser.response()
-            told = f"The stream broke off: {error}"
-            signal = replace(
-                response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=told, repairable=False
-            )
-            return replace(response, signal=signal)
-        parser.finish()
+            return _broken_off(parser.response(), f"The stream broke off: {error}")
+        signal = parser.finish()
+        if signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None:
+            return _broken_off(parser.response(), signal.message)
         return parser.response()
 
     def _status_error(self, status: int, header: Callable[[str], str | None], body: bytes) -> ProviderStatusError:
@@ -190,6 +186,12 @@ class HttpModel:
         then = _NEXT_STEP.get(status, "It may pass: try again later." if status >= 500 else "")
         message = f"{self.name} ({self.model}) answered with status {status}: {said or 'no explanation'}. {then}".strip()
         return ProviderStatusError(message, status=status, retry_after_s=_retry_after_s(header))
+
+
+def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
+    """What has come of a stream was paid for: it is kept, with the truth about its end."""
+    signal = replace(response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=told, repairable=False)
+    return replace(response, signal=signal)
 
 
 def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:

@@ -72,8 +72,15 @@ class Reading:
             return f"not {self.children[0]}"
         if self.children:
             return f"{self.name}({', '.join(map(str, self.children))})"
-        value = "unknown" if self.value is None else self.value
-        return f"{self.name} {value}" + ("" if self.limit is None else f" of {self.limit}")
+        if self.goal:
+            return f"{self.name}({self.limit}): {self.value} call{'s' * (self.value != 1)}"
+        value = "unknown" if self.value is None else _plainly(self.value)
+        return f"{self.name} {value}" + ("" if self.limit is None else f" of {_plainly(self.limit)}")
+
+
+def _plainly(value: Scalar) -> str:
+    """Money without trailing zeros and exponents, anything else as it is."""
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
 
 
 class Action(StrEnum):
@@ -130,7 +137,7 @@ class Remaining:
     time_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StepResult:
     """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
 
@@ -152,6 +159,16 @@ class StepResult:
     duration_s: float
     stop_reason: StopReason | None = None
     error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        parts = [f"StepResult({self.index}", str(self.finish_reason or "no answer")]
+        if self.tool_calls:
+            parts.append(f"tools={[call.name for call in self.tool_calls]}")
+        tokens = "unknown" if self.usage.total_tokens is None else self.usage.total_tokens
+        parts += [f"tokens={tokens}", f"cost_usd={'unknown' if self.cost.usd is None else _plainly(self.cost.usd)}"]
+        if self.stop_reason is not None:
+            parts.append(f"stop_reason={self.stop_reason}")
+        return ", ".join(parts) + ")"
 
     @property
     def response(self) -> ModelResponse | None:
@@ -202,7 +219,8 @@ class RunResult:
     """Everything a run left: it always comes back, whatever ended the run.
 
     `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
-    `output` what a tool or a middleware gave with its stop (None otherwise); `error` the exception behind StopReason.ERROR;
+    `output` what a tool or a middleware gave with its stop, or what the tool of a met `HasToolCall` gave (None otherwise); `error` the
+    exception behind StopReason.ERROR;
     `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`.
     """
 

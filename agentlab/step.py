@@ -29,6 +29,7 @@ from agentlab.errors import (
 from agentlab.evaluate import read_condition
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.settings import LIMIT_REASONS
+from agentlab.stop import HasToolCall
 from agentlab.tools import execute
 from agentlab.types import (
     ModelResponse,
@@ -125,11 +126,19 @@ def _why_it_ends(run: Run, draft: Draft, reading: Reading | None, failure: Excep
     if decided is not None and decided is not StopReason.TIMEOUT:
         return Ending(decided, draft.decision.reason, met, error=draft.error)
     if met:
-        return Ending(StopReason.STOP_CONDITION, f"Stop condition met: {', '.join(map(str, met))}.", met)
+        told = f"Stop condition met: {', '.join(map(str, met))}."
+        return Ending(StopReason.STOP_CONDITION, told, met, output=_handed_in(draft) if any(one.goal for one in met) else None)
     if decided is not None:
         return Ending(decided, draft.decision.reason)
     spent = draft.settings.budget.exhausted(run.history, run.clock.elapsed_s())
     return None if spent is None else Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}.")
+
+
+def _handed_in(draft: Draft) -> object:
+    """What the tool gave whose call was to end the run: with `HasToolCall("finalize")`, the answer that was handed in."""
+    leaves = draft.settings.stop.leaves() if draft.settings.stop is not None else ()
+    names = {name for leaf in leaves if isinstance(leaf, HasToolCall) for name in leaf.names}
+    return next((result.value for result in reversed(draft.tool_results) if result.name in names and not result.is_error), None)
 
 
 def _record(run: Run, draft: Draft, reading: Reading | None, ending: Ending) -> None:

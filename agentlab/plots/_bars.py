@@ -20,8 +20,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """
     data = stop_reasons_data(runs)
     rows = _rows(data)
-    if not look.is_axes(ax, "stop_reasons"):
-        ax = look.new_axes(look.new_figure(6.4, max(2.2, 0.8 + 0.26 * len(rows))))
+    ax = look.axes_for(ax, "stop_reasons", 6.4, max(2.2, 0.8 + 0.26 * len(rows)))
     look.style(ax)
     ax.set_xlabel("runs")
     ax.spines["left"].set_visible(False)

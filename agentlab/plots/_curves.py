@@ -48,6 +48,7 @@ def tokens(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Cumulative tokens per step, one line a run, with the token limits that held and how each run ended.
 
     `steps` is `result.to_frame()`, or `lab.frame(results)` for several runs. Returns the axes; see `tokens_data` for what they show.
+    The legend stands to the right of the data: give the figure of your own axes `layout="constrained"`, so that there is room for it.
     Errors: ConfigurationError where columns are missing.
     """
     return _plot(curve_data(steps, TOKENS), TOKENS, ax)
@@ -74,8 +75,7 @@ def curves(steps: pd.DataFrame) -> look.PlotFigure:
 
 
 def _plot(data: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
-    if not look.is_axes(ax, quantity.function):
-        ax = look.new_axes(look.new_figure(6.4, 3.6))
+    ax = look.axes_for(ax, quantity.function, 6.4, 3.6)
     legend(ax, _draw(ax, data, quantity))
     return ax
 
@@ -160,13 +160,14 @@ def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:
     entries += _draw_limits(ax, courses, {line.run_id: looks[line.key] for line in lines}, top, quantity)
     entries += _draw_ends(ax, lines)
     _name_limits(ax, courses, lines, top)
-    last = max(step for line in lines for step in line.steps)
-    margin = max(0.5, 0.015 * last)
-    ax.set_xlim(1 - margin, last + margin)
+    first, last = min(line.steps[0] for line in lines), max(line.steps[-1] for line in lines)
+    margin = max(0.5, 0.015 * (last - first))
+    ax.set_xlim(first - margin, last + margin)
     ax.set_ylim(0, top * 1.07)
     if not any(line.last_known is not None for line in lines):
         look.note(ax, f"{_noun(quantity)} unknown")
-        ax.set_yticks([] if not courses else ax.get_yticks())
+        if not courses:
+            ax.set_yticks([])
     look.set_alt(ax, _alt(lines, courses, quantity, unit))
     return entries
 

@@ -53,6 +53,11 @@ class PlotFigure(Figure):
 
     def png(self, scale: float = SCALE) -> bytes:
         """The picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page."""
+        for axes in self.axes:
+            # The layout starts from where the last drawing left the axes, and would end elsewhere: start from the same place.
+            spec = axes.get_subplotspec()
+            if spec is not None:
+                axes.set_subplotspec(spec)
         picture = io.BytesIO()
         self.savefig(picture, format="png", dpi=DPI * scale, metadata={"Software": None})
         return picture.getvalue()
@@ -92,11 +97,15 @@ def set_gap(figure: PlotFigure, gap: float) -> None:
         engine.set(wspace=gap)
 
 
-def is_axes(ax: object, function: str) -> bool:
-    """Whether axes were given; an error for what is none, such as the array of `plt.subplots(1, 2)`."""
-    if ax is None or isinstance(ax, Axes):
-        return ax is not None
-    raise ConfigurationError(f"lab.plots.{function}(ax=…) takes one matplotlib Axes, not {type(ax).__name__}: pass one of them.")
+def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axes:
+    """The axes that were given, or new ones in a figure of that many inches; an error for what is no axes, such as an array of them."""
+    if ax is None:
+        return new_axes(new_figure(width, height))
+    if not isinstance(ax, Axes):
+        raise ConfigurationError(
+            f"lab.plots.{function}(ax=…) takes one matplotlib Axes, not {type(ax).__name__}: pass one of them."
+        )
+    return ax
 
 
 def style(ax: Axes) -> None:

@@ -1,6 +1,6 @@
 """A stream of Anthropic's events, put together into the message that the whole answer would have been.
 
-Vendor page: https://platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11-22.
+Vendor page: https://platform.claude.com/docs/en/build-with-claude/streaming; the events as recorded responses have them.
 """
 
 from __future__ import annotations

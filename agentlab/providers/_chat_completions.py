@@ -3,9 +3,10 @@
 A stream is put together into the body that the same answer would have had without streaming, and that body is read: so both give
 the same response.
 
-Vendor pages: https://platform.openai.com/docs/api-reference/chat/object and …/chat-streaming, read 2026-11-22;
-https://openrouter.ai/docs/api/reference/overview and …/errors-and-debugging (finish_reason "error", errors inside a 200), read
-2026-11-22.
+Vendor page: https://platform.openai.com/docs/api-reference/chat/object; the words were read on 2026-11-22 from the types of the
+vendor's client (openai 3.54), which are made from the same specification. OpenRouter's, "error" and native_finish_reason among them:
+https://openrouter.ai/docs/client-sdks/python/components/finishreason and
+https://openrouter.ai/announcements/standardized-finish-reasons, read 2026-11-22, and recorded responses.
 """
 
 from __future__ import annotations

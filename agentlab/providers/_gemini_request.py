@@ -1,6 +1,7 @@
 """Gemini's requests: the body of generateContent out of a ModelRequest.
 
-Vendor pages: https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/docs/function-calling, read 2026-11-22.
+Vendor pages: https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/docs/function-calling; the fields as the
+types of the vendor's client (google-genai 3.4) have them, which a test lets read what is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Anthropic, over the messages API.
 
-Vendor pages, read 2026-11-22: https://platform.claude.com/docs/en/api/messages and
-https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons.
+Vendor page: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons, read 2026-11-22; the fields of messages and
+usage from the types of the vendor's client (anthropic 2.12).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Google Gemini, over generateContent.
 
-Vendor pages: https://ai.google.dev/api/generate-content (FinishReason, BlockReason, UsageMetadata),
-https://ai.google.dev/gemini-api/docs/function-calling and https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11-22.
+Vendor pages: https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/docs/thought-signatures; the words and the
+fields of usage were read on 2026-11-22 from the types of the vendor's client (google-genai 3.4), which quote them. The numbers:
+https://docs.cloud.google.com/ruby/docs/reference/google-cloud-ai_platform-v1/0.56.0/Google-Cloud-AIPlatform-V1-Candidate-FinishReason,
+read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ _WORDS: dict[str | int, FinishReason] = {
     "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "MALFORMED_RESPONSE": FinishReason.ERROR,
-    # Not on the page; in the vendor's own client (google-genai 3.4), which serves Vertex AI too.
+    # Of Vertex AI, or of some accounts only.
     "ESCALATION": FinishReason.CONTENT_FILTERED,
     "MODEL_ARMOR": FinishReason.CONTENT_FILTERED,
     "PUP_LIMITED_DISABLED": FinishReason.ERROR,

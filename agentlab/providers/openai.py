@@ -1,7 +1,7 @@
 """OpenAI, over chat completions.
 
-Vendor page: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11-22. The table of finish reasons is the wire's own,
-in `_chat_completions.py`.
+Vendor page: https://platform.openai.com/docs/api-reference/chat/create. The table of finish reasons is the wire's own, in
+`_chat_completions.py`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,12 @@ def why_not(state: RunState, *, pausing: bool) -> dict[str, str]:
         return {"go": wait, "step": wait, "pause": wait, "stop": ""}
     if state is RunState.RUNNING:
         return {"go": "The run is under way.", "step": "The run is under way.", "pause": "", "stop": ""}
-    return {"go": "", "step": "", "pause": "It is paused already." if state is RunState.PAUSED else "Nothing is running.", "stop": ""}
+    return {
+        "go": "",
+        "step": "",
+        "pause": "It is paused already." if state is RunState.PAUSED else "Nothing is running.",
+        "stop": "",
+    }
 
 
 def _set(button: widgets.Button, why_not: str, what: str) -> None:

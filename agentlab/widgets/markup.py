@@ -22,9 +22,9 @@ STYLE = """<style>
 .agentlab-fill {height:100%; background:#0072b2}
 .agentlab-fill.near {background:repeating-linear-gradient(45deg,#e69f00 0 6px,#b87f00 6px 9px)}
 .agentlab-fill.met {background:repeating-linear-gradient(90deg,#d55e00 0 4px,#8a3d00 4px 6px)}
-.agentlab-steps {border-collapse:collapse; font-variant-numeric:tabular-nums; line-height:1.5}
-.agentlab-steps th, .agentlab-steps td {padding:1px 10px 1px 0; text-align:left; border-bottom:1px solid rgba(127,127,127,.35)}
-.agentlab-steps td.number, .agentlab-steps th.number {text-align:right}
+.agentlab-panel table.agentlab-steps {border-collapse:collapse; font-variant-numeric:tabular-nums; line-height:1.5}
+.agentlab-panel .agentlab-steps :is(th, td) {padding:1px 10px 1px 0; text-align:left; border-bottom:1px solid #7f7f7f59}
+.agentlab-panel .agentlab-steps :is(th, td).number {text-align:right}
 .agentlab-end {padding:6px 10px; border-left:5px solid #0072b2; margin:4px 0; line-height:1.45}
 .agentlab-end.truncated {border-left-color:#d55e00}
 .agentlab-fault {padding:4px 10px; border-left:5px solid #d55e00; white-space:pre-wrap; margin:2px 0; line-height:1.4}

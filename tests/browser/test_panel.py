@@ -11,8 +11,7 @@ from playwright.sync_api import Locator, expect
 from .lab_page import DARK, LabPage
 
 SLOW_RUN = """
-import asyncio, os
-os.environ["AGENTLAB_FRONTEND"] = "widgets"
+import asyncio
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
 from agentlab.testing import ScriptedProvider, call

@@ -16,7 +16,7 @@ from agentlab.pricing import cost_of
 from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import StopCondition
-from agentlab.testing import ScriptedProvider, Said, call, say, usage
+from agentlab.testing import Said, ScriptedProvider, call, say, usage
 from agentlab.tools import execute, tool
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, ToolCall, ToolResult
 

@@ -61,7 +61,7 @@ async def with_future(history: RunHistory) -> Any:
 
 PREDICATES: dict[str, Callable[..., Any]] = {
     "sync-function": count,
-    "sync-lambda": lambda history: count(history),
+    "sync-lambda": lambda history: count(history, 2),
     "sync-object": Count(),
     "sync-partial": functools.partial(count, least=2),
     "async-function": judge,
@@ -71,7 +71,7 @@ PREDICATES: dict[str, Callable[..., Any]] = {
     "async-partial": functools.partial(judge, least=2),
     "async-partial-of-partial": functools.partial(functools.partial(judge), least=2),
     "async-partial-of-object": functools.partial(AsyncJudge()),
-    "lambda-that-returns-a-coroutine": lambda history: judge(history),
+    "lambda-that-returns-a-coroutine": lambda history: judge(history, 2),
     "lambda-that-returns-a-task": lambda history: asyncio.ensure_future(judge(history)),
     "function-that-returns-a-coroutine": sync_wrapper,
     "async-over-a-task": with_future,
@@ -335,7 +335,7 @@ async def broken_at_two_later(history: RunHistory) -> bool:
     return broken_at_two(history)
 
 
-@pytest.mark.parametrize("predicate", [broken_at_two, broken_at_two_later, lambda history: broken_at_two_later(history)])
+@pytest.mark.parametrize("predicate", [broken_at_two, broken_at_two_later, lambda history: broken_at_two_later(history[:])])
 @pytest.mark.parametrize("script", [[call("look"), call("look"), "end"], [call("look"), "end"]], ids=["loop", "at-completion"])
 def test_a_predicate_that_raises_ends_the_run_as_error_and_nothing_is_lost(predicate: Any, script: list[Any]) -> None:
     run = run_of(script, stop=StepCountIs(9) | predicate)

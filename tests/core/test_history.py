@@ -100,7 +100,7 @@ def test_a_history_is_a_sequence() -> None:
     assert history[-1] is history.last
     assert [each.index for each in history[1:]] == [2, 3]
     assert history[0] in history
-    assert list(reversed(history))[0].index == 3
+    assert [each.index for each in reversed(history)] == [3, 2, 1]
     with pytest.raises(IndexError):
         history[3]
 

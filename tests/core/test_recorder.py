@@ -195,7 +195,9 @@ def test_a_predicate_that_was_not_awaited_is_na() -> None:
 
 
 def test_the_long_frame_of_readings() -> None:
-    frame = result_of([call("look", cost="0.1"), say("end", cost="0.1")], stop=StepCountIs(5) | MaxCost("0.5")).to_frame("readings")
+    frame = result_of([call("look", cost="0.1"), say("end", cost="0.1")], stop=StepCountIs(5) | MaxCost("0.5")).to_frame(
+        "readings"
+    )
     assert frame[["step", "condition", "limit"]].to_numpy().tolist() == [
         [1, "StepCountIs", 5], [1, "MaxCost", 0.5], [2, "StepCountIs", 5], [2, "MaxCost", 0.5],
     ]  # fmt: skip

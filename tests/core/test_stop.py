@@ -124,10 +124,10 @@ REFUSED = {
     "cost-in-words": (lambda: MaxCost("a lot"), "'a lot'"),
     "cost-list": (lambda: MaxCost([1]), "[1]"),
     "true-cost": (lambda: MaxCost(True), "True"),
-    "no-tool": (lambda: HasToolCall(), "HasToolCall()"),
+    "no-tool": (HasToolCall, "HasToolCall()"),
     "empty-tool": (lambda: HasToolCall(""), "''"),
     "tool-function": (lambda: HasToolCall(len), "name the tools as text"),
-    "no-reason": (lambda: FinishReasonIs(), "end_turn"),
+    "no-reason": (FinishReasonIs, "end_turn"),
     "number-reason": (lambda: FinishReasonIs(3), "3"),
 }
 
@@ -239,7 +239,7 @@ def test_which_part_fired_is_known() -> None:
 
 def test_readings_read_as_words() -> None:
     reading = (StepCountIs(8) & ~HasToolCall("look")).read(steps(3))
-    assert str(reading) == "AllOf(StepCountIs 3 of 8, not HasToolCall 0 of look)"
+    assert str(reading) == "AllOf(StepCountIs 3 of 8, not HasToolCall(look): 0 calls)"
     assert str(Reading("MaxCost", None, Decimal("0.05"))) == "MaxCost unknown of 0.05"
     assert str(Custom(lambda history: 1, name="Not").read(steps(1))) == "Not 1"
 
@@ -269,7 +269,7 @@ def done(history: RunHistory) -> bool:
         pytest.param(done | StepCountIs(9), AnyOf, id="function-or-condition"),
         pytest.param(~StepCountIs(9) & done, AllOf, id="condition-and-function"),
         pytest.param(done & ~StepCountIs(9), AllOf, id="function-and-condition"),
-        pytest.param((lambda history: done(history)) | (StepCountIs(9) | StepCountIs(8)), AnyOf, id="lambda-or-combination"),
+        pytest.param((lambda history: done(history[:])) | (StepCountIs(9) | StepCountIs(8)), AnyOf, id="lambda-or-combination"),
     ],
 )
 def test_plain_callables_on_either_side(condition: StopCondition, kind: type) -> None:

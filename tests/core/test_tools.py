@@ -260,7 +260,7 @@ def test_what_a_partial_holds_is_hidden_from_the_model() -> None:
     assert call_tool(made, '{"query": "cats", "index": "secrets"}').error == "invalid_arguments"
 
 
-def untyped(city, days: int = 1):  # noqa: ANN001, ANN201
+def untyped(city, days: int = 1):
     """No annotation."""
 
 
@@ -268,7 +268,7 @@ def star(*cities: str) -> None: ...
 def double_star(**cities: str) -> None: ...
 def by_position(city: str, /) -> None: ...
 def unresolved(city: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
-def broken_annotation(city: "list[") -> None: ...  # noqa: F722, UP037
+def broken_annotation(city: "list[") -> None: ...  # noqa: F722
 def callback(then: Callable[[int], int]) -> None: ...
 def thread(lock: threading.Thread) -> None: ...
 
