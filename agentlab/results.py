@@ -220,8 +220,7 @@ class RunResult:
 
     `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
     `output` what a tool or a middleware gave with its stop, or what the tool of a met `HasToolCall` gave (None otherwise); `error` the
-    exception behind StopReason.ERROR;
-    `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`.
+    exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`.
     """
 
     run_id: str
