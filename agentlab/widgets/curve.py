@@ -14,12 +14,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from agentlab.plots._figure import COLOURS, TEXT
 from agentlab.run import Run
 from agentlab.stop import MaxCost, MaxTokensUsed
 
-INK = "#808080"  # readable on white and on a dark page
-COLOURS = ("#1f8fd0", "#009e73")
-LIMIT = "#d55e00"
+_BLUE, LIMIT, _GREEN = COLOURS[:3]
 TITLES = ("tokens so far", "cost so far, USD")
 FARTHEST = 3.0
 """A limit that is farther away than this many times the sum is told in words: drawn, it would press the curve flat."""
@@ -46,13 +45,13 @@ class Curve:
         self._axes = self._figure.subplots(1, 2)
         self._lines = []
         self._limit_lines = []
-        for axis, colour in zip(self._axes, COLOURS, strict=True):
+        for axis, colour in zip(self._axes, (_BLUE, _GREEN), strict=True):
             axis.patch.set_alpha(0.0)
-            axis.tick_params(colors=INK, labelsize=8)
+            axis.tick_params(colors=TEXT, labelsize=8)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-            axis.set_xlabel("step", color=INK, fontsize=8)
+            axis.set_xlabel("step", color=TEXT, fontsize=8)
             for name, spine in axis.spines.items():
-                spine.set_color(INK)
+                spine.set_color(TEXT)
                 spine.set_visible(name in ("left", "bottom"))
             self._lines += axis.plot([], [], color=colour, marker="o", markersize=3, linewidth=1.8, gid="so far")
             self._limit_lines.append(axis.axhline(0.0, color=LIMIT, linestyle="--", linewidth=1.4, visible=False))
@@ -78,7 +77,7 @@ class Curve:
                 if limit is not None and near:
                     limit_line.set_ydata([limit, limit])
                     top = max(top, limit)
-                axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=INK, fontsize=9)
+                axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=TEXT, fontsize=9)
                 axis.set_xlim(0, max(2, self._steps[-1]))
                 axis.set_ylim(0, top * 1.08 or 1)
             out = io.BytesIO()
