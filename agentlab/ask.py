@@ -29,7 +29,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.run import Run
+    from agentlab.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -62,7 +62,7 @@ class Draft:
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
 
-    def step(self, run: Run, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
+    def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
         """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""
         usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (_NO_USAGE, _NO_COST)
         if len(self.calls) == 1 and not self.open_calls:
@@ -91,7 +91,7 @@ class NothingLeft(Exception):  # noqa: N818  a signal to the step, which ends th
     """A middleware asks the model again and the budget is used up."""
 
 
-async def ask(run: Run, draft: Draft) -> ModelResponse:
+async def ask(run: Drive, draft: Draft) -> ModelResponse:
     """Ask the model: its response is in the draft and in the conversation before anything else can happen.
 
     A middleware may ask several times, or answer of its own. Each answer that came back is a call of the step, whatever becomes of it.
@@ -124,7 +124,7 @@ async def ask(run: Run, draft: Draft) -> ModelResponse:
     return response
 
 
-async def _send(run: Run, draft: Draft, request: ModelRequest) -> ModelResponse:
+async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:
     """One round trip; what comes back is in the draft."""
     if (draft.calls or draft.open_calls) and no_call_left(run, draft):
         raise NothingLeft
@@ -157,7 +157,7 @@ async def _send(run: Run, draft: Draft, request: ModelRequest) -> ModelResponse:
 
 
 def _keep(
-    run: Run,
+    run: Drive,
     draft: Draft,
     request: ModelRequest,
     response: ModelResponse,
@@ -180,7 +180,7 @@ def _keep(
     )
 
 
-def _settle(run: Run, draft: Draft, request: ModelRequest, response: ModelResponse, before: int) -> ModelResponse:
+def _settle(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse, before: int) -> ModelResponse:
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
@@ -204,7 +204,7 @@ def _assistant_message(response: ModelResponse) -> Message:
     return Message("assistant", response.text, whole, native=response.native)
 
 
-def no_call_left(run: Run, draft: Draft) -> bool:
+def no_call_left(run: Drive, draft: Draft) -> bool:
     """The budget, read before a further call inside the step: calls are counted exactly, tokens and cost with those of the step."""
     settings = run.limits.snapshot()
     budget, history = settings.budget, run.history
@@ -220,7 +220,7 @@ def no_call_left(run: Run, draft: Draft) -> bool:
 # Usage that was not reported ------------------------------------------------------------------------------------------------
 
 
-def _charged(run: Run, draft: Draft, request: ModelRequest, response: ModelResponse) -> Usage:
+def _charged(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse) -> Usage:
     """What counts against the budget: the reported usage, or where there is none what `Budget.missing_usage` says."""
     policy = draft.settings.budget.missing_usage
     if response.usage.total_tokens is not None or policy in ("warn", "fail"):
@@ -240,7 +240,7 @@ def _charged(run: Run, draft: Draft, request: ModelRequest, response: ModelRespo
     )
 
 
-def _tell_of_what_is_unknown(run: Run, draft: Draft, call: ModelCall) -> None:
+def _tell_of_what_is_unknown(run: Drive, draft: Draft, call: ModelCall) -> None:
     """Warn of limits that cannot be watched, since the usage or the price is not known."""
     who = f"{run.agent.model.name} ({run.agent.model.model})"
     settings = draft.settings

@@ -38,7 +38,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.run import Run
+    from agentlab.drive import Drive
 
 MOST_RESUMES = 8
 """How often a turn that the provider pauses is resumed within one step."""
@@ -59,7 +59,7 @@ class Ending:
     error: BaseException | None = None
 
 
-async def take_step(run: Run) -> StepResult | None:
+async def take_step(run: Drive) -> StepResult | None:
     """Take the next step of `run`, record it, and end the run if it is to end.
 
     None where the run ended without another step. After recording, what a person has to mend is raised (a ConfigurationError, a
@@ -91,7 +91,7 @@ async def take_step(run: Run) -> StepResult | None:
     return step
 
 
-async def _judge(run: Run, draft: Draft) -> StepResult:
+async def _judge(run: Drive, draft: Draft) -> StepResult:
     """Read condition and budget with the new step in the history, and end the run by the first reason that holds."""
     run.conversation.answer_open_calls(draft.tool_results)
     draft.settings = run.take_up_settings()
@@ -112,7 +112,7 @@ async def _judge(run: Run, draft: Draft) -> StepResult:
     return _finish(run, draft, reading, _why_it_ends(run, draft, reading, failure))
 
 
-def _why_it_ends(run: Run, draft: Draft, reading: Reading | None, failure: Exception | None) -> Ending | None:
+def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exception | None) -> Ending | None:
     """Explicit stop > the model's own end, or an abort > condition > budget. Conditions that were met are told in any case."""
     met = tuple(reading.deciding()) if reading is not None else ()
     explicit = draft.explicit or run.stop_request
@@ -141,14 +141,14 @@ def _handed_in(draft: Draft) -> object:
     return next((result.value for result in reversed(draft.tool_results) if result.name in names and not result.is_error), None)
 
 
-def _record(run: Run, draft: Draft, reading: Reading | None, ending: Ending) -> None:
+def _record(run: Drive, draft: Draft, reading: Reading | None, ending: Ending) -> None:
     """Put a step that was cut short into the history and end the run."""
     run.conversation.answer_open_calls(draft.tool_results)
     run.history.append(draft.step(run, NOTHING_READ, None, None))
     _finish(run, draft, reading, ending)
 
 
-def _finish(run: Run, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
+def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
     """Complete the newest step with what was read, tell of it, and end the run where there is an ending."""
     newest = run.history[-1]
     step = StepResult(
@@ -174,7 +174,7 @@ def _finish(run: Run, draft: Draft, reading: Reading | None, ending: Ending | No
     return step
 
 
-async def _within(limit_s: float, run: Run, draft: Draft) -> None:
+async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
     """Ask and act, cut off where the budget's timeout is reached."""
     try:
         async with asyncio.timeout(limit_s) as scope:
@@ -188,7 +188,7 @@ async def _within(limit_s: float, run: Run, draft: Draft) -> None:
         )
 
 
-async def _ask_and_act(run: Run, draft: Draft) -> None:
+async def _ask_and_act(run: Drive, draft: Draft) -> None:
     try:
         response = await ask(run, draft)
         for _ in range(MOST_RESUMES):
@@ -206,7 +206,7 @@ async def _ask_and_act(run: Run, draft: Draft) -> None:
         draft.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, "increase_budget")
 
 
-async def _execute_tools(run: Run, draft: Draft, response: ModelResponse) -> None:
+async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> None:
     """Run the tools in the order they were asked for; the first that asks for a stop ends it, the rest is answered unexecuted."""
     turn = len(run.history) + 1
     for tool_call in response.tool_calls:
@@ -225,6 +225,6 @@ async def _execute_tools(run: Run, draft: Draft, response: ModelResponse) -> Non
             break
 
 
-def _tool_done(run: Run, draft: Draft, result: ToolResult) -> None:
+def _tool_done(run: Drive, draft: Draft, result: ToolResult) -> None:
     draft.tool_results.append(result)
     run.emit(events.ToolFinished(run.clock.elapsed_s(), len(run.history) + 1, result))

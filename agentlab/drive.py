@@ -1,0 +1,313 @@
+"""The life of a run: the state that changes, one step after the other, and how it ends. What a person does with it is in run.py.
+
+All that changes a run's state is in this file, in run.py and in step.py. Work on a run happens on one event loop at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentlab import background, events
+from agentlab.ask import ExplicitStop
+from agentlab.clock import Clock
+from agentlab.conversation import Conversation
+from agentlab.errors import AgentlabWarning, ConfigurationError, RunEndedError
+from agentlab.history import RunHistory
+from agentlab.owner import LoopOwner, running_loop
+from agentlab.results import RunResult, StepResult
+from agentlab.settings import LiveSettings, RunSettings
+from agentlab.step import Ending, take_step
+from agentlab.types import StopReason
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
+    from agentlab.transport import Transport
+
+
+T = TypeVar("T")
+
+
+class RunState(StrEnum):
+    """Where a run is: READY before the first step and between manual ones, PAUSED between steps at a person's wish."""
+
+    READY = "ready"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+class Drive:
+    """The state of a run and the loop that drives it: the part of Run that the steps work with."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        prompt: str,
+        conversation: Conversation,
+        limits: LiveSettings,
+        transport: Transport,
+        *,
+        observers: Sequence[events.RunObserver] = (),
+        history: RunHistory | None = None,
+        parent_run_id: str | None = None,
+    ) -> None:
+        self.id = uuid.uuid4().hex[:12]
+        self.parent_run_id = parent_run_id
+        self.agent = agent
+        self.prompt = prompt
+        self.conversation = conversation
+        self.limits = limits
+        self.transport = transport
+        self.history = RunHistory() if history is None else history
+        self.events: list[events.Event] = []
+        self.observers: tuple[events.RunObserver, ...] = tuple(observers)
+        self.clock = Clock(self.history.elapsed_s)
+        self.in_force: RunSettings = limits.snapshot()
+        self.result: RunResult | None = None
+        self.stop_request: ExplicitStop | None = None
+        self._marks: list[int] = []
+        self._first_length = len(conversation)
+        self._paused_at = 0.0
+        self._paused_s = 0.0
+        self._started = False
+        self._paused = False
+        self._cancelled = False
+        self._interrupted = False
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._warned: set[str] = set()
+        self._faulty: set[int] = set()
+        self._owner = LoopOwner()
+        self._task: asyncio.Task[Any] | None = None
+        self._ended = threading.Event()
+        limits.subscribe(self._limits_changed)
+
+    @property
+    def state(self) -> RunState:
+        """Where the run is."""
+        if self.result is not None:
+            return RunState.ENDED
+        if self._task is not None:
+            return RunState.RUNNING
+        if self._paused:
+            return RunState.PAUSED
+        return RunState.RUNNING if self._owner.is_busy else RunState.READY
+
+    @property
+    def pausing(self) -> bool:
+        """Whether a pause was asked for and takes hold after the step under way."""
+        return self._paused and self.result is None
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds that the run was paused by a person; they do not count against the timeout."""
+        return self._paused_s + (time.monotonic() - self._paused_at if self.pausing else 0.0)
+
+    # What the step does to the run ------------------------------------------------------------------------------------------
+
+    def take_up_settings(self) -> RunSettings:
+        """Read the limits as they are now; from here on they are in force."""
+        self.in_force = self.limits.snapshot()
+        return self.in_force
+
+    def mark_step(self) -> None:
+        """Remember how long the conversation is after this step, for forks."""
+        self._marks.append(len(self.conversation))
+
+    def emit(self, event: events.Event) -> None:
+        """Keep the event and tell the observers; one that raises is reported once and never ends the run."""
+        if type(event) is not events.TextReceived:
+            self.events.append(event)
+        for observer in self.observers:
+            try:
+                observer(event)
+            except Exception as error:
+                if id(observer) not in self._faulty:
+                    self._faulty.add(id(observer))
+                    told = f"The observer {observer!r} raised {type(error).__name__}: {error}. The run goes on."
+                    warnings.warn(told, AgentlabWarning, stacklevel=2)
+
+    def observe(self, observer: events.RunObserver) -> Callable[[], None]:
+        """Tell `observer` of every event from now on; returns what ends that."""
+        self.observers = (*self.observers, observer)
+
+        def end() -> None:
+            self.observers = tuple(one for one in self.observers if one is not observer)
+
+        return end
+
+    def warn_once(self, message: str) -> None:
+        """Warn of this once in the run's life."""
+        if message not in self._warned:
+            self._warned.add(message)
+            self.emit(events.Warned(self.clock.elapsed_s(), message))
+            warnings.warn(message, AgentlabWarning, stacklevel=2)
+
+    def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
+        """End the run for this reason, with `if_idle` only where no work is under way; whether that was done. The first reason
+        counts, and stands on the last step."""
+        with self._owner.lock:
+            if self.result is not None or (if_idle and self._owner.is_busy):
+                return False
+            last = self.history.last
+            if last is not None and last.stop_reason is None:
+                self.history.amend(replace(last, stop_reason=ending.stop_reason))
+            self.result = RunResult(
+                run_id=self.id,
+                provider=self.agent.model.name,
+                model=self.agent.model.model,
+                prompt=self.prompt,
+                history=self.history,
+                messages=self.conversation.view(),
+                events=self.events,
+                stop_reason=ending.stop_reason,
+                detail=ending.detail,
+                conditions_met=ending.conditions_met,
+                output=ending.output,
+                error=ending.error,
+                stopped_by=ending.stopped_by,
+                parent_run_id=self.parent_run_id,
+            )
+        self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
+        self._ended.set()
+        self._poke()
+        return True
+
+    # The loop ---------------------------------------------------------------------------------------------------------------
+
+    async def _one_step(self) -> StepResult | None:
+        async with self._owner.turn:
+            if self.state is RunState.ENDED:
+                return None
+            if self._is_called_off():
+                self._end_between_steps()
+                return None
+            self._begin()
+            self._task = task = asyncio.current_task()
+            assert task is not None  # noqa: S101  for the type checker: a coroutine runs in a task
+            cancels_before = task.cancelling()
+            self.clock.start()
+            step: StepResult | None = None
+            try:
+                step = await take_step(self)
+            except asyncio.CancelledError:
+                if not self._interrupted or task.uncancel() > cancels_before:  # from outside: whoever awaits has to know
+                    raise
+                step = self.history.last
+            else:
+                if self._interrupted:  # a tool or a middleware kept the cancel to itself
+                    task.uncancel()
+            finally:
+                self.clock.stop()
+                self._task = None
+            if self._is_called_off():  # too late for the step to see it
+                self._end_between_steps()
+            return None if step is None else self.history.last
+
+    async def _to_the_end(self) -> RunResult:
+        return await self._owned(self._drive) if self.result is None else self.result
+
+    async def _drive(self) -> RunResult:
+        async with self._owner.driver:  # a second one waits for the end, and may be cancelled without ending the run
+            while self.result is None:
+                await self._while_paused()
+                await self._one_step()
+        return self.result
+
+    def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._refuse_if_ended()
+        self._home = background.loop()
+        background.submit(self._quietly(work, self._claim(self._home)))
+
+    def _claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
+        """Have the run on this loop from now on, whoever asks for a step first; None where another is at work."""
+        return loop if self._owner.claim(loop) else None
+
+    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
+        """Do this where nobody awaits: what is wrong stands in the result."""
+        try:
+            await work()
+        except Exception as error:
+            self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
+        finally:
+            if claimed is not None:
+                self._owner.release(claimed)
+            self._end_if_called_off()
+
+    async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do this on the owning loop."""
+        try:
+            return await self._owner.run(work)
+        finally:
+            self._end_if_called_off()
+
+    def _end_if_called_off(self) -> None:
+        """Where a stop came after the last look at it, and nothing is under way that would look again."""
+        if self._is_called_off():
+            self._end_between_steps(if_idle=True)
+
+    async def _while_paused(self) -> None:
+        while self._is_held():
+            self._owner.wake.clear()
+            if self._is_held():  # another thread may have changed that before there was anything to wake
+                await self._owner.wake.wait()
+
+    def _is_held(self) -> bool:
+        return self._paused and self.result is None and not self._is_called_off()
+
+    def _is_called_off(self) -> bool:
+        return self.stop_request is not None or self._cancelled
+
+    def _poke(self) -> None:
+        """Wake the run from a pause, from any thread."""
+        self._owner.call(self._owner.wake.set)
+
+    def _interrupt(self) -> None:
+        """On the owning loop: break into the step under way, if there still is one."""
+        if self._task is not None and not self._interrupted:
+            self._interrupted = True
+            self._task.cancel()
+        self._owner.wake.set()
+
+    def _refuse_to_block(self, what: str) -> None:
+        here = running_loop()
+        if here is not None and (here is self._home or self._owner.is_here):
+            raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
+
+    def _begin(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        settings = self.take_up_settings()
+        self.emit(events.RunStarted(self.clock.elapsed_s(), self.id, self.agent.model.name, self.agent.model.model, settings))
+        if settings.budget.is_unlimited:
+            self.warn_once(
+                "This run has no limit at all: it may go on, and cost, for ever. Set one, such as Budget(max_turns=20)."
+            )
+
+    def _end_between_steps(self, *, if_idle: bool = False) -> bool:
+        request = self.stop_request
+        if self._cancelled or request is None:
+            ending = Ending(StopReason.CANCELLED, f"Cancelled after step {len(self.history)}.")
+        else:
+            told = f"Stopped by the {request.who}: {request.reason}"
+            ending = Ending(StopReason.EXPLICIT_STOP, told, output=request.output, stopped_by=request.who)
+        return self.end(ending, if_idle=if_idle)
+
+    def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
+        if self.result is None:
+            self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+
+    def _refuse_if_ended(self) -> None:
+        if self.result is not None:
+            raise RunEndedError(
+                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) "
+                f"Go on from it with run.fork(at={len(self.history)}, budget=…), or start another with agent.run(…)."
+            )
