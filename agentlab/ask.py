@@ -119,8 +119,10 @@ async def ask(run: Drive, draft: Draft) -> ModelResponse:
     draft.decision = decide(response)
     run.conversation.append(_assistant_message(response))
     for call in draft.calls[before:]:
-        if call.usage.total_tokens is None or call.cost.usd is None:
+        known = call.usage.total_tokens is not None
+        if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
             _tell_of_what_is_unknown(run, draft, call)
+            run.told_unknown = (draft.settings, known)
     return response
 
 

@@ -73,6 +73,7 @@ class Drive:
         self.in_force: RunSettings = limits.snapshot()
         self.result: RunResult | None = None
         self.stop_request: ExplicitStop | None = None
+        self.told_unknown: tuple[RunSettings, bool] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
         self._paused_at = 0.0

@@ -110,7 +110,20 @@ class Budget:
 
     def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
         """The first limit that is met, or None."""
+        if not self._is_spent(history, elapsed_s):
+            return None
         return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
+
+    def _is_spent(self, history: RunHistory, elapsed_s: float) -> bool:
+        """Whether any limit is met, without making its reading: this is asked twice a step and mostly answered with no. What is known
+        is a lower bound of what was used, and the same where all of it is known."""
+        return (
+            (self.max_turns is not None and len(history) >= self.max_turns)
+            or (self.max_calls is not None and history.calls >= self.max_calls)
+            or (self.max_tokens is not None and history.known_tokens >= self.max_tokens)
+            or (self.max_cost is not None and history.known_cost_usd >= self.max_cost)
+            or (self.timeout is not None and elapsed_s >= self.timeout)
+        )
 
     def remaining(self, history: RunHistory, elapsed_s: float) -> Remaining:
         """What is left on each dimension, never below 0; None where there is no limit or the use is unknown."""

@@ -20,7 +20,7 @@ import threading
 import time
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
 import pydantic
@@ -111,7 +111,16 @@ async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
     """Run one call and say what came of it. Only cancellation is raised: all else is a result, which tells the model what to mend."""
     started = time.perf_counter()
     result = await _execute(tool_call, tools)
-    return replace(result, arguments=tool_call.arguments, duration_s=time.perf_counter() - started)
+    return ToolResult(
+        result.call_id,
+        result.name,
+        result.content,
+        result.value,
+        result.error,
+        tool_call.arguments,
+        time.perf_counter() - started,
+        result.stop,
+    )
 
 
 async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
