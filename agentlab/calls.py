@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from agentlab.errors import LimitError, ProviderConnectionError, ProviderPayloadError, ProviderStatusError
 from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
+from agentlab.providers._read import loads
+from agentlab.redaction import Redactor, redact_url, secrets_in_headers
 from agentlab.transport import Transport
-from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta
+from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -24,8 +27,11 @@ _NEXT_STEP = {
     403: "Check that the key may use this model.",
     404: "Check the model's name and the address.",
     413: "The request is too large: shorten the conversation.",
+    405: "Check the address.",
     429: "The rate limit held: wait, or run fewer at once.",
 }
+_SHOWN_BYTES = 300
+_BOM = b"\xef\xbb\xbf"
 
 
 LONGEST_SILENCE_S = 300.0
@@ -146,46 +152,79 @@ class HttpModel:
     async def _attempt(self, http_request: HttpRequest, request: ModelRequest, context: CallContext) -> ModelResponse:
         auth = self.provider.auth_headers() if context.transport.needs_key else {}
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
-            if answer.status >= 400:
-                raise self._status_error(answer.status, answer.headers.get, await answer.read())
-            if request.stream and "json" not in answer.headers.get("content-type", ""):
-                return await self._read_stream(answer, request.max_output_tokens, context)
-            return self._read_whole(await answer.read(), request.max_output_tokens, context)
+            if not 200 <= answer.status < 300:
+                raise await self._refusal(answer, auth)
+            if request.stream:
+                response, begins_with = await self._read_stream(answer, request.max_output_tokens, context)
+            else:
+                response, begins_with = self._read_whole(await answer.read(), request.max_output_tokens, context)
+        if _says_nothing(response):
+            shown = _in_one_line(begins_with, auth)
+            raise ProviderPayloadError(
+                f"{self._who} answered with {f'something that is no answer: {shown!r}' if shown else 'an empty body'}. "
+                "Check base_url: an answer of this provider comes as JSON, or as events where a stream is asked for."
+            )
+        return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
-    def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> ModelResponse:
+    def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
         try:
-            payload = json.loads(body)
-        except ValueError as error:
-            shown = body[:200].decode(errors="replace")
-            raise ProviderPayloadError(f"{self.name} answered with something that is not JSON: {shown!r}") from error
+            payload = loads(body.removeprefix(_BOM))
+        except ValueError:
+            payload = None
         response = self.provider.parse(payload, requested_cap=cap)
         if response.text:
             context.on_text(response.text)
-        return response
+        return response, body[:_SHOWN_BYTES]
 
-    async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> ModelResponse:
+    async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
+        """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
+        begins_with, told, broke = b"", 0, ""
         try:
             async for chunk in answer.chunks():
+                if len(begins_with) < _SHOWN_BYTES:
+                    begins_with += chunk[:_SHOWN_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
+                        told += len(event.text)
                         context.on_text(event.text)
         except ProviderConnectionError as error:
-            parser.finish()
-            return _broken_off(parser.response(), f"The stream broke off: {error}")
-        signal = parser.finish()
-        if signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None:
-            return _broken_off(parser.response(), signal.message)
-        return parser.response()
+            broke = str(error)
+        signal, response = parser.finish(), parser.response()
+        if len(response.text) > told:  # from JSON, or from a last event that nothing ended
+            context.on_text(response.text[told:])
+        if broke and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
+            response = _broken_off(response, f"The stream broke off: {broke}")
+        elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
+            response = _broken_off(response, signal.message)
+        return response, begins_with
 
-    def _status_error(self, status: int, header: Callable[[str], str | None], body: bytes) -> ProviderStatusError:
+    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
+        status, header = answer.status, answer.headers.get
         try:
-            said = self.provider.error_message(json.loads(body))
+            body = await answer.read()
+        except ProviderConnectionError:  # the status says enough
+            body = b""
+        try:
+            said = self.provider.error_message(loads(body.removeprefix(_BOM)))
         except ValueError:
-            said = body[:300].decode(errors="replace").strip()
-        then = _NEXT_STEP.get(status, "It may pass: try again later." if status >= 500 else "")
-        message = f"{self.name} ({self.model}) answered with status {status}: {said or 'no explanation'}. {then}".strip()
-        return ProviderStatusError(message, status=status, retry_after_s=_retry_after_s(header))
+            said = ""
+        said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
+        asked_for = _retry_after_s(header)
+        then = _NEXT_STEP.get(
+            status, "It may pass: try again later." if status >= 500 or status in _MAY_PASS else _NEXT_STEP[400]
+        )
+        if status < 400:
+            place = redact_url(header("location") or "nowhere")
+            said, then = said or f"it points to {place}", "Requests are not sent on: set base_url to the server's own address."
+        if asked_for is not None and asked_for > self.retry.longest_wait_s:
+            then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={self.retry.longest_wait_s:g}) rules out. {then}"
+        message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
+        return ProviderStatusError(message, status=status, retry_after_s=asked_for)
+
+    @property
+    def _who(self) -> str:
+        return f"{self.name} ({self.model})"
 
 
 def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
@@ -194,22 +233,52 @@ def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
     return replace(response, signal=signal)
 
 
+def _says_nothing(response: ModelResponse) -> bool:
+    """Whether nothing in a body was recognised: not JSON, or JSON of something else."""
+    signal = response.signal
+    return (
+        signal.finish_reason is FinishReason.UNKNOWN
+        and signal.raw_value is None
+        and not (response.text or response.reasoning or response.tool_calls or response.response_id or response.model)
+        and response.usage.source is UsageSource.UNKNOWN
+    )
+
+
+def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResponse:
+    """The response of a server that repeats in its error the key that it was sent."""
+    hide = Redactor(secrets_in_headers(auth, sure=True)).text
+    signal = response.signal
+    raw_value = hide(signal.raw_value) if isinstance(signal.raw_value, str) else signal.raw_value
+    return replace(response, signal=replace(signal, message=hide(signal.message), raw_value=raw_value))
+
+
+def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:
+    """The beginning of what a server said, fit to be shown: no line breaks, and no key that it was sent."""
+    shown = Redactor(secrets_in_headers(auth, sure=True)).body(text)[0][:_SHOWN_BYTES].decode(errors="replace")
+    return " ".join(shown.split())
+
+
 def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:
     if isinstance(error, ProviderStatusError):
         return error.status in _MAY_PASS and (error.retry_after_s or 0.0) <= retry.longest_wait_s
     return isinstance(error, ProviderConnectionError)
 
 
-def _retry_after_s(header: Callable[[str], Any]) -> float | None:
-    """How long a provider asks to wait: in milliseconds, in seconds, or as a date."""
-    milliseconds, value = header("retry-after-ms"), header("retry-after")
+def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
+    """How long a provider asks to wait: in milliseconds, in seconds, or as a date (by the provider's own clock, if it tells)."""
+    for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with suppress(ValueError):
+            asked_for = float(header(name) or "") / per_second
+            if math.isfinite(asked_for):
+                return max(0.0, asked_for)
+    until, now = _seconds(header("retry-after")), _seconds(header("date"))
+    return None if until is None else max(0.0, until - (time.time() if now is None else now))
+
+
+def _seconds(date: str | None) -> float | None:
+    """An HTTP date as seconds since 1970."""
     try:
-        if milliseconds:
-            return max(0.0, float(milliseconds) / 1000)
-        return None if not value else max(0.0, float(value))
+        then = parsedate_to_datetime(date or "")
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(str(value)).timestamp() - time.time())
-    except (ValueError, TypeError):
         return None
+    return then.replace(tzinfo=then.tzinfo or UTC).timestamp()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentlab import background, events
+from agentlab import background, events, interrupts
 from agentlab.ask import ExplicitStop
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
@@ -233,11 +233,13 @@ class Drive:
 
     async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
         """Do this where nobody awaits: what is wrong stands in the result."""
+        unwatch = interrupts.watch(self._call_off)
         try:
             await work()
         except Exception as error:
             self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
         finally:
+            unwatch()
             if claimed is not None:
                 self._owner.release(claimed)
             self._end_if_called_off()
@@ -269,6 +271,14 @@ class Drive:
     def _poke(self) -> None:
         """Wake the run from a pause, from any thread."""
         self._owner.call(self._owner.wake.set)
+
+    def _call_off(self) -> None:
+        """Cancel, from any thread: in mid-step if need be."""
+        if self.result is not None:
+            return
+        self._cancelled = True
+        if not self._end_between_steps(if_idle=True):
+            self._owner.call(self._interrupt)
 
     def _interrupt(self) -> None:
         """On the owning loop: break into the step under way, if there still is one."""

@@ -161,11 +161,7 @@ class Run(Drive):
 
     def cancel(self) -> None:
         """End the run at once, in mid-step if need be; what came back so far is recorded."""
-        if self.result is not None:
-            return
-        self._cancelled = True
-        if not self._end_between_steps(if_idle=True):
-            self._owner.call(self._interrupt)
+        self._call_off()
 
     def fork(self, at: int, *, budget: Budget | None = None, stop: object = None, agent: Agent | None = None) -> Run:
         """A new run that shares the first `at` steps (0 to all) and has another future: other limits, or another agent."""

@@ -24,6 +24,7 @@ STYLE = """<style>
 .agentlab-fill.met {background:repeating-linear-gradient(90deg,#d55e00 0 4px,#8a3d00 4px 6px)}
 .agentlab-panel table.agentlab-steps {border-collapse:collapse; font-variant-numeric:tabular-nums; line-height:1.5}
 .agentlab-panel .agentlab-steps :is(th, td) {padding:1px 10px 1px 0; text-align:left; border-bottom:1px solid #7f7f7f59}
+.agentlab-panel .agentlab-steps th {white-space:nowrap}
 .agentlab-panel .agentlab-steps :is(th, td).number {text-align:right}
 .agentlab-end {padding:6px 10px; border-left:5px solid #0072b2; margin:4px 0; line-height:1.45}
 .agentlab-end.truncated {border-left-color:#d55e00}

@@ -153,14 +153,36 @@ def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: Lab
     assert data["image/png"]
 
 
-def test_pictures_for_the_readme(panel: LabPage, tmp_path: Path) -> None:
-    """Pictures of the panel in both themes; they are looked at by people, here only that they are there."""
-    panel.button("Run").click()
-    wait_for_steps(panel, 9)
-    folder = Path(__file__).parents[2] / "test-output"
-    panel.screenshot(folder / "panel-running.png", of=panel.output(0))
-    panel.set_number("max_turns", 14)
-    panel.wait_for_output(0, "turn_limit")
-    panel.screenshot(folder / "panel-stopped.png", of=panel.output(0))
-    panel.use_theme(DARK)
-    assert panel.screenshot(folder / "panel-dark.png", of=panel.output(0)).stat().st_size > 10_000
+RECORDED_RUN = """
+from pathlib import Path
+import agentlab as lab
+from agentlab import Budget, HasToolCall, StepCountIs
+
+def search_lost_property(words: str) -> str:
+    "Search the railway's lost property office."
+    return f"Nothing fits {words!r}."
+
+clerk = lab.Agent("openai:gpt-5.4-mini", tools=[search_lost_property], instructions="Do not give up easily.")
+with lab.replay(Path(lab.__file__).parents[1] / "fixtures" / "runaway", match="order", pace=0.3):
+    run = clerk.run("I left a green umbrella on the train from Graz to Vienna. Please find it.",
+                    stop=HasToolCall("finalize") | StepCountIs(10), budget=Budget(max_turns=20, max_tokens=4_000, max_cost=0.004))
+run.panel()
+"""
+
+
+def test_a_recorded_run_in_both_themes_with_pictures(lab: LabPage) -> None:
+    """The pictures, in test-output/, are for people to look at; the README's is one of them."""
+    lab.open(lab.jupyter.write_notebook("recorded", [RECORDED_RUN]))
+    lab.run_cell(0)
+    expect(lab.button("Run")).to_be_enabled()
+    lab.button("Run").click()
+    wait_for_steps(lab, 4)
+    pictures = Path(__file__).parents[2] / "test-output"
+    lab.screenshot(pictures / "panel-running.png", of=lab.output(0))
+    lab.set_number("StepCountIs", 7)
+    lab.wait_for_output(0, "Stop condition met: StepCountIs")
+    lab.wait_for_output(0, re.compile(r"The provider said choices\[\].finish_reason = tool_calls"))
+    lab.page.wait_for_timeout(1000)
+    lab.screenshot(pictures / "panel-stopped.png", of=lab.output(0))
+    lab.use_theme(DARK)
+    assert lab.screenshot(pictures / "panel-dark.png", of=lab.output(0)).stat().st_size > 10_000

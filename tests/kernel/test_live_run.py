@@ -60,7 +60,9 @@ def test_buttons_run_pause_resume_and_stop(kernel: LiveKernel, front_end: FrontE
     kernel.wait(lambda: kernel.value("len(run.history)") >= 2, 20, "two steps")
     front_end.click(front_end.model(description="Pause"))
     kernel.wait(lambda: kernel.value("str(run.state)") == "paused", 10, "the pause")
-    kernel.wait(lambda: any(model.state.get("description") == "Resume" for model in front_end.models.values()), 10, "the Resume button")
+    kernel.wait(
+        lambda: any(model.state.get("description") == "Resume" for model in front_end.models.values()), 10, "the Resume button"
+    )
     front_end.click(front_end.model(description="Resume"))
     kernel.wait(lambda: kernel.value("str(run.state)") == "running", 10, "the run to go on")
     front_end.click(front_end.model(description="Stop"))
@@ -86,3 +88,42 @@ def test_without_anyone_to_click_start_finishes_first_and_the_panel_is_static(ke
     assert done.printed == "3 turn_limit\n"
     shown = kernel.execute("run.panel()").displayed[0]
     assert set(shown) == {"text/plain", "text/html", "image/png"}
+
+
+def test_the_stop_button_reaches_a_run_in_the_background(kernel: LiveKernel) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("import signal; idle = signal.getsignal(signal.SIGINT); run.start(); None")
+    kernel.wait(lambda: kernel.value("len(run.history)") >= 3, 20, "three steps")
+    kernel.wait_for(0.5)
+    kernel.interrupt()
+    kernel.wait(lambda: kernel.value("run.result is not None"), 10, "the run to be cancelled")
+    assert kernel.value("str(run.result.stop_reason)") == "cancelled"
+    assert kernel.value("len(run.history)") >= 3
+    assert kernel.execute("print('alive')").printed == "alive\n"
+
+
+def test_the_stop_button_ends_a_cell_that_awaits_and_every_step_is_kept(kernel: LiveKernel) -> None:
+    kernel.execute(SLOW_RUN)
+    waiting = kernel.submit("result = await run")
+    kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
+    kernel.wait_for(1.0)
+    kernel.interrupt()
+    kernel.wait(lambda: waiting.done, 30, "the cell to end")
+    assert waiting.error is not None
+    assert kernel.value("str(run.result.stop_reason)") == "cancelled"
+    steps = kernel.value("len(run.history)")
+    assert steps >= 3
+    assert kernel.value("len(run.result.to_frame())") == steps
+
+
+def test_an_interrupt_of_a_cell_is_for_the_cell_not_for_the_run(kernel: LiveKernel) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("run.start(); None")
+    kernel.wait_for(0.5)
+    sleeping = kernel.submit("import time; time.sleep(30)")
+    kernel.wait(lambda: sleeping.busy, 10, "the cell to begin")
+    kernel.wait_for(0.5)
+    kernel.interrupt()
+    kernel.wait(lambda: sleeping.done, 10, "the cell to end")
+    assert kernel.value("run.result is None")
+    kernel.execute("run.stop(); None")

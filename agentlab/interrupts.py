@@ -1,0 +1,78 @@
+"""The square stop button of a notebook, for runs in the background.
+
+An idle kernel ignores the interrupt that the button sends, so a run that goes on after its cell has returned would not hear of it.
+While such runs go on, this module puts a handler of its own in the place of that one, and the old one back afterwards. A cell that
+is executing keeps its own: the interrupt is then for the cell. Where there is no kernel, or it has no loop to ask, nothing is done.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+RETRY_S = 0.05
+"""How often it is tried again to put the handler in while a cell is still executing."""
+
+_lock = threading.Lock()
+_watched: list[Callable[[], object]] = []
+_old: list[Any] = []
+
+
+def watch(stop: Callable[[], object]) -> Callable[[], None]:
+    """Call `stop` when the person interrupts the idle kernel; returns what ends that. Both may be called from any thread."""
+    with _lock:
+        _watched.append(stop)
+    _on_main_loop(_install)
+
+    def end() -> None:
+        with _lock:
+            if stop in _watched:
+                _watched.remove(stop)
+        _on_main_loop(_uninstall)
+
+    return end
+
+
+def _on_main_loop(work: Callable[[], object], delay_s: float = 0.0) -> None:
+    """Do this on the kernel's main thread, soon: handlers can be set from there alone."""
+    loop = getattr(_kernel(), "io_loop", None)
+    if loop is not None:
+        loop.add_callback(loop.call_later, delay_s, work)
+
+
+def _kernel() -> Any:
+    ipython = sys.modules.get("IPython")
+    return getattr(ipython.get_ipython(), "kernel", None) if ipython is not None else None
+
+
+def _install() -> None:
+    if _old or not _watched or threading.current_thread() is not threading.main_thread():
+        return
+    present = signal.getsignal(signal.SIGINT)
+    if present is signal.default_int_handler:  # a cell is executing; its kernel puts the idle one back when it is done
+        _on_main_loop(_install, RETRY_S)
+        return
+    _old.append(signal.signal(signal.SIGINT, _interrupted))
+
+
+def _uninstall() -> None:
+    if not _old or _watched or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is not _interrupted:  # a cell is executing and keeps ours for later
+        _on_main_loop(_uninstall, RETRY_S)
+        return
+    signal.signal(signal.SIGINT, _old.pop())
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    with _lock:
+        stops = tuple(_watched)
+    for stop in stops:
+        # Not here: the handler may have interrupted a thread that holds the very lock that the stop needs.
+        threading.Thread(target=stop, name="agentlab-interrupt", daemon=True).start()
+    if _old and callable(_old[0]):
+        _old[0](number, frame)
