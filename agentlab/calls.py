@@ -30,7 +30,8 @@ _NEXT_STEP = {
     405: "Check the address.",
     429: "The rate limit held: wait, or run fewer at once.",
 }
-_SHOWN_BYTES = 300
+_SHOWN_BYTES = 300  # of a body that is not understood
+_READ_BYTES = 4096  # of it, to be looked through for keys
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -162,7 +163,7 @@ class HttpModel:
             shown = _in_one_line(begins_with, auth)
             raise ProviderPayloadError(
                 f"{self._who} answered with {f'something that is no answer: {shown!r}' if shown else 'an empty body'}. "
-                "Check base_url: an answer of this provider comes as JSON, or as events where a stream is asked for."
+                "Check that base_url is the address of an API."
             )
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
@@ -174,7 +175,7 @@ class HttpModel:
         response = self.provider.parse(payload, requested_cap=cap)
         if response.text:
             context.on_text(response.text)
-        return response, body[:_SHOWN_BYTES]
+        return response, body[:_READ_BYTES]
 
     async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
@@ -183,7 +184,7 @@ class HttpModel:
         try:
             async for chunk in answer.chunks():
                 if len(begins_with) < _SHOWN_BYTES:
-                    begins_with += chunk[:_SHOWN_BYTES]
+                    begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
                         told += len(event.text)
@@ -217,8 +218,9 @@ class HttpModel:
         if status < 400:
             place = redact_url(header("location") or "nowhere")
             said, then = said or f"it points to {place}", "Requests are not sent on: set base_url to the server's own address."
-        if asked_for is not None and asked_for > self.retry.longest_wait_s:
-            then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={self.retry.longest_wait_s:g}) rules out. {then}"
+        longest_s = self.retry.longest_wait_s
+        if asked_for is not None and asked_for > longest_s:
+            then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={longest_s:g}) rules out. {then}"
         message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
         return ProviderStatusError(message, status=status, retry_after_s=asked_for)
 
@@ -254,8 +256,8 @@ def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResp
 
 def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:
     """The beginning of what a server said, fit to be shown: no line breaks, and no key that it was sent."""
-    shown = Redactor(secrets_in_headers(auth, sure=True)).body(text)[0][:_SHOWN_BYTES].decode(errors="replace")
-    return " ".join(shown.split())
+    hidden, _ = Redactor(secrets_in_headers(auth, sure=True)).body(text[:_READ_BYTES])
+    return " ".join(hidden[:_SHOWN_BYTES].decode(errors="replace").split())
 
 
 def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:

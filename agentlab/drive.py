@@ -15,7 +15,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentlab import background, events, interrupts
+from agentlab import background, events, interrupts, kernel_mend
 from agentlab.ask import ExplicitStop
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
@@ -247,7 +247,8 @@ class Drive:
     async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do this on the owning loop."""
         try:
-            return await self._owner.run(work)
+            async with kernel_mend.waiting():
+                return await self._owner.run(work)
         finally:
             self._end_if_called_off()
 

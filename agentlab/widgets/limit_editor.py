@@ -170,14 +170,15 @@ class LimitEditor:
             [widgets.HTML("<b>Budget</b>"), budget_box, widgets.HTML("<b>Stop condition</b>"), self._leaf_box, self.pending]
         )
 
-    def show(self) -> None:
-        """Bring the fields up to date with the limits, and say whether the loop has taken them up."""
+    def show(self) -> bool:
+        """Bring the fields up to date with the limits, and say whether the loop has taken them up; whether there are new fields."""
         run, settings = self._run, self._run.limits.snapshot()
         for name, field in self.budget.items():
             value = getattr(settings.budget, name)
             if value != field._shown:
                 field.show(value)
-        if self._structure != _structure(run):
+        changed = self._structure != _structure(run)
+        if changed:
             self._build_leaves(settings)
         for (leaf_name, field_name), leaf_field in self.leaves.items():
             value = getattr(run.limits.leaves[leaf_name], field_name)
@@ -185,6 +186,7 @@ class LimitEditor:
                 leaf_field.show(value)
         waits = run.state is RunState.RUNNING and run.in_force != settings
         self.pending.value = '<span class="agentlab-note" role="status">Takes effect at the next step.</span>' if waits else ""
+        return changed
 
     def _build_leaves(self, settings: RunSettings) -> None:
         self._structure = _structure(self._run)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab import events, frontend
+from agentlab import events, frontend, kernel_mend
 from agentlab.run import Run, RunState
 from agentlab.widgets import markup
 from agentlab.widgets.controls import Controls
@@ -93,7 +93,8 @@ class Panel:
         self.end.value = markup.end(run.result)
         self.picture.value = self._curve.as_html()
         self.controls.show()
-        self.editor.show()
+        if self.editor.show() and self._shown_live:
+            self._adopt()
         if run.result is not None and self._shown_live:
             self._shown_live = False
             display.update_display(self._live_bundle(), raw=True, display_id=self._display_id)
@@ -126,10 +127,25 @@ class Panel:
 
     def _ipython_display_(self) -> None:
         if frontend.is_present():
+            self._adopt()
             self._shown_live = self.run.result is None
             display.display(self._live_bundle(), raw=True, display_id=self._display_id)
         else:
             display.display(self.bundle(), raw=True)
+
+    def _adopt(self) -> None:
+        """Have the kernel handle what comes from these controls also while a cell awaits something."""
+        kernel = kernel_mend.mend()
+        for control in self._controls():
+            kernel.adopt(control.comm)
+
+    def _controls(self) -> Iterator[widgets.Widget]:
+        """All widgets of the panel that send what a person does."""
+        waiting = [self.widget]
+        while waiting:
+            widget = waiting.pop()
+            yield widget
+            waiting.extend(getattr(widget, "children", ()))
 
     def __repr__(self) -> str:
         return f"Panel({self.run!r})"

@@ -26,9 +26,9 @@ class Model:
 class FrontEnd:
     """What a page with this kernel's widgets would hold and do.
 
-    `route` says how messages of widgets reach the kernel: "main" is the main shell, as in Notebook 7.4, VS Code, Colab and
-    JupyterLab before 4.4; "subshell" is one subshell for all widgets, JupyterLab's default since 4.4 where the kernel
-    offers them, and the main shell where it does not.
+    `route` says how messages of widgets reach the kernel. "main" is the main shell, which front ends use that know no
+    subshells, such as JupyterLab before 4.4. "subshell" is one subshell for all widgets, JupyterLab's default since
+    (its setting commsOverSubshells: perCommTarget) where the kernel offers subshells; where it does not, the main shell.
     """
 
     def __init__(self, kernel: LiveKernel, route: str = "main") -> None:

@@ -1,7 +1,7 @@
 """A control changed in the page reaches a thread in the kernel, whichever way its messages take.
 
-Both ways work on ipykernel 6.31, 7.0, 7.1, 7.3 and 7.4 once the cell has returned. They differ in the thread on which the
-widget's observers run, so an observer may rely on neither:
+Both ways work on ipykernel 6.17, 6.31, 7.0, 7.1, 7.3 and 7.4 once the cell has returned. They differ in the thread on which
+the widget's observers run, so an observer may rely on neither:
 
 | messages sent to | before 7  | 7.0 to 7.3           | 7.4.0                                                          |
 |------------------|-----------|----------------------|----------------------------------------------------------------|

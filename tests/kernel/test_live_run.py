@@ -7,7 +7,6 @@ from .kernel import LiveKernel
 
 SLOW_RUN = """
 import asyncio, os
-os.environ["AGENTLAB_FRONTEND"] = "widgets"
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, call
 
@@ -127,3 +126,53 @@ def test_an_interrupt_of_a_cell_is_for_the_cell_not_for_the_run(kernel: LiveKern
     kernel.wait(lambda: sleeping.done, 10, "the cell to end")
     assert kernel.value("run.result is None")
     kernel.execute("run.stop(); None")
+
+
+def test_six_changes_reach_a_run_that_a_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("run.panel()")
+    waiting = kernel.submit("result = await run")
+    kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
+    for limit in (190, 180, 170, 160, 150, 140):
+        front_end.change(front_end.model(description="StepCountIs"), value=limit)
+        kernel.wait_for(0.3)
+    front_end.click(front_end.model(description="Stop"))
+    kernel.wait(lambda: waiting.done, 20, "the cell to end")
+    seen = kernel.value("sorted({step.settings.stop.steps for step in result.history})")
+    assert set(seen) >= {140, 150, 160, 170, 180, 190}
+    assert kernel.value("str(result.stop_reason)") == "explicit_stop"
+
+
+def test_the_panel_stays_alive_while_another_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
+    kernel.execute(SLOW_RUN)
+    kernel.execute("run.panel()")
+    kernel.execute("run.start(); None")
+    other = kernel.submit("import asyncio; await asyncio.sleep(1.5)")
+    kernel.wait(lambda: other.busy, 10, "the other cell to begin")
+    for limit in (190, 180, 170):
+        front_end.change(front_end.model(description="StepCountIs"), value=limit)
+        kernel.wait_for(0.2)
+    kernel.wait(lambda: other.done, 20, "the other cell to end")
+    front_end.change(front_end.model(description="StepCountIs"), value=123)
+    kernel.wait(lambda: kernel.value("run.limits.stop.steps") == 123, 10, "the change after it")
+    kernel.execute("run.stop(); None")
+
+
+def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel) -> None:
+    kernel.execute(SLOW_RUN.replace("asyncio.sleep(0.05)", "asyncio.sleep(60)"))
+    waiting = kernel.submit("result = await run")
+    kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
+    kernel.wait_for(1.0)
+    kernel.interrupt()
+    kernel.wait(lambda: waiting.done, 8, "the cell to end soon")
+    assert kernel.value("str(run.result.stop_reason)") == "cancelled"
+    assert kernel.value("len(run.history)") == 1
+
+
+def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
+    ask = "from agentlab import frontend; print(frontend.is_present())"
+    kernel.execute("import os; os.environ.pop('AGENTLAB_FRONTEND', None); None")
+    for allow_stdin, answer in ((True, "True"), (False, "False")):
+        request = kernel.submit(ask, allow_stdin=allow_stdin)
+        kernel.wait(lambda request=request: request.done, 10, "the answer")  # type: ignore[misc]
+        assert request.printed == f"{answer}\n"

