@@ -230,9 +230,12 @@ class HttpModel:
 
 
 def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
-    """What has come of a stream was paid for: it is kept, with the truth about its end."""
+    """What has come of a stream was paid for: it is kept, with the truth about its end. What was counted on the way is no sum."""
     signal = replace(response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=told, repairable=False)
-    return replace(response, signal=signal)
+    usage = response.usage
+    if signal.raw_value is None:
+        usage = replace(usage, output_tokens=None, reasoning_tokens=None)
+    return replace(response, signal=signal, usage=usage)
 
 
 def _says_nothing(response: ModelResponse) -> bool:

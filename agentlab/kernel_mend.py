@@ -39,7 +39,7 @@ class KernelMend:
         self._letting_through: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         if kernel is None or not has_common_features(kernel):
             return
-        dispatch = getattr(kernel, "dispatch_shell", None)
+        dispatch: Any = getattr(kernel, "dispatch_shell", None)
         takes = set(inspect.signature(dispatch).parameters) if dispatch else set()
         if "concurrent" in takes:  # 7.4
             self._mend_concurrent(dispatch)
@@ -209,5 +209,5 @@ async def waiting() -> AsyncIterator[None]:
 
 
 async def _tick() -> None:
-    while True:
-        await asyncio.sleep(TICK_S)  # noqa: ASYNC110  nothing is waited for: the loop shall wake
+    while True:  # noqa: ASYNC110  nothing is waited for: the loop shall wake
+        await asyncio.sleep(TICK_S)

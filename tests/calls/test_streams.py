@@ -112,7 +112,7 @@ def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: st
     assert (signal.finish_reason, signal.confidence, call.retries) == (FinishReason.ERROR, Confidence.LOW, 0)
     assert result.detail == signal.message
     assert "broke off" in result.detail
-    assert result.usage.output_tokens is None or wire == "anthropic"  # which counts from its first event on
+    assert (result.usage.output_tokens, result.usage.total_tokens) == (None, None)  # what was counted on the way is no sum
     assert result.messages[-1].text == "Hello there"
 
 
@@ -152,6 +152,27 @@ def test_a_stream_that_breaks_off_after_its_last_word_is_whole(wire: str, end: s
         result = result_of(server, wire, stream=True)
     assert (result.stop_reason, result.text, looked) == (StopReason.COMPLETED, "Hello there", ["tea"])
     assert result.usage.total_tokens == 30
+
+
+FINISHED = {
+    "closed in order": ("end", StopReason.COMPLETED, ["tea"]),
+    "closed in mid-body": ("leave", StopReason.ERROR, []),
+    "reset": ("reset", StopReason.ERROR, []),
+}
+
+
+@pytest.mark.parametrize("wire", ["openai", "compatible"])
+@pytest.mark.parametrize(("end", "expected", "run"), FINISHED.values(), ids=FINISHED)
+def test_a_stream_that_ends_between_its_finish_reason_and_its_last_word(
+    wire: str, end: str, expected: StopReason, run: list[str]
+) -> None:
+    """Some servers leave the last word out; a connection that breaks is another matter."""
+    with serving(stream(*pieces(wire, TALK_AND_LOOK)[:-1], end=end), stream(*pieces(wire, HELLO)[:-1])) as server:
+        result = result_of(server, wire, stream=True)
+    assert (result.stop_reason, looked) == (expected, run)
+    assert result.history[0].usage.total_tokens == 15
+    assert result.history[0].signal is not None
+    assert result.history[0].signal.confidence is (Confidence.MEDIUM if run else Confidence.LOW)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -206,7 +227,7 @@ def test_an_error_under_status_200(wire: str, streaming: bool, body: Any) -> Non
     with serving(whole(body)) as server:
         result = result_of(server, wire, stream=streaming)
     assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "")
-    assert result.detail == "The provider reports an error: Out of capacity"
+    assert "Out of capacity" in result.detail
 
 
 # JSON where a stream was asked for -------------------------------------------------------------------------------------------
@@ -231,7 +252,7 @@ def in_json(wire: str, answer: Answer, form: str) -> bytes:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("form", ["one body", "lines", "array"])
-@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/x-ndjson", "text/plain", "text/event-stream"])
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/event-stream"])
 def test_json_where_a_stream_was_asked_for(wire: str, form: str, kind: str) -> None:
     replies = [raw(in_json(wire, answer, form), ("content-type", kind)) for answer in (TALK_AND_LOOK, HELLO)]
     seen: list[Event] = []

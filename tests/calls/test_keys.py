@@ -1,0 +1,196 @@
+"""Without a key nothing is sent; and a key that is there is sent, and shown nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from providers.bodies import WIRES, Answer
+
+import agentlab as lab
+from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.types import StopReason
+
+from .made import (
+    HELLO,
+    KEY,
+    KEY_VARIABLE,
+    QUICK,
+    agent,
+    before_the_end,
+    everything_shown,
+    finished,
+    go,
+    is_streamed,
+    looking_for,
+    reply_to,
+    retried,
+)
+from .server import Asked, Reply, raw, serving, status, stream, whole
+
+HEADER = {"openai": "authorization", "compatible": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+@pytest.mark.parametrize("wire", KEY_VARIABLE)
+@pytest.mark.parametrize("value", [None, "", "  \n"], ids=["unset", "empty", "blank"])
+@pytest.mark.parametrize("recording", [False, True], ids=["live", "record"])
+def test_without_a_key_nothing_is_sent(
+    wire: str, value: str | None, recording: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if value is not None:
+        monkeypatch.setenv(KEY_VARIABLE[wire], value)
+
+    async def main() -> lab.RunResult:
+        transport = lab.record(tmp_path) if recording else None
+        run = agent(server, wire, key=None).run("go", transport=transport)
+        with pytest.raises(MissingKeyError, match=rf"{KEY_VARIABLE[wire]}.*lab\.replay") as caught:
+            await run
+        assert run.result is not None
+        assert run.result.error is caught.value
+        return run.result
+
+    with serving() as server:
+        result = go(main())
+    assert server.asked == []
+    assert (result.stop_reason, len(result.history), retried(result)) == (StopReason.ERROR, 1, [])
+    assert result.usage.total_tokens == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="copy it again") as caught:
+            await agent(server, key=f"{KEY}\u2013").run("go")
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+
+    with serving() as server:
+        go(main())
+    assert server.asked == []
+
+
+def test_a_compatible_server_needs_no_key_and_gets_nobody_else_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KEY_VARIABLE.values():
+        monkeypatch.setenv(name, KEY)
+    with serving(reply_to("compatible", HELLO, streaming=False)) as server:
+        assert go(finished(agent(server, key=None).run("go"))).text == "Hello there"
+    assert not any(KEY in value for value in server.asked[0].headers.values())
+
+
+# Shown nowhere --------------------------------------------------------------------------------------------------------------
+
+
+def told_back(asked: Asked, wire: str) -> str:
+    """Words of a server that repeats the key, as some gateways do."""
+    return f"invalid key {asked.headers[HEADER[wire]]} (that is {KEY})"
+
+
+def refused(asked: Asked, wire: str) -> Reply:
+    return status(401, {"error": {"message": told_back(asked, wire)}})
+
+
+def refused_again_and_again(asked: Asked, wire: str) -> Reply:
+    return status(503, {"error": {"message": told_back(asked, wire)}})
+
+
+def refused_in_a_page(asked: Asked, wire: str) -> Reply:
+    return raw(f"<p>{told_back(asked, wire)}</p>".encode(), ("content-type", "text/html"), code=403)
+
+
+def sent_elsewhere(asked: Asked, wire: str) -> Reply:
+    return raw(b"", ("location", f"https://elsewhere.example/?key={KEY}"), code=302)
+
+
+def error_under_200(asked: Asked, wire: str) -> Reply:
+    return whole({"error": {"message": told_back(asked, wire)}})
+
+
+def error_text_under_200(asked: Asked, wire: str) -> Reply:
+    return whole({"error": told_back(asked, wire)})
+
+
+def page_under_200(asked: Asked, wire: str) -> Reply:
+    return raw(f"<p>{told_back(asked, wire)}</p>".encode(), ("content-type", "text/html"))
+
+
+def error_in_mid_stream(asked: Asked, wire: str) -> Reply:
+    before, _ = before_the_end(wire, HELLO)
+    return stream(before, f'event: error\ndata: {{"error": {{"message": "{told_back(asked, wire)}"}}}}\n\n'.encode())
+
+
+def answered(asked: Asked, wire: str) -> Reply:
+    return looking_for(lambda _: ["tea", "milk"], wire)(asked)
+
+
+def answered_in_the_end(asked: Asked, wire: str) -> Reply:
+    """The first request of each kind fails, in words that repeat the key."""
+    return answered(asked, wire)
+
+
+SERVERS: dict[str, tuple[Callable[[Asked, str], Reply], StopReason]] = {
+    "an answer": (answered, StopReason.COMPLETED),
+    "401": (refused, StopReason.ERROR),
+    "503, four times": (refused_again_and_again, StopReason.ERROR),
+    "a page, 403": (refused_in_a_page, StopReason.ERROR),
+    "302": (sent_elsewhere, StopReason.ERROR),
+    "an error under 200": (error_under_200, StopReason.ERROR),
+    "an error text under 200": (error_text_under_200, StopReason.ERROR),
+    "a page under 200": (page_under_200, StopReason.ERROR),
+    "an error in mid-stream": (error_in_mid_stream, StopReason.ERROR),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("reply", "expected"), SERVERS.values(), ids=SERVERS)
+def test_a_key_is_shown_nowhere(
+    wire: str,
+    streaming: bool,
+    reply: Callable[[Asked, str], Reply],
+    expected: StopReason,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    if wire in KEY_VARIABLE:
+        monkeypatch.setenv(KEY_VARIABLE[wire], KEY)
+    one = agent(None or "http://127.0.0.1:1", wire)
+    with serving(script=lambda asked: reply(asked, wire)) as server:
+        one = agent(server, wire, key=None if wire in KEY_VARIABLE else KEY, stream=streaming, retry=QUICK)
+        with lab.record(tmp_path) as recording:
+            run = one.run("go")
+        result = go(finished(run))
+    assert result.stop_reason is expected
+    assert KEY in server.asked[0].headers[HEADER[wire]]
+    shown = [everything_shown(result), repr(run), repr(one), repr(one.model), repr(recording)]
+    for error in filter(None, (result.error, *(step.error for step in result.history))):
+        shown.append("".join(traceback.format_exception(error)))
+    shown += [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()]
+    assert len(list(tmp_path.iterdir())) == 1
+    shown += [*capfd.readouterr(), caplog.text]
+    for text in shown:
+        assert KEY not in text
+        assert KEY[4:] not in text
+
+
+def test_runs_with_two_keys_show_neither(tmp_path: Path) -> None:
+    """The key of one run, repeated to another one, is a secret of the recording."""
+    keys = [f"{KEY}-{number}" for number in range(2)]
+
+    async def main() -> list[lab.RunResult]:
+        with lab.record(tmp_path):
+            runs = [agent(server, key=key).run(f"task {key[-1]}") for key in keys]
+        first = await runs[0]
+        return [first, *await asyncio.gather(*(finished(run) for run in runs[1:]))]
+
+    words = Answer(text=(f"The other key is {keys[0]}",))
+    with serving(script=lambda asked: reply_to("compatible", words, streaming=is_streamed(asked))) as server:
+        results = go(main())
+    assert [result.stop_reason for result in results] == [StopReason.COMPLETED] * 2
+    written = "".join(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    assert KEY not in written
+    assert "The other key is REDACTED" in written

@@ -1,0 +1,67 @@
+"""The recordings of the local model, replayed: what a real model does at each way of ending, with no model there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import agentlab as lab
+from agentlab.cassettes import load_cassette
+from agentlab.results import RunResult
+
+from .record import FOLDER, cases, run
+from .scenarios import Scenario
+
+CASES = {name: (scenario, agent) for name, scenario, agent in cases()}
+IN_ANTHROPICS_WORDS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+
+
+def replayed(name: str) -> RunResult:
+    scenario, agent = CASES[name]
+    return asyncio.run(_run(scenario, agent, name))
+
+
+async def _run(scenario: Scenario, agent: lab.Agent, name: str) -> RunResult:
+    return await run(scenario, agent, lab.replay(FOLDER / f"{name}.yaml"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_case_replays_with_the_finish_reasons_of_its_scenario(name: str) -> None:
+    scenario, _ = CASES[name]
+    result = replayed(name)
+    said = [step.signal.raw_value for step in result.history if step.signal is not None]
+    wanted = [IN_ANTHROPICS_WORDS[word] if "/messages" in name else word for word in scenario.finish_reasons]
+    assert said == wanted
+    assert result.usage.total_tokens is not None
+    assert result.usage.total_tokens > 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_says_what_it_was_recorded_from(name: str) -> None:
+    origin = load_cassette(FOLDER / f"{name}.yaml").origin
+    assert isinstance(origin, dict)
+    assert origin["recorded"]
+    assert "llama.cpp" in origin["from"]
+    assert "Gemma 3 270M" in origin["from"]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.endswith("-stream")])
+def test_a_stream_says_the_same_as_the_whole(name: str) -> None:
+    stream, whole = replayed(name), replayed(name.removesuffix("-stream"))
+    assert [step.text for step in stream.history] == [step.text for step in whole.history]
+    assert [step.usage.output_tokens for step in stream.history] == [step.usage.output_tokens for step in whole.history]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("truncated-tool-call/")])
+def test_a_real_half_tool_call_is_never_executed(name: str) -> None:
+    result = replayed(name)
+    assert result.stop_reason == "truncated"
+    assert all(not step.tool_results or step.tool_results[0].error == "not_executed" for step in result.history)
+
+
+@pytest.mark.parametrize("wire", ["chat", "chat-stream", "messages", "messages-stream"])
+def test_the_task_is_done_and_the_answer_handed_in(wire: str) -> None:
+    result = replayed(f"terminating-tool/{wire}")
+    assert result.terminated
+    assert result.output == "It is 53.6 F in Paris."
