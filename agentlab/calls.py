@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 from agentlab.errors import LimitError, ProviderConnectionError, ProviderPayloadError, ProviderStatusError
@@ -282,8 +281,10 @@ def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
 
 def _seconds(date: str | None) -> float | None:
     """An HTTP date as seconds since 1970."""
+    from email.utils import parsedate_to_datetime  # slow to load, and seldom needed
+
     try:
         then = parsedate_to_datetime(date or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return then.replace(tzinfo=then.tzinfo or UTC).timestamp()

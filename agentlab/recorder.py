@@ -123,11 +123,16 @@ def _reading_columns(steps: list[StepResult]) -> dict[str, Any]:
 
 
 def _array(values: list[Any], dtype: str) -> Any:
+    return pd.Series(_as_unicode(values) if dtype == "string" else values, dtype=dtype).array
+
+
+def _as_unicode(values: list[Any]) -> list[Any]:
+    """Half a surrogate pair, from an answer that was cut inside an escaped emoji, is no text to Arrow nor to a file: it becomes `?`."""
     try:
-        return pd.Series(values, dtype=dtype).array
-    except UnicodeEncodeError:  # half a surrogate pair, from an answer that was cut inside an escaped emoji
-        encodable = [None if value is None else str(value).encode(errors="replace").decode() for value in values]
-        return pd.Series(encodable, dtype=dtype).array
+        "".join([value for value in values if value is not None]).encode()
+    except UnicodeEncodeError:
+        return [None if value is None else value.encode(errors="replace").decode() for value in values]
+    return values
 
 
 def _any_array(values: list[Any]) -> Any:

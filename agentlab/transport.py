@@ -9,13 +9,15 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from agentlab.cassettes import Interaction
 from agentlab.errors import ProviderConnectionError
 from agentlab.http import HttpAnswer, HttpRequest
-from agentlab.recording import Recorder, Tape
-from agentlab.replay_index import Match, ReplayIndex, check_pace, paced
+
+if TYPE_CHECKING:
+    from agentlab.cassettes import Interaction
+    from agentlab.recording import Recorder, Tape
+    from agentlab.replay_index import Match, ReplayIndex
 
 
 class Transport(Protocol):
@@ -124,6 +126,8 @@ class _ReplayedAnswer:
     async def chunks(self) -> AsyncIterator[bytes]:
         response = self._interaction.response
         if self._pace:
+            from agentlab.replay_index import paced
+
             async for piece in paced(response, self._pace):
                 yield piece
         else:
@@ -210,6 +214,11 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
 
     Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError where a request matches nothing.
     """
+    from agentlab.replay_index import (  # loaded when a recording is: a live run needs neither them nor yaml
+        ReplayIndex,
+        check_pace,
+    )
+
     return Replay(ReplayIndex.load(path, match), check_pace(pace))
 
 
@@ -220,6 +229,8 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
     is recorded again replaces its earlier recordings (comments in a file that is written anew are lost). Keys, cookies and
     organisation ids are not written. `origin` says where the recordings come from; without it the date and the host are noted.
     """
+    from agentlab.recording import Recorder
+
     return Record(Recorder(path, origin=origin), _live())
 
 

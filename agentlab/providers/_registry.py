@@ -10,12 +10,14 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import agentlab.providers
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers import _base
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "agentlab.providers"
 
@@ -66,6 +68,8 @@ def _files() -> Mapping[str, str]:
 
 
 def _entry_points() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # slow to load, and only needed for a name that is not one of ours
+
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ JSON_TYPE = ("content-type", "application/json")
 SSE_TYPE = ("content-type", "text/event-stream")
 PATIENCE_S = 5.0
 """A server that waits this long for something has waited in vain."""
-READ_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def reset(self, after_s: float = 0.0) -> None:
-        """Break the connection off. A reset throws away what has not been read yet: what is to arrive needs a moment."""
-        time.sleep(after_s)
+    def reset(self) -> None:
+        """Break the connection off. What was sent before arrives."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         os.close(self.connection.detach())
@@ -177,7 +174,7 @@ def stream(*chunks: bytes, end: str = "end", kind: tuple[str, str] | None = SSE_
         elif end == "hang":
             to.wait_until_left()
         else:
-            to.reset(after_s=READ_S)
+            to.reset()
 
     return reply
 
@@ -206,7 +203,7 @@ def cut(body: bytes, end: str, at: int | None = None, code: int = 200, kind: tup
         elif end == "leave":
             to.leave()
         else:
-            to.reset(after_s=READ_S)
+            to.reset()
 
     return reply
 

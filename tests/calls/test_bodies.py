@@ -35,8 +35,7 @@ NO_ANSWER: dict[str, tuple[Reply, str]] = {
 }
 
 
-@pytest.mark.parametrize("wire", ["compatible", "anthropic"])
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("wire", "streaming"), [("compatible", False), ("anthropic", True)])
 @pytest.mark.parametrize(("reply", "told"), NO_ANSWER.values(), ids=NO_ANSWER)
 def test_what_is_no_answer(reply: Reply, told: str, streaming: bool, wire: str) -> None:
     with serving(reply, raw(b"asked again")) as server:
@@ -52,8 +51,16 @@ def test_what_is_no_answer(reply: Reply, told: str, streaming: bool, wire: str) 
 
 
 @pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_a_page_is_no_answer_on_any_wire(wire: str, streaming: bool) -> None:
+    with serving(raw(PAGE, HTML)) as server:
+        result = result_of(server, wire, stream=streaming)
+    assert "no answer: '<!DOCTYPE html>" in result.detail
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_huge_body(wire: str) -> None:
-    text = "wörd " * 2_000_000
+    text = "wörd " * 1_000_000
     with serving(raw(json.dumps(whole_body(wire, Answer(text=(text,)))).encode(), JSON_TYPE)) as server:
         result = result_of(server, wire)
     assert result.stop_reason is StopReason.COMPLETED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import socket
 import time
+from collections import Counter
 from email.utils import formatdate
 
 import pytest
@@ -20,8 +20,8 @@ from agentlab.errors import ProviderConnectionError, ProviderStatusError, RunFai
 from agentlab.events import CallRetried, Event
 from agentlab.types import StopReason
 
-from .made import HELLO, LOOK, QUICK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
-from .server import JSON_TYPE, Reply, cut, leave, raw, reset, serving, status, whole
+from .made import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
+from .server import JSON_TYPE, Asked, Reply, cut, leave, raw, reset, serving, status, whole
 
 HELLO_BYTES = b'{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}'
 RATE_LIMIT = {"error": {"message": "Slow down.", "type": "rate_limit"}}
@@ -121,6 +121,8 @@ AFTER = {
     "empty": ({"retry-after": ""}, None),
     "for ever": ({"retry-after": "inf"}, None),
     "not a number": ({"retry-after": "nan"}, None),
+    "no year": ({"retry-after": f"Wed, 21 Oct {10**20} 07:28:00 GMT"}, None),
+    "no zone": ({"retry-after": f"Wed, 21 Oct 2026 07:28:00 +{10**20}"}, None),
     "no day": ({"retry-after": "Wed, 99 Oct 2026 07:28:00 GMT"}, None),
 }
 
@@ -171,7 +173,6 @@ def test_a_provider_that_asks_for_too_long_is_not_waited_for(
     assert result.error.retry_after_s == pytest.approx(1 if len(headers) == 2 else 0.205, abs=0.006)
     assert "which RetryPolicy(longest_wait_s=0.2) rules out" in str(result.error)
     assert "Slow down" in str(result.error)
-    assert took_s < 0.2
 
 
 def test_the_longest_wait_holds_for_the_backoff_too() -> None:
@@ -274,10 +275,9 @@ def test_a_run_can_be_cancelled_while_a_retry_waits() -> None:
 def test_runs_that_fail_at_the_same_time_wait_on_their_own() -> None:
     failed: set[bytes] = set()
 
-    def script(asked: object) -> Reply:
-        body = asked.body  # type: ignore[attr-defined]
-        if body not in failed:
-            failed.add(body)
+    def script(asked: Asked) -> Reply:
+        if asked.body not in failed:
+            failed.add(asked.body)
             return status(429)
         return whole(whole_body("compatible", HELLO))
 
@@ -359,16 +359,18 @@ def test_a_refusal_in_a_later_step_keeps_the_earlier_ones() -> None:
 
 
 def test_what_is_done_about_each_status() -> None:
-    async def times_asked(code: int) -> int:
-        with serving(*[status(code)] * 2) as server:
-            policy = lab.RetryPolicy(attempts=2, first_wait_s=0)
-            await agent(server, retry=policy).run("go")
-            return len(server.asked)
+    codes = [*range(300, 309), *range(400, 432), *range(500, 531)]
 
-    async def main() -> list[int]:
-        return [
-            code for code in itertools.chain(range(300, 309), range(400, 432), range(500, 531)) if await times_asked(code) == 2
-        ]
+    async def main() -> None:
+        one = agent(server, retry=lab.RetryPolicy(attempts=2, first_wait_s=0))
+        await asyncio.gather(*(finished(one.run(f"status {code}")) for code in codes))
 
-    assert go(main()) == [408, 409, 425, 429, 500, 502, 503, 504, 529]
-    assert QUICK.attempts > 2
+    with serving(script=lambda asked: status(code_in(asked))) as server:
+        go(main())
+    times = Counter(map(code_in, server.asked))
+    assert sorted(times) == codes
+    assert [code for code in codes if times[code] == 2] == [408, 409, 425, 429, 500, 502, 503, 504, 529]
+
+
+def code_in(asked: Asked) -> int:
+    return int(asked.json["messages"][0]["content"].split()[1])

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from agentlab.errors import ConfigurationError, MissingKeyError, UnknownProviderError
-from agentlab.providers import _registry
 from agentlab.providers._registry import Provider, names, resolve
 
 SECRET = "sk-very-secret"
@@ -150,7 +149,7 @@ class FakePoint:
 
 
 def test_an_entry_point_is_a_provider(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_registry, "entry_points", lambda group: [FakePoint])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [FakePoint])
     assert "elsewhere" in names()
     assert Provider("elsewhere", model="m", base_url="http://h") == {"model": "m", "base_url": "http://h"}
     assert resolve("elsewhere:m") == {"model": "m"}
