@@ -84,7 +84,7 @@ class ProviderConnectionError(ProviderError):
 
 
 class ProviderStatusError(ProviderError):
-    """An HTTP status of 400 or above.
+    """An HTTP status outside 200 to 299.
 
     `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say).
     """

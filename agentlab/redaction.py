@@ -16,6 +16,7 @@ REQUEST_HEADERS = frozenset({"accept", "anthropic-beta", "anthropic-version", "c
 RESPONSE_HEADERS = frozenset(
     {
         "content-type",
+        "date",  # a Retry-After that is a date counts from here
         "inference-id",
         "openai-processing-ms",
         "openai-version",

@@ -120,12 +120,16 @@ class ReplayIndex:
     def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
         queues: _Queues = {}
         for interaction in self.interactions:
-            key = (address(interaction.method, interaction.uri), form(interaction.body))
+            key = (self._place(interaction.method, interaction.uri), form(interaction.body))
             queue = queues.get(key)
             if queue is None:
                 queue = queues[key] = _Queue()
             queue.add(interaction)
         return queues
+
+    def _place(self, method: str, url: str) -> str:
+        """The address; in order without its query, which other clients fill in their own way (`?beta=true`)."""
+        return address(method, url) if self._strict else address(method, url).partition("?")[0]
 
     @cached_property
     def _by_form(self) -> _Queues:
@@ -150,7 +154,7 @@ class ReplayIndex:
 
     def find(self, method: str, url: str, body: bytes, lane: str = "") -> Interaction:
         """The recording to serve. Raises ReplayMissError with the nearest one and what differs."""
-        place = address(method, url)
+        place = self._place(method, url)
         with self._lock:
             here = self._lanes.get(lane)
             if here is None:
@@ -183,7 +187,7 @@ class ReplayIndex:
         return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
-        here = [interaction for interaction in self.interactions if address(interaction.method, interaction.uri) == place]
+        here = [interaction for interaction in self.interactions if self._place(interaction.method, interaction.uri) == place]
         if not here or self.match == "order":
             places = list(dict.fromkeys(address(interaction.method, interaction.uri) for interaction in self.interactions))
             shown = "\n".join(f"  {other}" for other in places[:8]) or "  nothing"
