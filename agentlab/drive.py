@@ -15,12 +15,13 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentlab import background, events, interrupts, kernel_mend
+from agentlab import background, events
 from agentlab.ask import ExplicitStop
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, ConfigurationError, RunEndedError
 from agentlab.history import RunHistory
+from agentlab.jupyter import interrupts, kernel_mend
 from agentlab.owner import LoopOwner, running_loop
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings

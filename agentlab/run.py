@@ -19,11 +19,12 @@ from collections.abc import AsyncIterator, Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentlab import background, events, frontend, sugar
+from agentlab import background, events, sugar
 from agentlab.ask import ExplicitStop
 from agentlab.conversation import Conversation
 from agentlab.drive import Drive, RunState
 from agentlab.errors import ConfigurationError
+from agentlab.jupyter import frontend
 from agentlab.owner import running_loop
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import Budget, LiveSettings, RunSettings

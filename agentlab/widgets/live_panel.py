@@ -10,7 +10,8 @@ from typing import Any
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab import events, frontend, kernel_mend
+from agentlab import events
+from agentlab.jupyter import frontend, kernel_mend
 from agentlab.run import Run, RunState
 from agentlab.widgets import markup
 from agentlab.widgets.controls import Controls

@@ -113,7 +113,7 @@ def ours(cassette: Path, size: int) -> Prepare:
 
 def ours_in_a_client(cassette: Path, size: int) -> Prepare:
     """The same in an httpx client, for other people's code."""
-    from agentlab.httpx_transports import ReplayTransport
+    from agentlab.transport.httpx_transports import ReplayTransport
 
     client = httpx.AsyncClient(transport=ReplayTransport(cassette))
     bodies = asked(size, REQUESTS)

@@ -170,7 +170,7 @@ def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel
 
 
 def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
-    ask = "from agentlab import frontend; print(frontend.is_present())"
+    ask = "from agentlab.jupyter import frontend; print(frontend.is_present())"
     kernel.execute("import os; os.environ.pop('AGENTLAB_FRONTEND', None); None")
     for allow_stdin, answer in ((True, "True"), (False, "False")):
         request = kernel.submit(ask, allow_stdin=allow_stdin)

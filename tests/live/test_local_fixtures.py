@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import agentlab as lab
-from agentlab.cassettes import load_cassette
 from agentlab.results import RunResult
+from agentlab.transport.cassettes import load_cassette
 
 from .record import FOLDER, cases, run
 from .scenarios import Scenario

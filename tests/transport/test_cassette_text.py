@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.cassette_text import UnreadableText, read_document, readable_body, write_document, write_interaction
+from agentlab.transport.cassette_text import UnreadableText, read_document, readable_body, write_document, write_interaction
 
 ODD = [
     "",

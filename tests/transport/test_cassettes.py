@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agentlab.cassettes import RecordedResponse, load_cassette, load_cassettes
 from agentlab.errors import FixtureError, FixtureNotFoundError, MalformedCassetteError
+from agentlab.transport.cassettes import RecordedResponse, load_cassette, load_cassettes
 
 from .conftest import CORPUS, interaction
 
@@ -88,7 +88,7 @@ def test_compression_is_undone_where_it_is_there(
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.cassettes.MAX_BODY_BYTES", 10_000)
+    monkeypatch.setattr("agentlab.transport.cassettes.MAX_BODY_BYTES", 10_000)
     entry = interaction(answer=gzip.compress(bytes(1_000_000)))
     entry["response"]["headers"] = {"content-encoding": ["gzip"]}
     (tmp_path / "one.yaml").write_text(yaml.safe_dump({"interactions": [entry]}))
@@ -220,7 +220,7 @@ def test_text_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_too_large(cassette: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.cassettes.MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("agentlab.transport.cassettes.MAX_FILE_BYTES", 10)
     with pytest.raises(MalformedCassetteError, match="larger than 10 bytes"):
         load_cassettes(cassette(interaction()))
 

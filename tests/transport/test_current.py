@@ -108,7 +108,7 @@ def test_transports_travel_to_other_processes(replays: list[transport.Replay], t
 
 
 def test_the_transports_for_httpx_are_found_here_and_nothing_else() -> None:
-    from agentlab import httpx_transports
+    from agentlab.transport import httpx_transports
 
     assert transport.ReplayTransport is httpx_transports.ReplayTransport
     assert transport.RecordTransport is httpx_transports.RecordTransport

@@ -11,11 +11,11 @@ import httpx
 import pytest
 import yaml
 
-from agentlab.cassettes import load_cassette
 from agentlab.errors import ProviderConnectionError
 from agentlab.http import HttpRequest
-from agentlab.recording import Recorder
 from agentlab.transport import Record, RecordTransport, current, record, replay
+from agentlab.transport.cassettes import load_cassette
+from agentlab.transport.recording import Recorder
 
 from .conftest import KEY, ask, asked, interaction, interactions
 from .server import EVENTS, Server
@@ -165,7 +165,7 @@ def test_origin(base: str, tmp_path: Path, before: Any, origin: Any, provider: S
 
 
 def test_a_full_file_is_followed_by_another(base: str, tmp_path: Path, provider: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.recording.FULL_FILE_BYTES", 2_000)
+    monkeypatch.setattr("agentlab.transport.recording.FULL_FILE_BYTES", 2_000)
     with record(tmp_path):
         for q in range(60):
             asked(current(), f"{base}/chat", {"q": q // 2})

@@ -58,7 +58,7 @@ def test_requests_are_kept_in_the_order_they_were_sent(base: str, tmp_path: Path
 
 WRITER = """
 import sys
-from agentlab.recording import Recorder
+from agentlab.transport.recording import Recorder
 recorder = Recorder(sys.argv[1])
 for number in range(int(sys.argv[3])):
     tape = recorder.begin("POST", "https://llm.example/v1", {}, b'{"who": "%s", "n": %d}' % (sys.argv[2].encode(), number))

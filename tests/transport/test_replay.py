@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agentlab.cassettes import Cassette, load_cassettes
 from agentlab.errors import ConfigurationError, FixtureNotFoundError, ProviderConnectionError, ReplayMissError
 from agentlab.transport import ReplayTransport, replay
+from agentlab.transport.cassettes import Cassette, load_cassettes
 
 from .conftest import CORPUS, ask, asked, interaction
 

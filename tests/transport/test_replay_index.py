@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentlab.errors import ConfigurationError, ReplayMissError
-from agentlab.replay_index import VOLATILE_FIELDS, ReplayIndex, address, canonical_body
+from agentlab.transport.replay_index import VOLATILE_FIELDS, ReplayIndex, address, canonical_body
 
 from .conftest import interaction
 from .test_redaction import LOOK_LIKE_KEYS

@@ -16,8 +16,8 @@ import pytest
 import vcr
 from vcr.cassette import Cassette
 
-from agentlab.cassettes import load_cassettes
 from agentlab.transport import RecordTransport, record, replay
+from agentlab.transport.cassettes import load_cassettes
 
 from .conftest import CORPUS, asked
 from .server import EVENTS

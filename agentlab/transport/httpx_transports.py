@@ -15,12 +15,12 @@ from types import TracebackType
 
 import httpx
 
-from agentlab.cassettes import Interaction
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.http import HttpAnswer, HttpRequest
-from agentlab.recording import Recorder, Tape
-from agentlab.redaction import redact_url
-from agentlab.replay_index import Match, ReplayIndex, check_pace, paced
+from agentlab.transport.cassettes import Interaction
+from agentlab.transport.recording import Recorder, Tape
+from agentlab.transport.redaction import redact_url
+from agentlab.transport.replay_index import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0
 LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)

@@ -15,9 +15,9 @@ from agentlab.errors import ProviderConnectionError
 from agentlab.http import HttpAnswer, HttpRequest
 
 if TYPE_CHECKING:
-    from agentlab.cassettes import Interaction
-    from agentlab.recording import Recorder, Tape
-    from agentlab.replay_index import Match, ReplayIndex
+    from agentlab.transport.cassettes import Interaction
+    from agentlab.transport.recording import Recorder, Tape
+    from agentlab.transport.replay_index import Match, ReplayIndex
 
 
 class Transport(Protocol):
@@ -43,7 +43,7 @@ _stack: ContextVar[tuple[Any, ...]] = ContextVar("agentlab.transport", default=(
 
 def _live() -> Transport:
     """The live transport, imported when it is first needed: replay needs no HTTP library."""
-    from agentlab.httpx_transports import live
+    from agentlab.transport.httpx_transports import live
 
     return live()
 
@@ -126,7 +126,7 @@ class _ReplayedAnswer:
     async def chunks(self) -> AsyncIterator[bytes]:
         response = self._interaction.response
         if self._pace:
-            from agentlab.replay_index import paced
+            from agentlab.transport.replay_index import paced
 
             async for piece in paced(response, self._pace):
                 yield piece
@@ -214,7 +214,7 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
 
     Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError where a request matches nothing.
     """
-    from agentlab.replay_index import (  # loaded when a recording is: a live run needs neither them nor yaml
+    from agentlab.transport.replay_index import (  # loaded when a recording is: a live run needs neither them nor yaml
         ReplayIndex,
         check_pace,
     )
@@ -229,7 +229,7 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
     is recorded again replaces its earlier recordings (comments in a file that is written anew are lost). Keys, cookies and
     organisation ids are not written. `origin` says where the recordings come from; without it the date and the host are noted.
     """
-    from agentlab.recording import Recorder
+    from agentlab.transport.recording import Recorder
 
     return Record(Recorder(path, origin=origin), _live())
 
@@ -237,7 +237,7 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
 def __getattr__(name: str) -> Any:
     """The transports for httpx itself, which load httpx when they are asked for."""
     if name in ("LiveTransport", "RecordTransport", "ReplayTransport"):
-        from agentlab import httpx_transports
+        from agentlab.transport import httpx_transports
 
         return getattr(httpx_transports, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

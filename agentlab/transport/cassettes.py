@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentlab.cassette_text import UnreadableText, read_document
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
+from agentlab.transport.cassette_text import UnreadableText, read_document
 from agentlab.types import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentlab.cassette_text import readable_body, write_document, write_interaction
-from agentlab.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.errors import ConfigurationError, FixtureError
-from agentlab.redaction import (
+from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
+from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
+from agentlab.transport.redaction import (
     Redactor,
     kept_request_headers,
     kept_response_headers,
@@ -31,7 +31,7 @@ from agentlab.redaction import (
     secrets_in_headers,
     secrets_in_url,
 )
-from agentlab.replay_index import address, canonical_body
+from agentlab.transport.replay_index import address, canonical_body
 from agentlab.types import JSON
 
 STREAM_TYPES = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
