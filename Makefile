@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo lab test test-unit notebooks lint bench record-local fixtures clean
+.PHONY: demo lab test test-unit notebooks refresh lint bench kernels record-local fixtures clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
 
 lab: $(VENV)/.lab ## open the quickstart in JupyterLab
-	$(BIN)/jupyter lab notebooks/01_quickstart.ipynb
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_quickstart.ipynb
 
 test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
 	tests/install_chromium
@@ -23,6 +23,9 @@ test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
 notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committed with
 	AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
+refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
+	$(BIN)/python notebooks/refresh.py
+
 lint: $(VENV)/.dev ## style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,6 +34,9 @@ lint: $(VENV)/.dev ## style, types, and the direction of imports
 
 bench: $(VENV)/.dev ## figures as ratios against peers and floors, measured in one run
 	$(BIN)/python -m tests.benchmarks
+
+kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
+	$(BIN)/python -m tests.kernel.matrix
 
 record-local: $(VENV)/.dev ## repeat the recording of the local model (downloads and builds it first)
 	$(BIN)/python -m tests.live.record
@@ -51,4 +57,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/.lab
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-local demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-local .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
