@@ -1,7 +1,7 @@
 """Execute the notebooks and write their outputs back, clean: no times, no counts of earlier runs, only the metadata that is needed.
 
-    python notebooks/refresh.py                    all of them
-    python notebooks/refresh.py 01_quickstart      one
+python notebooks/refresh.py                    all of them
+python notebooks/refresh.py 01_quickstart      one
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).resolve().parent
-KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 
 
 def refresh(path: Path) -> None:
