@@ -53,7 +53,7 @@ class Panel:
         seen = widgets.VBox([self.meters, self.picture, self.steps], layout=widgets.Layout(flex="1 1 30em", min_width="24em"))
         edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
         body = widgets.HBox([seen, edited], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
-        parts = [widgets.HTML(markup.STYLE), self.status, self.controls.view, self.end, body, self.fault]
+        parts = [widgets.HTML(markup.STYLE + markup.LIVE_STYLE), self.status, self.controls.view, self.end, body, self.fault]
         panel = widgets.VBox(parts)
         panel.add_class("agentlab-panel")
         self._redrawer = Redrawer(

@@ -33,6 +33,12 @@ STYLE = """<style>
 .agentlab-panel button:focus-visible, .agentlab-panel input:focus-visible {outline:3px solid #0072b2; outline-offset:1px}
 </style>"""
 
+LIVE_STYLE = """<style>
+.agentlab-panel.jupyter-widgets-disconnected::before {font-family:inherit; font-weight:700; padding:4px 10px;
+  border-left:5px solid #d55e00; content:"The kernel behind this panel is gone: its controls do nothing. Run the cell again."}
+</style>"""
+"""Only for the live panel: after a restart of the kernel the page still shows the controls; ipywidgets gives them that class."""
+
 _STATE_WORDS = {
     RunState.READY: "ready",
     RunState.RUNNING: "running",

@@ -141,6 +141,14 @@ def test_the_panel_is_alive_after_a_reload(panel: LabPage) -> None:
     panel.wait_for_output(0, "turn_limit")
 
 
+def test_the_page_says_that_the_kernel_is_gone_after_a_restart(panel: LabPage) -> None:
+    said = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
+    assert "is gone" not in panel.page.evaluate(said)
+    panel.restart_kernel()
+    panel.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
+    panel.screenshot(Path(__file__).parents[2] / "test-output" / "panel-kernel-gone.png", of=panel.output(0))
+
+
 def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: LabPage) -> None:
     panel.button("Run").click()
     wait_for_steps(panel, 2)
