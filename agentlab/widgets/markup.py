@@ -36,6 +36,8 @@ STYLE = """<style>
 LIVE_STYLE = """<style>
 .agentlab-panel.jupyter-widgets-disconnected::before {font-family:inherit; font-weight:700; padding:4px 10px;
   border-left:5px solid #d55e00; content:"The kernel behind this panel is gone: its controls do nothing. Run the cell again."}
+.agentlab-panel .jupyter-widgets-disconnected::before {display:none}
+.agentlab-panel.jupyter-widgets-disconnected > * {opacity:.6}
 </style>"""
 """Only for the live panel: after a restart of the kernel the page still shows the controls; ipywidgets gives them that class."""
 
