@@ -17,7 +17,7 @@ from .lab_page import LabPage
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
 PICTURES = REPOSITORY / "test-output" / "browser"  # of failed tests
-CHROMIUMS = ("chromium", "chromium-browser")
+CHROMIUMS = (os.environ.get("AGENTLAB_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = [
     "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
