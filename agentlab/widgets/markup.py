@@ -169,12 +169,14 @@ def steps(run: Run, most: int | None = None) -> str:
     """The newest steps as a table, the oldest of them first."""
     history = run.history
     first = 0 if most is None else max(0, len(history) - most)
+    shown = history[first:]
+    so_far: int | None = 0
+    cost: Decimal | None = Decimal(0)
+    if first:  # what was used before is the run's total less what is shown: no look at the steps that are left out
+        so_far = None if history.tokens is None else history.tokens - sum(step.usage.total_tokens or 0 for step in shown)
+        cost = None if history.cost_usd is None else history.cost_usd - sum(step.cost.usd or 0 for step in shown)
     rows = []
-    so_far, cost = (
-        history.prefix(first).usage.total_tokens if first else 0,
-        history.prefix(first).cost_usd if first else Decimal(0),
-    )
-    for step in history[first:]:
+    for step in shown:
         used = step.usage.total_tokens
         so_far = None if so_far is None or used is None else so_far + used
         cost = None if cost is None or step.cost.usd is None else cost + step.cost.usd

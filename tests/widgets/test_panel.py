@@ -249,6 +249,16 @@ def test_a_bar_says_in_words_what_its_colour_says(used: int, limit: int, words: 
     assert words in markup.meters(run)
 
 
+def test_the_newest_steps_have_the_sums_of_the_whole_run() -> None:
+    run = make_run(StepCountIs(30))
+    asyncio.run(_to_the_end(run))
+    newest, whole = markup.steps(run, 8), markup.steps(run)
+    rows = newest.partition("<tbody>")[2]
+    assert "22 earlier steps" in newest
+    assert rows.count("<tr>") == 8
+    assert whole.endswith(rows)
+
+
 async def _steps(run: Run, number: int) -> None:
     for _ in range(number):
         await run.step()
