@@ -14,8 +14,8 @@ from agentlab.errors import LimitError, ProviderConnectionError, ProviderPayload
 from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
 from agentlab.providers._read import loads
+from agentlab.redaction import Redactor, redact_url, secrets_in_headers
 from agentlab.transport import Transport
-from agentlab.transport.redaction import Redactor, redact_url, secrets_in_headers
 from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})

@@ -1,6 +1,7 @@
 """Providers by name: every file of this folder without a leading underscore, and the entry points `agentlab.providers`.
 
-A file `foo_bar.py` is the provider `foo-bar`; it names its class `PROVIDER`. Only the file that is asked for is imported.
+A file `foo_bar.py` is the provider `foo-bar`; it names its class `PROVIDER`. Only the file that is asked for is imported. A name may
+carry the version of the wire, `gemini@v1`: the class is then given `api_version="v1"`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ GROUP = "agentlab.providers"
 
 
 def resolve(spec: str) -> _base.Provider:
-    """The provider for a `provider:model` string, such as `openai:gpt-4.1-mini`. Raises UnknownProviderError."""
+    """The provider for a `provider:model` string, such as `openai:gpt-4.1-mini`, or `gemini@v1:gemini-3.5-flash` for a version of its
+    API other than the usual one. Raises UnknownProviderError."""
     name, colon, model = spec.partition(":")
     if not colon or not model.strip() or not name.strip():
         example = "openai:gpt-4.1-mini" if name.strip() not in _files() else f"{name.strip()}:model-name"
@@ -41,10 +43,14 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
 ) -> _base.Provider:
     """A provider where a `provider:model` string says too little.
 
-    `base_url` is another address than the vendor's own; `api_key` a key that is not in the environment; `settings` are the fields
-    of the provider's class, such as `headers`. Raises UnknownProviderError, and ConfigurationError for settings that cannot work.
+    `name` may carry an API version, as in `gemini@v1`. `base_url` is another address than the vendor's own; `api_key` a key that is not
+    in the environment; `settings` are the fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
+    ConfigurationError for settings that cannot work.
     """
-    make = _find(name)
+    name, version = split_version(name)
+    make = find(name)
+    if version:
+        settings = {"api_version": version, **settings}
     if not isinstance(model, str) or not model.strip():
         raise UnknownProviderError(
             f"Which model of {name}? model={model!r} is empty; write e.g. lab.Provider({name!r}, model='…')."
@@ -53,7 +59,15 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
     try:
         return make(model=model, **given, **settings)
     except TypeError as error:
+        if version and "api_version" in str(error):
+            raise ConfigurationError(f"{name} has no API versions to choose from: write {name}:{model}.") from None
         raise ConfigurationError(f"{name} does not take these settings: {error}") from None
+
+
+def split_version(name: str) -> tuple[str, str]:
+    """A provider's name without its version, and the version ("" where there is none): `gemini@v1` is `gemini` and `v1`."""
+    bare, _, version = str(name).partition("@")
+    return bare.strip(), version.strip()
 
 
 def names() -> tuple[str, ...]:
@@ -73,7 +87,8 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def _find(name: str) -> Callable[..., _base.Provider]:
+def find(name: str) -> Callable[..., _base.Provider]:
+    """The class of a provider. Raises UnknownProviderError."""
     if name in _files():
         module = importlib.import_module(f"agentlab.providers.{_files()[name]}")
         return cast("Callable[..., _base.Provider]", module.PROVIDER)

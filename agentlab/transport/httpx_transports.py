@@ -17,9 +17,9 @@ import httpx
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.http import HttpAnswer, HttpRequest
+from agentlab.redaction import redact_url
 from agentlab.transport.cassettes import Interaction
 from agentlab.transport.recording import Recorder, Tape
-from agentlab.transport.redaction import redact_url
 from agentlab.transport.replay_index import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 
+from agentlab.redaction import Redactor
 from agentlab.transport.cassettes import Interaction
-from agentlab.transport.redaction import Redactor
 from agentlab.types import JSON
 
 MOST_COMPARED = 200

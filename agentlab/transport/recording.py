@@ -21,9 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentlab.errors import ConfigurationError, FixtureError
-from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
-from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
-from agentlab.transport.redaction import (
+from agentlab.redaction import (
     Redactor,
     kept_request_headers,
     kept_response_headers,
@@ -31,6 +29,8 @@ from agentlab.transport.redaction import (
     secrets_in_headers,
     secrets_in_url,
 )
+from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
+from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.transport.replay_index import address, canonical_body
 from agentlab.types import JSON
 

@@ -12,9 +12,9 @@ from typing import Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agentlab.errors import ConfigurationError, ReplayMissError
+from agentlab.redaction import Redactor, is_key_parameter, redact_url
 from agentlab.transport.cassettes import Cassette, Interaction, RecordedResponse, load_cassettes
 from agentlab.transport.miss_report import describe_difference, nearest
-from agentlab.transport.redaction import Redactor, is_key_parameter, redact_url
 
 VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
 """Fields at the top level of a body that name who asks and what for; they do not change what is answered, and are not compared."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentlab.transport.redaction import (
+from agentlab.redaction import (
     Redactor,
     kept_request_headers,
     kept_response_headers,
