@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from agentlab import errors as errors
     from agentlab import events as events
     from agentlab import plots as plots
+    from agentlab import signals as signals
+    from agentlab import termination as termination
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
     from agentlab.calls import RetryPolicy as RetryPolicy
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from agentlab.errors import StopRequested as StopRequested
     from agentlab.evaluate import is_stop_condition_met as is_stop_condition_met
     from agentlab.history import RunHistory as RunHistory
-    from agentlab.providers._detect import detect as detect
     from agentlab.providers._registry import Provider as Provider
+    from agentlab.providers._registry import capabilities as capabilities
+    from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
+    from agentlab.results import Action as Action
+    from agentlab.results import Decision as Decision
     from agentlab.results import Reading as Reading
     from agentlab.results import RunResult as RunResult
     from agentlab.results import StepResult as StepResult
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from agentlab.settings import Budget as Budget
     from agentlab.settings import LiveSettings as LiveSettings
     from agentlab.settings import RunSettings as RunSettings
+    from agentlab.signals import detect as detect
     from agentlab.stop import AllOf as AllOf
     from agentlab.stop import AnyOf as AnyOf
     from agentlab.stop import Custom as Custom
@@ -49,6 +55,8 @@ if TYPE_CHECKING:
     from agentlab.stop import Not as Not
     from agentlab.stop import StepCountIs as StepCountIs
     from agentlab.stop import StopCondition as StopCondition
+    from agentlab.termination import DecisionContext as DecisionContext
+    from agentlab.termination import decide as decide
     from agentlab.tools import Tool as Tool
     from agentlab.tools import tool as tool
     from agentlab.transport import record as record
@@ -70,11 +78,12 @@ _PLACES = {
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
     "agentlab.evaluate": ("is_stop_condition_met",),
     "agentlab.history": ("RunHistory",),
-    "agentlab.providers._detect": ("detect",),
-    "agentlab.providers._registry": ("Provider",),
-    "agentlab.results": ("Reading", "RunResult", "StepResult"),
+    "agentlab.providers._registry": ("Provider", "capabilities"),
+    "agentlab.recorder": ("termination_report",),
+    "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),
     "agentlab.run": ("Run", "RunState"),
     "agentlab.settings": ("Budget", "LiveSettings", "RunSettings"),
+    "agentlab.signals": ("detect",),
     "agentlab.stop": (
         "AllOf",
         "AnyOf",
@@ -87,6 +96,7 @@ _PLACES = {
         "StepCountIs",
         "StopCondition",
     ),
+    "agentlab.termination": ("DecisionContext", "decide"),
     "agentlab.tools": ("Tool", "tool"),
     "agentlab.transport": ("record", "replay"),
     "agentlab.types": ("Confidence", "FinishReason", "Message", "Stop", "StopReason", "TerminationSignal", "Usage"),
@@ -94,7 +104,7 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "events", "plots", "testing")
+_MODULES = ("errors", "events", "plots", "signals", "termination", "testing")
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 

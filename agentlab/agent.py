@@ -13,8 +13,9 @@ from agentlab.events import RunObserver
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
 from agentlab.run import Run
-from agentlab.settings import Budget, LiveSettings, RunSettings
+from agentlab.settings import Budget, LiveSettings, RunSettings, as_policy
 from agentlab.stop import as_condition
+from agentlab.termination import Policy
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
 from agentlab.types import JSON, Message, ModelRequest, ModelResponse
@@ -33,6 +34,7 @@ class Agent:
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, or `lab.tool(…)` of one
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
+    policy        a function `(signal, context) -> Decision`, default for its runs: what follows from the end of a response
     stream        ask for the answer as a stream
     options       further fields of the provider's own request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
@@ -48,6 +50,7 @@ class Agent:
         instructions: str = "",
         budget: Budget | None = None,
         stop: object = None,
+        policy: Policy | None = None,
         stream: bool = False,
         options: Mapping[str, JSON] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -61,7 +64,7 @@ class Agent:
         self.tools = types.MappingProxyType(as_tools(tools))
         self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
-        self.settings = _settings(budget, stop, RunSettings())
+        self.settings = _settings(budget, stop, policy, RunSettings())
         self.stream = stream
         self.options = types.MappingProxyType(dict(options or {}))
         self.middleware = tuple(middleware)
@@ -74,6 +77,7 @@ class Agent:
         *,
         stop: object = None,
         budget: Budget | None = None,
+        policy: Policy | None = None,
         messages: Iterable[Message] = (),
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
@@ -91,7 +95,7 @@ class Agent:
             self,
             prompt,
             conversation,
-            LiveSettings(_settings(budget, stop, self.settings)),
+            LiveSettings(_settings(budget, stop, policy, self.settings)),
             transport or current(),
             observers=(*self.observers, *observers),
         )
@@ -120,12 +124,13 @@ def _as_model(model: str | Provider | Model, retry: RetryPolicy) -> Model:
     )
 
 
-def _settings(budget: Budget | None, stop: object, defaults: RunSettings) -> RunSettings:
+def _settings(budget: Budget | None, stop: object, policy: Policy | None, defaults: RunSettings) -> RunSettings:
     if budget is not None and not isinstance(budget, Budget):
         raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
     return RunSettings(
         defaults.budget if budget is None else budget,
         defaults.stop if stop is None else as_condition(stop),
+        defaults.policy if policy is None else as_policy(policy),
     )
 
 

@@ -15,7 +15,7 @@ from agentlab.pricing import cost_of
 from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
-from agentlab.termination import decide, is_cut_off
+from agentlab.termination import DecisionContext, decide, is_cut_off
 from agentlab.types import (
     Cost,
     CostSource,
@@ -98,6 +98,8 @@ async def ask(run: Drive, draft: Draft) -> ModelResponse:
     """
     agent = run.agent
     before = len(draft.calls)
+    if before:
+        draft.calls[-1] = replace(draft.calls[-1], decision=draft.decision)
     request = ModelRequest(
         run.conversation.view(),
         agent.instructions,
@@ -116,8 +118,11 @@ async def ask(run: Drive, draft: Draft) -> ModelResponse:
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
         response = _settle(run, draft, request, response, before)
-    draft.decision = decide(response)
     run.conversation.append(_assistant_message(response))
+    context = DecisionContext(
+        response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
+    )
+    draft.decision = decide(response.signal, context, draft.settings.policy)
     for call in draft.calls[before:]:
         known = call.usage.total_tokens is not None
         if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
@@ -142,7 +147,7 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
 
     def on_text(text: str) -> None:
         if run.observers:
-            run.emit(events.TextReceived(run.clock.elapsed_s(), turn, text))
+            run.emit(events.TextReceived(run.clock.elapsed_s(), turn, text, index))
 
     context = CallContext(run.transport, run.id, index, on_text, on_retry)
     started_s, started = run.clock.elapsed_s(), time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -10,10 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Protocol
 
+from agentlab import signals
 from agentlab.errors import LimitError, ProviderConnectionError, ProviderPayloadError, ProviderStatusError
 from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
-from agentlab.providers._read import loads
+from agentlab.providers._read import dumps, loads
 from agentlab.redaction import Redactor, redact_url, secrets_in_headers
 from agentlab.transport import Transport
 from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
@@ -150,7 +152,7 @@ class HttpModel:
         return await retrying(attempt)
 
     async def _attempt(self, http_request: HttpRequest, request: ModelRequest, context: CallContext) -> ModelResponse:
-        auth = self.provider.auth_headers() if context.transport.needs_key else {}
+        auth = await self._auth(http_request) if context.transport.needs_key else {}
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
             if not 200 <= answer.status < 300:
                 raise await self._refusal(answer, auth)
@@ -166,12 +168,17 @@ class HttpModel:
             )
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
+    async def _auth(self, http_request: HttpRequest) -> dict[str, str]:
+        """What authenticates this request, now: a signature is valid for minutes only."""
+        sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
+        return self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
+
     def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
         try:
             payload = loads(body.removeprefix(_BOM))
         except ValueError:
             payload = None
-        response = self.provider.parse(payload, requested_cap=cap)
+        response = signals.registry.reread(self.name, self.provider.parse(payload, requested_cap=cap))
         if response.text:
             context.on_text(response.text)
         return response, body[:_READ_BYTES]
@@ -190,7 +197,9 @@ class HttpModel:
                         context.on_text(event.text)
         except ProviderConnectionError as error:
             broke = str(error)
-        signal, response = parser.finish(), parser.response()
+        parser.finish()
+        response = signals.registry.reread(self.name, parser.response(), sound=parser.sound)
+        signal = response.signal
         if len(response.text) > told:  # from JSON, or from a last event that nothing ended
             context.on_text(response.text[told:])
         if broke and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
@@ -253,7 +262,9 @@ def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResp
     hide = Redactor(secrets_in_headers(auth, sure=True)).text
     signal = response.signal
     raw_value = hide(signal.raw_value) if isinstance(signal.raw_value, str) else signal.raw_value
-    return replace(response, signal=replace(signal, message=hide(signal.message), raw_value=raw_value))
+    body = dumps(response.raw).decode()
+    raw = response.raw if hide(body) == body else loads(hide(body))
+    return replace(response, signal=replace(signal, message=hide(signal.message), raw_value=raw_value), raw=raw)
 
 
 def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:

@@ -5,14 +5,16 @@ All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentlab import events
-from agentlab.results import ModelCall, RunResult, StepResult
-from agentlab.types import ToolResult
+from agentlab.results import Decision, ModelCall, RunResult, StepResult
+from agentlab.suggestions import FOR_STOP_REASON
+from agentlab.types import StopReason, TerminationSignal, ToolResult
 
 if TYPE_CHECKING:
     from agentlab.history import RunHistory
@@ -145,6 +147,72 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),
     _of_call("duration_s", "Float64", "how long it took", lambda c: c.duration_s),
 )
+
+
+@dataclass(slots=True)
+class EndRow:
+    """How a response ended and what followed; `call` is None for a step that came to none, `last` True for a step's last call."""
+
+    step: StepResult
+    call: ModelCall | None
+    last: bool
+
+    @property
+    def signal(self) -> TerminationSignal | None:
+        """Of the response, if there is one."""
+        return None if self.call is None else self.call.response.signal
+
+    @property
+    def decision(self) -> Decision | None:
+        """What followed from the response."""
+        return self.step.decision if self.last else self.call.decision if self.call is not None else None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run ended here, if it did."""
+        return self.step.stop_reason if self.last else None
+
+    @property
+    def suggestion(self) -> str | None:
+        """Of the response, or where a limit ended the run after a good one, of that."""
+        decision, reason = self.decision, self.stop_reason
+        if decision is not None and (reason is None or decision.stop_reason is reason):
+            return decision.suggestion
+        return None if reason is None else FOR_STOP_REASON[reason]
+
+
+def _of_end(name: str, dtype: str, help_: str, read: Callable[[EndRow], Any]) -> Column:
+    return Column(name, dtype, help_, lambda s, row: read(row))
+
+
+def _of_signal(name: str, dtype: str, help_: str, read: Callable[[TerminationSignal], Any]) -> Column:
+    return Column(name, dtype, help_, lambda s, row: None if row.signal is None else read(row.signal))
+
+
+TERMINATION_COLUMNS: tuple[Column, ...] = (
+    RUN_ID,
+    PROVIDER,
+    MODEL,
+    _of_end("step", "Int64", "the step it belongs to", lambda e: e.step.index),
+    _of_end(
+        "call", "Int64", "number of the call in the run; NA: the step came to no response", lambda e: e.call and e.call.index
+    ),
+    _of_signal("finish_reason", "string", "why the response ended", lambda t: t.finish_reason.value),
+    _of_signal("raw_field", "string", "where the provider says so", lambda t: t.raw_field or None),
+    _of_signal("raw_finish_reason", "string", "the provider's own word", lambda t: _text(t.raw_value)),
+    _of_signal("confidence", "string", "how sure the reason is", lambda t: t.confidence.value),
+    _of_signal("should_terminate", "boolean", "whether the response asks for no further turn", lambda t: t.should_terminate),
+    _of_end("action", "string", "what followed", lambda e: e.decision and e.decision.action.value),
+    _of_end("stop_reason", "string", "why the run ended, where it did", lambda e: _text(e.stop_reason)),
+    _of_end("suggestion", "string", "retry, modify_prompt, increase_budget or stop", lambda e: e.suggestion),
+    _of_end("reason", "string", "why that followed, in a sentence", lambda e: e.decision and e.decision.reason),
+    _of_signal("message", "string", "why the response ended, in a sentence", lambda t: t.message or None),
+    _of_signal("metadata", "string", "further readings of the provider, as JSON", lambda t: _json(t.metadata)),
+)
+
+
+def _json(value: Any) -> str | None:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True) if value else None
 
 
 def _of_tool(name: str, dtype: str, help_: str, read: Callable[[ToolResult], Any]) -> Column:

@@ -1,7 +1,7 @@
 """Runs as DataFrames; what stands in them is declared in agentlab.columns.
 
     result.to_frame()                 one row a step
-    result.to_frame("calls")          also `tools`, `events`, `readings`
+    result.to_frame("calls")          also `tools`, `events`, `readings`, `termination`
     lab.frame([result_a, result_b])   several runs in one frame; `lab.frame(results, "runs")` has a row a run
 
 All dtypes are nullable: NA is unknown, never 0. After the fixed columns of the steps frame come, for each leaf of the stop condition,
@@ -23,8 +23,10 @@ from agentlab.columns import (
     READING_COLUMNS,
     RUN_COLUMNS,
     STEP_COLUMNS,
+    TERMINATION_COLUMNS,
     TOOL_COLUMNS,
     Column,
+    EndRow,
     Source,
     StepRow,
     plain,
@@ -65,6 +67,13 @@ def _reading_rows(source: Source) -> Iterator[tuple[StepResult, str, Reading]]:
                 yield step, name, leaf
 
 
+def _end_rows(source: Source) -> Iterator[EndRow]:
+    for step in source.history:
+        for call in step.calls[:-1]:
+            yield EndRow(step, call, last=False)
+        yield EndRow(step, step.calls[-1] if step.calls else None, last=True)
+
+
 _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] = {
     "runs": (RUN_COLUMNS, lambda s: [s.result]),
     "steps": (STEP_COLUMNS, _step_rows),
@@ -72,11 +81,12 @@ _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] 
     "tools": (TOOL_COLUMNS, lambda s: [(step, result) for step in s.history for result in step.tool_results]),
     "events": (EVENT_COLUMNS, lambda s: s.events),
     "readings": (READING_COLUMNS, _reading_rows),
+    "termination": (TERMINATION_COLUMNS, _end_rows),
 }
 
 
 def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd.DataFrame:
-    """One or several runs, finished or not, as a DataFrame of `runs`, `steps`, `calls`, `tools`, `events` or `readings`."""
+    """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
     if what not in _KINDS:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(_KINDS)}.")
     columns, rows_of = _KINDS[what]
@@ -88,6 +98,22 @@ def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd
         readings = _reading_columns([row.step for _, row in rows])
         frame = pd.concat([frame, pd.DataFrame(readings)], axis=1) if readings else frame
     return frame
+
+
+_COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confidence", "action", "stop_reason", "suggestion"]
+
+
+def termination_report(recorded: Recorded | Iterable[Recorded], *, summary: bool = False) -> pd.DataFrame:
+    """How every response of one or several runs ended, what followed, and what could be done about it: a row a response.
+
+    With `summary`, a row for each kind of end, and how many `responses` ended so, the most frequent first.
+    """
+    frame = to_frame(recorded, "termination")
+    if not summary:
+        return frame
+    counted = frame.groupby(_COUNTED_BY, dropna=False, sort=False).size().reset_index(name="responses")
+    counted["responses"] = counted["responses"].astype("Int64")
+    return counted.sort_values("responses", ascending=False, kind="stable", ignore_index=True)
 
 
 def _source(recorded: Recorded) -> Source:

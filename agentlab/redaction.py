@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 REDACTED = "REDACTED"
@@ -38,6 +41,7 @@ _SECRET_QUERY = re.compile(
     r"(?i)(key|code|sig|(.*[-_])?(api[-_]?key|subscription[-_]?key|access[-_]?key|secret|password|credential|signature)"
     r"|((.*[-_])?(access|auth|id|refresh|session|security|bearer|api|sas)[-_]?)?token)"
 )
+_SECRET_NAME = re.compile(r"(?i)(.*[-_])?(api[-_]?key|authorization|cookie|password|secret|credentials?|access[-_]?token)")
 _SECRET_HEADER = re.compile(
     r"(?i)auth|(?<!idempotency-)key|token|secret|cookie|password|credential|organi[sz]ation|project|account"
 )
@@ -207,3 +211,32 @@ class Redactor:
 def _inside_word(data: bytes, position: int) -> bool:
     before = data[max(0, position - 6) : position]
     return bool(_INSIDE_WORD.search(before)) and not _ESCAPE.search(before)
+
+
+# Metadata ----------------------------------------------------------------------------------------------------------------------
+
+MOST_ITEMS, MOST_CHARACTERS, MOST_LEVELS = 50, 500, 5
+"""What is kept of a provider's metadata: items of a collection, characters of a text, levels of nesting."""
+
+
+def clean_json(value: object, level: int = 0) -> Any:
+    """A value as JSON can hold it, short, and with nothing in it that looks like a key; what is no JSON becomes its `str`."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping) and level < MOST_LEVELS:
+        items = itertools.islice(value.items(), MOST_ITEMS)
+        return {
+            _clean_text(str(key)): REDACTED if _SECRET_NAME.fullmatch(str(key)) else clean_json(part, level + 1)
+            for key, part in items
+        }
+    if isinstance(value, list | tuple | set | frozenset) and level < MOST_LEVELS:
+        return [clean_json(part, level + 1) for part in itertools.islice(value, MOST_ITEMS)]
+    return _clean_text(value if isinstance(value, str) else str(value))
+
+
+def _clean_text(text: str) -> str:
+    """The text without secrets, at most MOST_CHARACTERS of it. Cut after it was looked through: half a key is a key too."""
+    clean = Redactor().text(text[: 8 * MOST_CHARACTERS])
+    return clean if len(clean) <= MOST_CHARACTERS else clean[: MOST_CHARACTERS - 1] + "…"

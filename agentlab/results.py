@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentlab import errors, sugar
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from agentlab.settings import RunSettings
 
 Scalar: TypeAlias = int | float | Decimal | str | bool | None
-_EMPTY: Mapping[str, JSON] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class Decision:
     reason: str
     stop_reason: StopReason | None = None
     suggestion: str | None = None
-    metadata: Mapping[str, JSON] = field(default_factory=lambda: _EMPTY)
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,8 @@ class ModelCall:
     """One round trip to the model. `index` counts the run's calls from 1; `usage` is what counts against the budget (its `source`
     says whether the provider reported it); `started_s` is the time since the run's first step, `retries` the attempts that failed
     before this answer. `used` is False where a middleware left the answer aside: it was paid for, and is no part of what the model
-    said in the step."""
+    said in the step. `decision` is what followed where another call of the same step did; what followed from the last one is the
+    step's."""
 
     index: int
     response: ModelResponse
@@ -123,6 +122,7 @@ class ModelCall:
     requested_cap: int | None = None
     retries: int = 0
     used: bool = True
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class RunResult:
         raise _STOPPED[self.stop_reason](self.detail, self) from self.error
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
-        """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events` or `readings`."""
+        """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events`, `readings` or `termination`."""
         frame: pd.DataFrame = sugar.call("agentlab.recorder:to_frame", self, what)
         return frame
 

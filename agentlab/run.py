@@ -27,8 +27,9 @@ from agentlab.errors import ConfigurationError
 from agentlab.jupyter import frontend
 from agentlab.owner import running_loop
 from agentlab.results import RunResult, StepResult
-from agentlab.settings import Budget, LiveSettings, RunSettings
+from agentlab.settings import Budget, LiveSettings, RunSettings, as_policy
 from agentlab.stop import as_condition
+from agentlab.termination import Policy
 from agentlab.types import Message
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Run(Drive):
         return self.conversation.view()
 
     def to_frame(self, what: str = "steps") -> Any:
-        """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events` or `readings`."""
+        """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
         return sugar.call("agentlab.recorder:to_frame", self, what)
 
     def panel(self) -> Any:
@@ -164,8 +165,16 @@ class Run(Drive):
         """End the run at once, in mid-step if need be; what came back so far is recorded."""
         self._call_off()
 
-    def fork(self, at: int, *, budget: Budget | None = None, stop: object = None, agent: Agent | None = None) -> Run:
-        """A new run that shares the first `at` steps (0 to all) and has another future: other limits, or another agent."""
+    def fork(
+        self,
+        at: int,
+        *,
+        budget: Budget | None = None,
+        stop: object = None,
+        policy: Policy | None = None,
+        agent: Agent | None = None,
+    ) -> Run:
+        """A new run that shares the first `at` steps (0 to all) and has another future: other limits, another policy or agent."""
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self._marks):
             raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self._marks)}.")
         settings = self.limits.snapshot()
@@ -177,9 +186,15 @@ class Run(Drive):
             agent or self.agent,
             self.prompt,
             Conversation(self.conversation[:kept]),
-            LiveSettings(RunSettings(budget or settings.budget, settings.stop if stop is None else as_condition(stop))),
+            LiveSettings(
+                RunSettings(
+                    budget or settings.budget,
+                    settings.stop if stop is None else as_condition(stop),
+                    settings.policy if policy is None else as_policy(policy),
+                )
+            ),
             self.transport,
-            observers=self.observers,
+            observers=self._inherited,
             history=history,
             parent_run_id=self.id,
         )

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, seconds, whole_number
-from agentlab.results import Reading, Remaining
+from agentlab.results import Decision, Reading, Remaining
 from agentlab.stop import StopCondition, as_condition, describe, reached
 from agentlab.types import StopReason
 
@@ -163,10 +163,21 @@ LIMIT_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """All that bounds a run at one moment. One of these is read per step, and kept on it."""
+    """All that bounds a run at one moment. One of these is read per step, and kept on it.
+
+    `policy` decides what follows from the end of each response, see `agentlab.termination`; None is its standard table.
+    """
 
     budget: Budget = Budget()
     stop: StopCondition | None = None
+    policy: Callable[..., Decision] | None = None
+
+
+def as_policy(policy: object) -> Callable[..., Decision] | None:
+    """A policy, or None for the standard one. Raises ConfigurationError for what cannot be called."""
+    if policy is None or callable(policy):
+        return policy
+    raise ConfigurationError(f"policy={policy!r}: pass a function of (signal, context) that returns a Decision, or None.")
 
 
 def _of_budget(name: str) -> Any:
@@ -231,6 +242,16 @@ class LiveSettings:
         self._swap(lambda now: dataclasses.replace(now, stop=new), "code")
 
     @property
+    def policy(self) -> Callable[..., Decision] | None:
+        """What decides on the end of a response, live: a function of signal and context, or None for the standard table."""
+        return self._settings.policy
+
+    @policy.setter
+    def policy(self, policy: Callable[..., Decision] | None) -> None:
+        checked = as_policy(policy)
+        self._swap(lambda now: dataclasses.replace(now, policy=checked), "code")
+
+    @property
     def leaves(self) -> dict[str, StopCondition]:
         """The single conditions of `stop`, by a name unique in it."""
         return {} if self._settings.stop is None else dict(describe(self._settings.stop))
@@ -289,7 +310,7 @@ class LiveSettings:
     def __setattr__(self, name: str, value: object) -> None:
         if not hasattr(type(self), name):
             known = [field.name for field in dataclasses.fields(Budget)]
-            raise LimitError(_no_such("limit", name, [*known, "budget", "stop"]))
+            raise LimitError(_no_such("limit", name, [*known, "budget", "stop", "policy"]))
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:

@@ -30,6 +30,7 @@ from agentlab.evaluate import read_condition
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.settings import LIMIT_REASONS
 from agentlab.stop import HasToolCall
+from agentlab.suggestions import INCREASE_BUDGET, for_failure
 from agentlab.tools import execute
 from agentlab.types import (
     ModelResponse,
@@ -80,7 +81,7 @@ async def take_step(run: Drive) -> StepResult | None:
             await _within(settings.budget.timeout - started_s, run, draft)
     except Exception as error:
         draft.error = error
-        draft.decision = Decision(Action.ABORT, f"{type(error).__name__}: {error}", StopReason.ERROR, "retry")
+        draft.decision = Decision(Action.ABORT, f"{type(error).__name__}: {error}", StopReason.ERROR, for_failure(error))
     except BaseException as error:  # a cancel or an interrupt: record what is there, then let it pass
         draft.error = error
         _record(run, draft, None, Ending(StopReason.CANCELLED, f"Cancelled during step {len(run.history) + 1}.", error=error))
@@ -184,7 +185,7 @@ async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
             raise
         budget = draft.settings.budget
         draft.decision = Decision(
-            Action.ABORT, f"Budget reached: timeout {budget.timeout:g} s.", StopReason.TIMEOUT, "increase_budget"
+            Action.ABORT, f"Budget reached: timeout {budget.timeout:g} s.", StopReason.TIMEOUT, INCREASE_BUDGET
         )
 
 
@@ -197,13 +198,13 @@ async def _ask_and_act(run: Drive, draft: Draft) -> None:
             response = await ask(run, draft)
         if draft.decision.action is Action.RESUME and not no_call_left(run, draft):
             said = f"The provider paused its turn and was not resumed after {len(draft.calls)} calls."
-            draft.decision = Decision(Action.ABORT, said, StopReason.TRUNCATED, "increase_budget")
+            draft.decision = Decision(Action.ABORT, said, StopReason.TRUNCATED, INCREASE_BUDGET)
         if draft.decision.action is Action.EXECUTE_TOOLS:
             await _execute_tools(run, draft, response)
     except StopRequested as stop:  # from a middleware; a tool's becomes its result
         draft.explicit = ExplicitStop(stop.reason, stop.output, "middleware")
     except NothingLeft:
-        draft.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, "increase_budget")
+        draft.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
 
 
 async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> None:

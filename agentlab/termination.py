@@ -1,4 +1,6 @@
-"""What follows from a response: one table, no I/O.
+"""What follows from a response: `decide(signal, context, policy)`. No I/O.
+
+A policy is a plain function from a signal and its context to a Decision; `standard` is this table, the first row that fits:
 
 the response ended for                   and it holds                    then                   the run's reason, if it ends
 ---------------------------------------- ------------------------------- ---------------------- -----------------------------
@@ -15,53 +17,162 @@ any other                                tool calls                      EXECUTE
 UNKNOWN, TOOL_CALLS                      no text, no call                ABORT                  ERROR
 UNKNOWN, TOOL_CALLS                      text                            COMPLETE               COMPLETED
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
+
+Whatever a policy says, a tool call that was cut off is never executed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
 import pydantic_core
 
+from agentlab.errors import ConfigurationError
+from agentlab.history import RunHistory
 from agentlab.results import Action, Decision
-from agentlab.types import FinishReason, ModelResponse, StopReason, ToolCall
-
-_ABORTED = {
-    FinishReason.ERROR: (StopReason.ERROR, "retry"),
-    FinishReason.CONTENT_FILTERED: (StopReason.CONTENT_FILTERED, "modify_prompt"),
-    FinishReason.CANCELLED: (StopReason.CANCELLED, "retry"),
-    FinishReason.CONTEXT_WINDOW_EXCEEDED: (StopReason.TRUNCATED, "modify_prompt"),
-}
-_CUT_OFF = "The response was cut off at its output cap."
-_HALF_CALL = "The response was cut off inside a tool call, which was not executed."
+from agentlab.settings import RunSettings
+from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP, for_error, larger_cap
+from agentlab.types import Confidence, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall
 
 
-def decide(response: ModelResponse) -> Decision:
-    """What follows from this response, by the table above."""
-    signal = response.signal
-    reason = signal.finish_reason
+@dataclass(frozen=True, slots=True)
+class DecisionContext:
+    """What a decision may rest on beside the signal. Nothing of it need be given: a signal alone can be decided on too.
+
+    `response` is what the model answered; `turn` the step under way, from 1; `call` the number of this round trip within the step, from
+    1; `requested_cap` the output cap that was asked for, in tokens; `settings` what bounds the run, `history` its finished steps with
+    their totals.
+    """
+
+    response: ModelResponse | None = None
+    turn: int = 1
+    call: int = 1
+    requested_cap: int | None = None
+    settings: RunSettings | None = None
+    history: RunHistory | None = None
+
+
+Policy: TypeAlias = Callable[[TerminationSignal, DecisionContext], Decision]
+"""What decides on the end of a response. Pure: it looks, and answers."""
+
+_NOTHING_KNOWN = DecisionContext()
+
+
+def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN, policy: Policy | None = None) -> Decision:
+    """What follows from a response that ended so. `policy` None is `standard`.
+
+    Raises ConfigurationError where a policy answers with something that cannot be done.
+    """
+    if policy is None:
+        return standard(signal, context)
+    return _checked(policy(signal, context), policy, context)
+
+
+# Policies ------------------------------------------------------------------------------------------------------------------
+
+
+def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
+    """The table above."""
+    reason, response = signal.finish_reason, context.response
     if reason in _ABORTED:
         stop_reason, suggestion = _ABORTED[reason]
+        if reason is FinishReason.ERROR:
+            suggestion = for_error(signal)
         return Decision(Action.ABORT, signal.message or f"The response ended with {reason}.", stop_reason, suggestion)
-    if reason is FinishReason.PAUSED and not response.tool_calls:
+    calls = response.tool_calls if response is not None else ()
+    if reason is FinishReason.PAUSED and not calls:
         return Decision(Action.RESUME, "The provider paused its turn and is asked to go on.")
-    if response.tool_calls:
-        if any(map(is_cut_off, response.tool_calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(response)):
-            return Decision(Action.ABORT, _HALF_CALL, StopReason.TRUNCATED, "increase_budget")
+    if calls:
+        if any(map(is_cut_off, calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(calls)):
+            return _truncated(_HALF_CALL, context)
         return _EXECUTE
     if reason is FinishReason.MAX_TOKENS:
-        return Decision(Action.ABORT, _CUT_OFF, StopReason.TRUNCATED, "increase_budget")
-    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS) and not response.text:
+        return _truncated(_CUT_OFF, context)
+    if reason is FinishReason.TOOL_CALLS and response is None:  # all that is known is that tools are asked for
+        return _EXECUTE
+    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS) and not (response is not None and response.text):
         said = signal.message or "The response is empty and does not say why it ended."
-        return Decision(Action.ABORT, said, StopReason.ERROR, "retry")
+        return Decision(Action.ABORT, said, StopReason.ERROR, RETRY)
     return _COMPLETE
 
 
+def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
+    """`standard`, and nothing is taken for granted: an end at LOW confidence completes nothing and executes nothing."""
+    decision = standard(signal, context)
+    if signal.confidence is Confidence.LOW and decision.action in (Action.COMPLETE, Action.EXECUTE_TOOLS):
+        return Decision(Action.ABORT, f"Not sure enough to go on: {signal.message}", StopReason.ERROR, RETRY)
+    return decision
+
+
+def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
+    """`standard`, and text that is there is good enough: an answer that was cut or filtered completes the run with what it has."""
+    decision = standard(signal, context)
+    response = context.response
+    if (
+        decision.stop_reason in (StopReason.TRUNCATED, StopReason.CONTENT_FILTERED)
+        and response is not None
+        and response.text
+        and not response.tool_calls
+    ):
+        return Decision(Action.COMPLETE, f"Taken as it is: {decision.reason}", StopReason.COMPLETED, decision.suggestion)
+    return decision
+
+
+_ABORTED = {
+    FinishReason.ERROR: (StopReason.ERROR, RETRY),
+    FinishReason.CONTENT_FILTERED: (StopReason.CONTENT_FILTERED, MODIFY_PROMPT),
+    FinishReason.CANCELLED: (StopReason.CANCELLED, RETRY),
+    FinishReason.CONTEXT_WINDOW_EXCEEDED: (StopReason.TRUNCATED, MODIFY_PROMPT),
+}
+_CUT_OFF = "The response was cut off at its output cap."
+_HALF_CALL = "The response was cut off inside a tool call, which was not executed."
 _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
-_COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED)
+_COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED, STOP)
 
 
-def _all_have_arguments(response: ModelResponse) -> bool:
+def _truncated(told: str, context: DecisionContext) -> Decision:
+    return Decision(
+        Action.ABORT, told, StopReason.TRUNCATED, INCREASE_BUDGET, larger_cap(context.requested_cap, context.response)
+    )
+
+
+# What a policy may say -----------------------------------------------------------------------------------------------------
+
+_ENDS = {Action.COMPLETE: StopReason.COMPLETED, Action.ABORT: StopReason.ERROR}
+_GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME)
+
+
+def _checked(decision: Decision, policy: Policy, context: DecisionContext) -> Decision:
+    """A policy's decision, if it can be carried out."""
+    name = getattr(policy, "__name__", repr(policy))
+    if not isinstance(decision, Decision):
+        raise ConfigurationError(
+            f"The policy {name} returned {decision!r}: return a Decision, such as that of `lab.termination.standard(signal, context)`."
+        )
+    calls = context.response.tool_calls if context.response is not None else ()
+    if decision.action in _ENDS:
+        return decision if decision.stop_reason is not None else replace(decision, stop_reason=_ENDS[decision.action])
+    if decision.action not in _GOES_ON:
+        may = ", ".join(str(action) for action in (*_GOES_ON, *_ENDS))
+        raise ConfigurationError(f"The policy {name} decided for {decision.action!s}; a policy may decide for {may}.")
+    if decision.stop_reason is not None:
+        raise ConfigurationError(
+            f"The policy {name} decided for {decision.action}, which goes on, and gave the run's end {decision.stop_reason} as well: "
+            "leave stop_reason out, or decide for complete or abort."
+        )
+    if decision.action is Action.EXECUTE_TOOLS and context.response is not None:
+        if not calls:
+            raise ConfigurationError(f"The policy {name} decided for execute_tools, but the response holds no tool call.")
+        if any(map(is_cut_off, calls)):
+            return _truncated(f"{_HALF_CALL[:-1]}, though the policy {name} asked for it.", context)
+    return decision
+
+
+def _all_have_arguments(calls: tuple[ToolCall, ...]) -> bool:
     """Of a response cut at its cap, empty arguments may be ones that were still to come; elsewhere they are a call without any."""
-    return all(call.arguments.strip() for call in response.tool_calls)
+    return all(call.arguments.strip() for call in calls)
 
 
 def is_cut_off(tool_call: ToolCall) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
+
+from agentlab.errors import ConfigurationError
+from agentlab.redaction import Redactor, clean_json
 
 JSON: TypeAlias = Any
 """A value as `json.loads` returns it."""
-
-_EMPTY: Mapping[str, JSON] = MappingProxyType({})
 
 
 class FinishReason(StrEnum):
@@ -210,7 +210,7 @@ class ModelRequest:
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int | None = None
-    options: Mapping[str, JSON] = field(default_factory=lambda: _EMPTY)
+    options: Mapping[str, JSON] = field(default_factory=dict)
     stream: bool = False
 
 
@@ -220,7 +220,9 @@ class TerminationSignal:
 
     `raw_field` and `raw_value` are the provider's own, as sent (`raw_value` None: missing). `message` is one sentence.
     `repairable` marks an ERROR that asking again may mend, such as a malformed tool call. `metadata` holds further raw readings
-    of the provider, JSON values only.
+    of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key.
+
+    Raises ConfigurationError where a field is not what it should be, which only a detector of your own can bring about.
     """
 
     finish_reason: FinishReason
@@ -230,12 +232,50 @@ class TerminationSignal:
     raw_value: str | int | None = None
     message: str = ""
     repairable: bool = False
-    metadata: Mapping[str, JSON] = field(default_factory=lambda: _EMPTY)
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (
+            type(self.finish_reason) is not FinishReason
+            or type(self.confidence) is not Confidence
+            or type(self.message) is not str
+            or type(self.raw_field) is not str
+            or type(self.raw_value) not in _RAW_VALUES
+        ):
+            _check_signal(self)
+        if self.metadata:
+            object.__setattr__(self, "metadata", clean_json(self.metadata))
+        if self.finish_reason is FinishReason.ERROR:  # the only reason that comes with a vendor's own sentences
+            hide = Redactor().text
+            object.__setattr__(self, "message", hide(self.message))
+            if isinstance(self.raw_value, str):
+                object.__setattr__(self, "raw_value", hide(self.raw_value))
 
     @property
     def should_terminate(self) -> bool:
         """Whether the response, by itself, asks for no further turn (no tools to run, nothing to resume)."""
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
+
+
+_RAW_VALUES = (str, type(None), int)
+
+
+def _check_signal(signal: TerminationSignal) -> None:
+    """Take a finish reason and a confidence as words too; refuse what is neither. Raises ConfigurationError."""
+    for name, kind in (("finish_reason", FinishReason), ("confidence", Confidence)):
+        try:
+            object.__setattr__(signal, name, kind(getattr(signal, name)))
+        except ValueError:
+            words = ", ".join(kind)
+            raise ConfigurationError(f"TerminationSignal({name}={getattr(signal, name)!r}): it is one of {words}.") from None
+    for name, kinds, what in (
+        ("raw_value", _RAW_VALUES, "the provider's word as text or a whole number, or None where it is missing"),
+        ("raw_field", (str,), "text"),
+        ("message", (str,), "text"),
+    ):
+        value = getattr(signal, name)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise ConfigurationError(f"TerminationSignal({name}={value!r}): give {what}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class StreamParser(Protocol):
         """What was put together from the stream; to be called after `finish`."""
         ...
 
+    @property
+    def sound(self) -> bool:
+        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        ...
+
     def reset(self) -> None:
         """Forget everything, to be used for another stream."""
         ...
@@ -67,7 +72,10 @@ class Provider(Protocol):
         ...
 
     def auth_headers(self) -> dict[str, str]:
-        """The headers that carry the key. Raises MissingKeyError, naming the environment variable to set."""
+        """The headers that carry the key. Raises MissingKeyError, naming the environment variable to set.
+
+        A provider that signs each request has a method `sign` beside it (see `Signer`), which is then asked instead.
+        """
         ...
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
@@ -80,4 +88,13 @@ class Provider(Protocol):
 
     def error_message(self, payload: JSON) -> str:
         """The vendor's own words in an error body, or an empty string."""
+        ...
+
+
+class Signer(Protocol):
+    """What a provider is besides, where its authentication depends on the request."""
+
+    def sign(self, request: HttpRequest) -> dict[str, str]:
+        """The headers that authenticate this request, for live calls only. It may block, since it is called off the event loop.
+        Raises MissingKeyError."""
         ...

@@ -1,70 +1,97 @@
-"""Why one recorded response ended: `lab.detect`."""
+"""Why one recorded response ended, read by a provider's own code: a body in any form, or a stream chunk by chunk."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers import _read as read
 from agentlab.providers._base import Provider as ProviderProtocol
+from agentlab.providers._base import StreamParser
 from agentlab.providers._incoming import read_json
 from agentlab.providers._registry import Provider
 from agentlab.providers._signals import body_message, error_code, find_error
 from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
 
+_SHOWN_CHARACTERS = 80
 
-def detect(
-    provider: str,
-    payload: JSON,
-    *,
-    streaming: bool | None = None,
-    status: int = 200,
-    requested_cap: int | None = None,
-) -> TerminationSignal:
-    """Why a recorded response ended.
 
-    `provider` is a provider's name (`gemini`; a model after a colon is allowed). `payload` is a body as an object, as JSON in text or
-    bytes, or a whole server-sent-events body in text or bytes. `streaming` says which; None finds out. `status` is the HTTP status:
-    400 and above is an error whatever the body says. `requested_cap` is the output cap that was asked for, in tokens.
+@dataclass(frozen=True, slots=True)
+class WireDetector:
+    """Reads the responses of one provider."""
 
-    Never raises on what a provider sent. Raises UnknownProviderError for a name that is none.
+    wire: ProviderProtocol
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Why this response ended; see `agentlab.detect`."""
+        if status >= 400:
+            return status_signal(self.wire.name, payload, status)
+        body = as_bytes(payload)
+        if body is None:
+            if not isinstance(payload, list) or streaming is False:
+                return self._of_body(payload, requested_cap)
+            body = read.dumps(payload)
+        if streaming is not True:
+            values, complete = read_json(body.decode("utf-8", "replace"))
+            if complete and len(values) == 1:
+                return self._of_body(values[0], requested_cap)
+        parser = self.stream(requested_cap=requested_cap)
+        parser.feed(body)
+        return explained(parser.finish(), body)
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """A parser for one stream: `feed(bytes)`, then `finish()`."""
+        return self.wire.stream_parser(requested_cap=requested_cap)
+
+    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
+
+
+def provider_detector(name: str, model: str = "") -> WireDetector:
+    """The detector of a provider, which will not be called: where a kind demands an address, any will do.
+
+    Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
     """
-    name, _, model = provider.partition(":")
-    wire = _bare_provider(name, model or "unknown")
-    if status >= 400:
-        return _status_signal(wire, payload, status)
-    if isinstance(payload, bytearray | memoryview):
-        payload = bytes(payload)
-    if isinstance(payload, str):
-        payload = payload.encode("utf-8", "surrogatepass")
-    if not isinstance(payload, bytes):
-        if isinstance(payload, list) and streaming is not False:
-            return _stream_signal(wire, read.dumps(payload), requested_cap)
-        return wire.parse(payload, requested_cap=requested_cap).signal
-    if streaming is not True:
-        values, complete = read_json(payload.decode("utf-8", "replace"))
-        if complete and len(values) == 1:
-            return wire.parse(values[0], requested_cap=requested_cap).signal
-    return _stream_signal(wire, payload, requested_cap)
-
-
-def _bare_provider(name: str, model: str) -> ProviderProtocol:
-    """A provider that will not be called. Its address does not matter, but some kinds demand one."""
     try:
-        return Provider(name, model=model)
+        return WireDetector(Provider(name, model=model or "unknown"))
     except UnknownProviderError:
         raise
     except ConfigurationError:
-        return Provider(name, model=model, base_url="http://localhost")
+        return WireDetector(Provider(name, model=model or "unknown", base_url="http://localhost"))
 
 
-def _stream_signal(wire: ProviderProtocol, body: bytes, requested_cap: int | None) -> TerminationSignal:
-    parser = wire.stream_parser(requested_cap=requested_cap)
-    parser.feed(body)
-    return parser.finish()
+def as_bytes(payload: JSON) -> bytes | None:
+    """A body that was handed over as text or bytes; None where it is an object already."""
+    if isinstance(payload, str):
+        return payload.encode("utf-8", "surrogatepass")
+    return bytes(payload) if isinstance(payload, bytes | bytearray | memoryview) else None
 
 
-def _status_signal(wire: ProviderProtocol, payload: JSON, status: int) -> TerminationSignal:
-    if isinstance(payload, bytes | bytearray | memoryview | str):
-        text = payload if isinstance(payload, str) else bytes(payload).decode("utf-8", "replace")
+def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
+    """The signal; where nothing was found in the body, with a message that says what is there instead."""
+    if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
+        return signal
+    if isinstance(body, bytes):
+        text = " ".join(body[: 8 * _SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+        if not text:
+            return replace(signal, message="The body is empty.")
+        if not text.startswith(("data:", "event:", "id:", "retry:", ":", "{", "[")) and body[:1] >= b" ":
+            return replace(signal, message=f"The body is neither JSON nor a stream: {text[:_SHOWN_CHARACTERS]!r}.")
+        return signal
+    if body is None or body in ({}, []):
+        return replace(signal, message="The body is empty.")
+    if not isinstance(body, dict | list):
+        return replace(signal, message=f"The body is JSON, but no object: {str(body)[:_SHOWN_CHARACTERS]!r}.")
+    return signal
+
+
+def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
+    """The signal of an HTTP status of 400 and above: an error, whatever the body says."""
+    body = as_bytes(payload)
+    if body is not None:
+        text = body.decode("utf-8", "replace")
         values, _ = read_json(text.removeprefix("data:"))
         payload = values[0] if values else text
     error = find_error(payload)
@@ -73,7 +100,7 @@ def _status_signal(wire: ProviderProtocol, payload: JSON, status: int) -> Termin
     return TerminationSignal(
         finish_reason=FinishReason.ERROR,
         confidence=Confidence.HIGH,
-        provider=wire.name,
+        provider=provider,
         raw_field=where,
         raw_value=value,
         message=f"HTTP {status}: {words}" if words else f"HTTP {status}",

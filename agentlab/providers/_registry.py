@@ -11,7 +11,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
 from agentlab.errors import ConfigurationError, UnknownProviderError
@@ -73,6 +73,23 @@ def split_version(name: str) -> tuple[str, str]:
 def names() -> tuple[str, ...]:
     """The names of all providers, sorted."""
     return tuple(sorted({*_files(), *_entry_points()}))
+
+
+@overload
+def capabilities(provider: None = None) -> dict[str, _base.Capabilities]: ...
+@overload
+def capabilities(provider: str) -> _base.Capabilities: ...
+def capabilities(provider: str | None = None) -> _base.Capabilities | dict[str, _base.Capabilities]:
+    """What can be expected of a provider: streaming, tools, reports_usage, reports_cost; without a name, of all of them by name.
+
+    As a table: `pandas.DataFrame({name: dataclasses.asdict(can) for name, can in lab.capabilities().items()}).T`. Raises
+    UnknownProviderError.
+    """
+    if provider is None:
+        return {name: capabilities(name) for name in names()}
+    kind: Any = find(split_version(provider.partition(":")[0])[0])
+    found: _base.Capabilities = kind.capabilities
+    return found
 
 
 @functools.cache

@@ -59,6 +59,11 @@ class BodyParser:
             self._response = self._read(body, self._ended(), self._damaged)
         return self._response
 
+    @property
+    def sound(self) -> bool:
+        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        return not self._damaged and not self._torn and self._ended() != "unmarked"
+
     def _take_rest(self) -> None:
         """Take what was on its way. An event that was cut off there is how a stream breaks off (`_torn`), and no damage to what came
         before it."""

@@ -8,16 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentlab.results import Action
-from agentlab.termination import decide, is_cut_off
+from agentlab.results import Action, Decision
+from agentlab.termination import DecisionContext, is_cut_off
+from agentlab.termination import decide as decide_on
 from agentlab.testing import say
-from agentlab.types import FinishReason, StopReason, ToolCall
+from agentlab.types import FinishReason, ModelResponse, StopReason, ToolCall
 
 WHOLE = ToolCall("1", "look", '{"q": "x"}')
 HALF = ToolCall("2", "look", '{"q": "x')
 OPEN = ToolCall("3", "look", '{"q": "x"}', closed=False)
 WRONG = ToolCall("4", "look", '{"q": x}')
 BARE = ToolCall("5", "look", "")
+
+
+def decide(response: ModelResponse) -> Decision:
+    return decide_on(response.signal, DecisionContext(response))
+
 
 R, A, S = FinishReason, Action, StopReason
 TABLE = {
@@ -58,7 +64,8 @@ def test_decide(reason: FinishReason, text: str, calls: list[ToolCall], action: 
     decision = decide(say(text, finish=reason, calls=calls))
     assert (decision.action, decision.stop_reason) == (action, stop_reason)
     assert decision.reason
-    assert (decision.suggestion is not None) is (action is Action.ABORT)
+    assert (decision.suggestion is not None) is (action in (Action.ABORT, Action.COMPLETE))
+    assert (decision.suggestion == "stop") is (action is Action.COMPLETE)
 
 
 def test_every_finish_reason_is_in_the_table() -> None:

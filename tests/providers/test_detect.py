@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.errors import UnknownProviderError
-from agentlab.providers._detect import detect
+from agentlab.signals import detect
 from agentlab.types import Confidence, FinishReason
 
 from .bodies import WIRES, Answer, stream, whole
@@ -94,11 +93,6 @@ def test_the_cap_is_taken_into_account():
 
 def test_a_model_may_be_named_too():
     assert detect("openai:gpt-4.1-mini", whole("openai", CUT)).finish_reason is F.MAX_TOKENS
-
-
-def test_an_unknown_provider_is_told():
-    with pytest.raises(UnknownProviderError, match="Did you mean 'gemini'"):
-        detect("gemin", {})
 
 
 @pytest.mark.parametrize("name", WIRES)

@@ -1,0 +1,246 @@
+"""The default detector: why a response ended, by a provider that nobody told us of.
+
+Most servers speak one of a few wires, so the response's shape says which reader understands it. Where none does, a field that is named
+like a finish reason is looked for, and a word that some vendor uses. Either is an inference: never more than MEDIUM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from agentlab.providers import _read as read
+from agentlab.providers._base import StreamParser
+from agentlab.providers._detect import as_bytes, explained, provider_detector, status_signal
+from agentlab.providers._incoming import Incoming, read_json
+from agentlab.providers._signals import Facts, Table, find_error, judge
+from agentlab.providers._sse import Event
+from agentlab.types import (
+    JSON,
+    Confidence,
+    FinishReason,
+    ModelResponse,
+    SignalSeen,
+    StreamEvent,
+    TerminationSignal,
+)
+
+FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
+"""How vendors call it."""
+
+WORDS: dict[str | int, FinishReason] = {
+    "stop": FinishReason.END_TURN,
+    "end_turn": FinishReason.END_TURN,
+    "complete": FinishReason.END_TURN,
+    "completed": FinishReason.END_TURN,
+    "finish": FinishReason.END_TURN,
+    "finished": FinishReason.END_TURN,
+    "eos": FinishReason.END_TURN,
+    "eos_token": FinishReason.END_TURN,
+    "end_of_text": FinishReason.END_TURN,
+    "stop_sequence": FinishReason.STOP_SEQUENCE,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "tool_call": FinishReason.TOOL_CALLS,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.MAX_TOKENS,
+    "max_tokens": FinishReason.MAX_TOKENS,
+    "max_output_tokens": FinishReason.MAX_TOKENS,
+    "max_length": FinishReason.MAX_TOKENS,
+    "token_limit": FinishReason.MAX_TOKENS,
+    "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+    "context_length_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+    "content_filter": FinishReason.CONTENT_FILTERED,
+    "content_filtered": FinishReason.CONTENT_FILTERED,
+    "safety": FinishReason.CONTENT_FILTERED,
+    "refusal": FinishReason.CONTENT_FILTERED,
+    "guardrail_intervened": FinishReason.CONTENT_FILTERED,
+    "pause_turn": FinishReason.PAUSED,
+    "cancelled": FinishReason.CANCELLED,
+    "canceled": FinishReason.CANCELLED,
+    "user_cancel": FinishReason.CANCELLED,
+    "error": FinishReason.ERROR,
+    "failed": FinishReason.ERROR,
+}
+"""What vendors say there, in lower case: the words of the documented wires, and of Cohere, Ollama, Text Generation Inference and
+watsonx (their API references, read 2026-11-22)."""
+
+_LEVELS, _PLACES = 4, 500
+_TEXTS = ("text", "content", "response", "generated_text", "completion", "output_text")
+_CALLS = ("tool_calls", "function_call", "toolUse", "functionCall")
+
+
+def reader_of(value: JSON) -> str | None:
+    """The provider whose reader understands a body, or the first event of a stream, of this shape; None where none does."""
+    body = read.as_dict(value[0] if isinstance(value, list) and value else value)
+    kind = read.as_text(body.get("type"))
+    output = body.get("output")
+    if isinstance(body.get("choices"), list) or body.get("object") == "chat.completion.chunk":
+        return "compatible"
+    if kind.startswith("response.") or body.get("object") == "response" or (isinstance(output, list) and "status" in body):
+        return "compatible-responses"
+    if not body.keys().isdisjoint(("candidates", "promptFeedback", "usageMetadata")):
+        return "gemini"
+    if kind.startswith(("message_", "content_block_")) or (kind == "message" and isinstance(body.get("content"), list)):
+        return "anthropic"
+    if "stop_reason" in body and isinstance(body.get("content"), list):
+        return "anthropic"
+    if "stopReason" in body or "message" in read.as_dict(output) or not body.keys().isdisjoint(_CONVERSE_EVENTS):
+        return "bedrock"
+    return None
+
+
+_CONVERSE_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop")
+
+
+@dataclass(frozen=True, slots=True)
+class PatternDetector:
+    """Reads responses of a provider that is not known by their shape. `provider` is what it is called in the signal."""
+
+    provider: str
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Why this response ended; see `agentlab.detect`."""
+        if status >= 400:
+            return status_signal(self.provider, payload, status)
+        body = as_bytes(payload)
+        if body is None:
+            return self._of_body(payload, requested_cap)
+        if streaming is not True:
+            values, complete = read_json(body.decode("utf-8", "replace"))
+            if complete and len(values) == 1:
+                return self._of_body(values[0], requested_cap)
+        parser = self.stream(requested_cap=requested_cap)
+        parser.feed(body)
+        return explained(parser.finish(), body)
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """A parser for one stream: `feed(bytes)`, then `finish()`."""
+        return PatternStreamParser(self, requested_cap)
+
+    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        name = reader_of(body)
+        if name is None:
+            return explained(self.by_name(body), body)
+        return self.inferred(provider_detector(name).detect(body, requested_cap=requested_cap), name)
+
+    def inferred(self, signal: TerminationSignal, reader: str) -> TerminationSignal:
+        """The signal of a reader that was chosen by the shape."""
+        sure = signal.confidence is Confidence.HIGH
+        return replace(
+            signal,
+            provider=self.provider,
+            confidence=Confidence.MEDIUM if sure else signal.confidence,
+            metadata={**signal.metadata, "read_as": reader},
+        )
+
+    def by_name(self, body: JSON) -> TerminationSignal:
+        """The signal of a body of no known shape: by a field that is named like a finish reason."""
+        where, said = next(_named(body, FIELDS), ("", None))
+        word = said.strip().lower() if isinstance(said, str) else said
+        calls = [found for _, found in _named(body, _CALLS) if found]
+        facts = Facts(
+            tool_calls=len(calls),
+            answered=bool(calls) or any(isinstance(text, str) and text for _, text in _named(body, _TEXTS)),
+            error=find_error(body),
+        )
+        table = Table(field=where, reasons=WORDS, stop_with_calls=True)
+        signal = judge(table, word, facts, provider=self.provider, model="")
+        sure = signal.confidence is Confidence.HIGH and signal.finish_reason is not FinishReason.ERROR
+        raw = signal.raw_value if facts.error is not None or not isinstance(said, str) else said[:200]
+        return replace(signal, confidence=Confidence.MEDIUM if sure else signal.confidence, raw_value=raw)
+
+
+def _named(value: JSON, names: tuple[str, ...]) -> Iterator[tuple[str, JSON]]:
+    """The fields of these names with something in them, the outermost first, and where they stand."""
+    level: list[tuple[str, JSON]] = [("", value)]
+    for _ in range(_LEVELS):
+        below: list[tuple[str, JSON]] = []
+        for where, here in level:
+            if isinstance(here, dict):
+                prefix = f"{where}." if where else ""
+                yield from ((f"{prefix}{name}", here[name]) for name in names if here.get(name) is not None)
+                below += [
+                    (f"{prefix}{read.as_text(key)[:40]}", part) for key, part in here.items() if isinstance(part, dict | list)
+                ]
+            elif isinstance(here, list):
+                below += [(f"{where}[]", part) for part in here]
+        level = below[:_PLACES]
+
+
+class PatternStreamParser:
+    """The state of one stream of an unknown wire: its first event tells which parser gets it."""
+
+    def __init__(self, detector: PatternDetector, requested_cap: int | None) -> None:
+        self._detector = detector
+        self._cap = requested_cap
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, to be used for another stream."""
+        self._held: list[bytes] = []
+        self._look = Incoming()
+        self._values: list[JSON] = []
+        self._inner: StreamParser | None = None
+        self._reader = ""
+        self._response: ModelResponse | None = None
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Take the next bytes and tell what they add."""
+        if self._inner is not None:
+            return self._told(self._inner.feed(data))
+        self._held.append(data)
+        return self._choose(self._look.feed(data))
+
+    def finish(self) -> TerminationSignal:
+        """The stream has ended: why."""
+        return self.response().signal
+
+    @property
+    def sound(self) -> bool:
+        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        return self._inner is not None and self._inner.sound
+
+    def response(self) -> ModelResponse:
+        """What was put together from the stream."""
+        if self._response is None:
+            if self._inner is None:
+                events, values = self._look.finish()
+                self._values += values
+                self._choose(events)
+            self._response = self._unread() if self._inner is None else self._read(self._inner)
+        return self._response
+
+    def _choose(self, events: list[Event]) -> list[StreamEvent]:
+        """Take the parser that the events so far call for, and give it all that was held back."""
+        for label, data in events:
+            try:
+                value = read.loads(data)
+            except ValueError:
+                continue
+            word = label.decode("utf-8", "replace")
+            self._values.append({word: value} if word in _CONVERSE_EVENTS else value)  # frames name the event outside of it
+        name = next((name for value in self._values if (name := reader_of(value))), None)
+        if name is None:
+            return []
+        self._reader, self._inner = name, provider_detector(name).stream(requested_cap=self._cap)
+        held, self._held = b"".join(self._held), []
+        return self._told(self._inner.feed(held))
+
+    def _told(self, events: list[StreamEvent]) -> list[StreamEvent]:
+        return [
+            SignalSeen(self._detector.inferred(event.signal, self._reader)) if isinstance(event, SignalSeen) else event
+            for event in events
+        ]
+
+    def _read(self, parser: StreamParser) -> ModelResponse:
+        signal = parser.finish()
+        return replace(parser.response(), signal=self._detector.inferred(signal, self._reader))
+
+    def _unread(self) -> ModelResponse:
+        """A stream of no known wire: its events together, looked through by name, the last one first."""
+        signal = self._detector.by_name(self._values[::-1])
+        text = "".join(part for value in self._values for _, part in _named(value, _TEXTS) if isinstance(part, str))
+        return ModelResponse(read.whole_text(text), signal, raw=self._values)

@@ -1,0 +1,357 @@
+"""The decision engine: policies that can be swapped, suggestions, and the termination report."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import agentlab as lab
+from agentlab.errors import ConfigurationError, ProviderStatusError
+from agentlab.results import Action, Decision, RunResult
+from agentlab.suggestions import FOR_STOP_REASON
+from agentlab.termination import DecisionContext, cautious, decide, lenient, standard
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import Confidence, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall
+
+F, HIGH, LOW = FinishReason, Confidence.HIGH, Confidence.LOW
+
+
+def signal(reason: FinishReason, confidence: Confidence = HIGH, **more: Any) -> TerminationSignal:
+    return TerminationSignal(reason, confidence, "scripted", **more)
+
+
+def look(q: str) -> str:
+    """Look something up."""
+    return f"found {q}"
+
+
+def run(script: list[Any], **settings: Any) -> RunResult:
+    async def go() -> RunResult:
+        return await lab.Agent(ScriptedProvider(script), tools=[look], retry=lab.RetryPolicy(attempts=1)).run("task", **settings)
+
+    return asyncio.run(go())
+
+
+# A signal alone ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "action", "stop_reason", "suggestion"),
+    [
+        (F.END_TURN, Action.COMPLETE, StopReason.COMPLETED, "stop"),
+        (F.STOP_SEQUENCE, Action.COMPLETE, StopReason.COMPLETED, "stop"),
+        (F.TOOL_CALLS, Action.EXECUTE_TOOLS, None, None),
+        (F.MAX_TOKENS, Action.ABORT, StopReason.TRUNCATED, "increase_budget"),
+        (F.CONTEXT_WINDOW_EXCEEDED, Action.ABORT, StopReason.TRUNCATED, "modify_prompt"),
+        (F.CONTENT_FILTERED, Action.ABORT, StopReason.CONTENT_FILTERED, "modify_prompt"),
+        (F.PAUSED, Action.RESUME, None, None),
+        (F.CANCELLED, Action.ABORT, StopReason.CANCELLED, "retry"),
+        (F.ERROR, Action.ABORT, StopReason.ERROR, "retry"),
+        (F.UNKNOWN, Action.ABORT, StopReason.ERROR, "retry"),
+    ],
+)
+def test_a_signal_alone_can_be_decided_on(
+    reason: F, action: Action, stop_reason: StopReason | None, suggestion: str | None
+) -> None:
+    decision = decide(signal(reason))
+    assert (decision.action, decision.stop_reason, decision.suggestion) == (action, stop_reason, suggestion)
+    assert decision.reason
+
+
+@pytest.mark.parametrize(
+    ("more", "suggestion"),
+    [
+        ({"raw_value": "overloaded_error"}, "retry"),
+        ({"raw_value": "rate_limit_error"}, "retry"),
+        ({"raw_value": "RESOURCE_EXHAUSTED"}, "retry"),
+        ({"raw_value": "ThrottlingException"}, "retry"),
+        ({"raw_value": 502}, "retry"),
+        ({"raw_value": "MALFORMED_FUNCTION_CALL", "repairable": True}, "retry"),
+        ({"raw_value": "invalid_request_error"}, "modify_prompt"),
+        ({"raw_value": "INVALID_ARGUMENT"}, "modify_prompt"),
+        ({"raw_value": "context_length_exceeded"}, "modify_prompt"),
+        ({"raw_value": "content_filter"}, "modify_prompt"),
+        ({"raw_value": 400}, "modify_prompt"),
+        ({"raw_value": "400"}, "modify_prompt"),
+        ({"raw_value": None, "metadata": {"status": 413}}, "modify_prompt"),
+        ({"raw_value": "insufficient_quota"}, "stop"),
+        ({"raw_value": "PERMISSION_DENIED"}, "stop"),
+        ({"raw_value": 401}, "stop"),
+        ({"raw_value": "??", "metadata": {"status": 404}}, "stop"),
+    ],
+)
+def test_what_is_suggested_for_an_error_goes_by_its_kind(more: dict[str, Any], suggestion: str) -> None:
+    assert decide(signal(F.ERROR, **more)).suggestion == suggestion
+
+
+def test_a_larger_cap_is_suggested_in_tokens() -> None:
+    cut = say("text", finish=F.MAX_TOKENS, tokens=(10, 80))
+    assert decide(cut.signal, DecisionContext(cut, requested_cap=80)).metadata == {"max_tokens_per_turn": 160}
+    assert decide(cut.signal, DecisionContext(cut)).metadata == {"max_tokens_per_turn": 160}
+    assert decide(cut.signal).metadata == {}
+
+
+def test_every_end_of_a_run_has_a_suggestion() -> None:
+    assert set(FOR_STOP_REASON) == set(StopReason)
+    assert set(FOR_STOP_REASON.values()) == {"retry", "modify_prompt", "increase_budget", "stop"}
+
+
+# Policies ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_is_a_function_and_can_be_swapped_per_run() -> None:
+    def keep_what_is_there(signal: TerminationSignal, context: DecisionContext) -> Decision:
+        decision = standard(signal, context)
+        if decision.stop_reason is StopReason.TRUNCATED and context.response is not None and context.response.text:
+            return Decision(Action.COMPLETE, "Good enough.", metadata={"characters": len(context.response.text)})
+        return decision
+
+    cut = say("half an ans", finish=F.MAX_TOKENS)
+    assert run([cut]).stop_reason is StopReason.TRUNCATED
+    result = run([cut], policy=keep_what_is_there)
+    assert (result.stop_reason, result.detail, result.text) == (StopReason.COMPLETED, "Good enough.", "half an ans")
+    assert result.history[0].decision.metadata == {"characters": 11}
+    assert result.history[0].settings.policy is keep_what_is_there
+
+
+def test_the_agent_has_a_default_and_a_fork_keeps_or_changes_it() -> None:
+    cut = say("half", finish=F.MAX_TOKENS)
+    agent = lab.Agent(ScriptedProvider([call("look", {"q": "x"}), cut]), tools=[look], policy=lenient)
+
+    async def go() -> list[RunResult]:
+        first = agent.run("task")
+        await first.step()
+        return [
+            await first,
+            await first.fork(at=1),
+            await first.fork(at=1, policy=standard),
+            await agent.run("task", policy=standard),
+        ]
+
+    found = [result.stop_reason for result in asyncio.run(go())]
+    assert found == [StopReason.COMPLETED, StopReason.COMPLETED, StopReason.TRUNCATED, StopReason.TRUNCATED]
+
+
+def test_it_can_be_changed_while_the_run_goes_on() -> None:
+    agent = lab.Agent(ScriptedProvider([call("look", {"q": "x"}), say("half", finish=F.MAX_TOKENS)]), tools=[look])
+
+    async def go() -> RunResult:
+        going = agent.run("task")
+        await going.step()
+        going.limits.policy = lenient
+        assert going.limits.policy is lenient
+        return await going
+
+    result = asyncio.run(go())
+    assert result.stop_reason is StopReason.COMPLETED
+    assert any(type(event).__name__ == "LimitsChanged" for event in result.events)
+
+
+def test_a_policy_sees_the_run() -> None:
+    seen: list[DecisionContext] = []
+
+    def watch(signal: TerminationSignal, context: DecisionContext) -> Decision:
+        seen.append(context)
+        return standard(signal, context)
+
+    run([call("look", {"q": "x"}), "done"], policy=watch, budget=lab.Budget(max_tokens_per_turn=50))
+    assert [(context.turn, context.call, context.requested_cap) for context in seen] == [(1, 1, 50), (2, 1, 50)]
+    assert seen[0].response is not None and seen[0].response.tool_calls
+    assert seen[1].settings is not None and seen[1].settings.budget.max_tokens_per_turn == 50
+
+
+def test_cautious_completes_and_executes_nothing_that_is_unsure() -> None:
+    unsure = replace(say("text"), signal=signal(F.END_TURN, LOW, message="Half a word."))
+    assert run([unsure]).stop_reason is StopReason.COMPLETED
+    result = run([unsure], policy=cautious)
+    assert result.stop_reason is StopReason.ERROR
+    assert "Half a word." in result.detail
+    asked = replace(call("look", {"q": "x"}), signal=signal(F.TOOL_CALLS, LOW))
+    assert run([asked, "done"], policy=cautious).history[0].tool_results == ()
+    assert run(["sure"], policy=cautious).stop_reason is StopReason.COMPLETED
+
+
+def test_lenient_takes_the_text_that_is_there_and_no_more() -> None:
+    assert run([say("some", finish=F.CONTENT_FILTERED)], policy=lenient).stop_reason is StopReason.COMPLETED
+    assert run([say("", finish=F.CONTENT_FILTERED)], policy=lenient).stop_reason is StopReason.CONTENT_FILTERED
+    half = say("some", finish=F.MAX_TOKENS, calls=[ToolCall("1", "look", '{"q": ')])
+    assert run([half], policy=lenient).stop_reason is StopReason.TRUNCATED
+
+
+# What a policy may not do ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "half",
+    [ToolCall("1", "look", '{"q": '), ToolCall("1", "look", '{"q": "x"}', closed=False)],
+    ids=["cut-json", "open-block"],
+)
+def test_half_a_call_is_never_executed_whatever_a_policy_says(half: ToolCall) -> None:
+    result = run(
+        [say("", finish=F.TOOL_CALLS, calls=[half])],
+        policy=lambda signal, context: Decision(Action.EXECUTE_TOOLS, "Go on."),
+    )
+    assert (result.stop_reason, result.history[0].tool_results) == (StopReason.TRUNCATED, ())
+    assert "was not executed, though the policy" in result.detail
+
+
+WRONG = {
+    "no-decision": (lambda signal, context: "complete", "returned 'complete'"),
+    "nothing": (lambda signal, context: None, "returned None"),
+    "an-action-of-others": (lambda signal, context: Decision(Action.NUDGE, "…"), "a policy may decide for"),
+    "goes-on-and-ends": (
+        lambda signal, context: Decision(Action.RESUME, "…", StopReason.COMPLETED),
+        "leave stop_reason out",
+    ),
+    "executes-nothing": (lambda signal, context: Decision(Action.EXECUTE_TOOLS, "…"), "holds no tool call"),
+}
+
+
+@pytest.mark.parametrize(("policy", "told"), WRONG.values(), ids=WRONG.keys())
+def test_a_decision_that_cannot_be_carried_out_is_told_and_nothing_is_lost(policy: Any, told: str) -> None:
+    agent = lab.Agent(ScriptedProvider(["paid for"]))
+
+    async def go() -> tuple[str, RunResult | None]:
+        going = agent.run("task", policy=policy)
+        with pytest.raises(ConfigurationError, match=told) as caught:
+            await going
+        return str(caught.value), going.result
+
+    _, result = asyncio.run(go())
+    assert result is not None
+    assert (result.stop_reason, result.text, result.usage.total_tokens) == (StopReason.ERROR, "paid for", 15)
+    assert result.messages[-1].text == "paid for"
+
+
+def test_a_policy_that_raises_is_recorded_and_told() -> None:
+    def broken(signal: TerminationSignal, context: DecisionContext) -> Decision:
+        raise ZeroDivisionError("oh")
+
+    agent = lab.Agent(ScriptedProvider(["paid for"]))
+
+    async def go() -> RunResult | None:
+        going = agent.run("task", policy=broken)
+        with pytest.raises(ZeroDivisionError):
+            await going
+        return going.result
+
+    result = asyncio.run(go())
+    assert result is not None and isinstance(result.error, ZeroDivisionError)
+    assert result.text == "paid for"
+
+
+@pytest.mark.parametrize("wrong", ["standard", 7, Decision(Action.COMPLETE, "…")])
+def test_what_is_no_policy_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="pass a function"):
+        lab.Agent(ScriptedProvider([]), policy=wrong)
+    going = lab.Agent(ScriptedProvider([])).run("task")
+    with pytest.raises(ConfigurationError, match="pass a function"):
+        going.limits.policy = wrong
+    assert going.limits.policy is None
+
+
+# The report --------------------------------------------------------------------------------------------------------------------
+
+
+def paused(text: str) -> ModelResponse:
+    return say(text, finish=F.PAUSED)
+
+
+def test_the_report_has_a_row_a_response() -> None:
+    results = [
+        run([call("look", {"q": "x"}), "done"]),
+        run([paused("wait"), say("half", finish=F.MAX_TOKENS)]),
+        run([call("look", {"q": "x"})] * 3, budget=lab.Budget(max_turns=2)),
+        run([ProviderStatusError("no", status=401)]),
+    ]
+    report = lab.termination_report(results)
+    shown = [
+        tuple(None if pd.isna(value) else value for value in row)
+        for row in report[["step", "call", "finish_reason", "action", "stop_reason", "suggestion"]].itertuples(index=False)
+    ]
+    assert shown == [
+        (1, 1, "tool_calls", "execute_tools", None, None),
+        (2, 2, "end_turn", "complete", "completed", "stop"),
+        (1, 1, "paused", "resume", None, None),
+        (1, 2, "max_tokens", "abort", "truncated", "increase_budget"),
+        (1, 1, "tool_calls", "execute_tools", None, None),
+        (2, 2, "tool_calls", "execute_tools", "turn_limit", "increase_budget"),
+        (1, None, None, "abort", "error", "stop"),
+    ]
+    assert list(report["should_terminate"])[:3] == [False, True, False]
+    assert report["reason"].notna().all()
+    assert all(pd.api.types.is_extension_array_dtype(kind) for kind in report.dtypes)
+
+
+def test_the_summary_counts_kinds_of_ends() -> None:
+    results = [run([call("look", {"q": "x"}), "done"]) for _ in range(3)] + [run([say("half", finish=F.MAX_TOKENS)])]
+    summary = lab.termination_report(results, summary=True)
+    assert list(summary["responses"]) == [3, 3, 1]
+    assert list(summary["finish_reason"]) == ["tool_calls", "end_turn", "max_tokens"]
+    assert list(results[0].to_frame("termination")["action"]) == ["execute_tools", "complete"]
+    assert lab.termination_report([]).empty and lab.termination_report([], summary=True).empty
+
+
+# The signal itself ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_signal_is_validated_and_words_are_taken() -> None:
+    taken = TerminationSignal("end_turn", "high", raw_value=7)  # type: ignore[arg-type]
+    assert (taken.finish_reason, taken.confidence) == (F.END_TURN, HIGH)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"finish_reason": "done", "confidence": HIGH}, "end_turn, stop_sequence"),
+        ({"finish_reason": None, "confidence": HIGH}, "finish_reason=None"),
+        ({"finish_reason": F.END_TURN, "confidence": 0.9}, "high, medium, low"),
+        ({"finish_reason": F.END_TURN, "confidence": HIGH, "raw_value": 1.5}, "raw_value=1.5"),
+        ({"finish_reason": F.END_TURN, "confidence": HIGH, "raw_value": True}, "raw_value=True"),
+        ({"finish_reason": F.END_TURN, "confidence": HIGH, "message": None}, "message=None"),
+        ({"finish_reason": F.END_TURN, "confidence": HIGH, "raw_field": 3}, "raw_field=3"),
+    ],
+)
+def test_a_wrong_signal_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        TerminationSignal(**fields)
+
+
+def test_metadata_is_json_short_and_without_keys() -> None:
+    key = "sk-" + "proj-abcDEF0123456789"
+    deep: Any = "x"
+    for _ in range(50):
+        deep = {"in": deep}
+    found = TerminationSignal(
+        F.ERROR,
+        HIGH,
+        raw_value=f"bad {key}",
+        message=f"Incorrect API key provided: {key}.",
+        metadata={
+            "said": f"key {key}",
+            key: 1,
+            "api_key": "short",
+            "nan": float("nan"),
+            "when": object,
+            "deep": deep,
+            "long": "y" * 10_000,
+            "many": list(range(10_000)),
+            "fine": {"a": [1, 2.5, None, True]},
+        },
+    )
+    assert key not in repr(found)
+    assert "short" not in repr(found)
+    assert len(repr(found)) < 4_000
+    assert found.metadata["fine"] == {"a": [1, 2.5, None, True]}
+    assert found.metadata["nan"] is None
+
+
+def test_a_result_can_be_pickled() -> None:
+    import pickle
+
+    result = run([call("look", {"q": "x"}), "done"])
+    assert pickle.loads(pickle.dumps(result.history[0].calls[0])).response.signal == result.history[0].signal

@@ -1,0 +1,294 @@
+"""The registry of detectors: who reads what, replaceable while everything runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.providers._registry import names
+from agentlab.signals import SignalRegistry
+from agentlab.types import Confidence, FinishReason, SignalSeen, TerminationSignal, TextDelta
+
+from .bodies import WIRES, Answer, Call, stream, whole
+
+F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
+CUT = Answer(finish=F.MAX_TOKENS)
+
+
+@pytest.fixture
+def registry() -> SignalRegistry:
+    return SignalRegistry()
+
+
+def all_is_well(body: Any) -> TerminationSignal:
+    """A person's own reading: whatever was said, it is the end."""
+    return TerminationSignal(F.END_TURN, HIGH, raw_field="mine", raw_value="fine", metadata={"keys": sorted(body)})
+
+
+# Our own providers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_stream_chunk_by_chunk_with_no_agent(registry: SignalRegistry, name: str) -> None:
+    parser = registry.get(name).stream()
+    data, early = stream(name, CUT), None
+    for position in range(0, len(data), 7):
+        for event in parser.feed(data[position : position + 7]):
+            early = event.signal if isinstance(event, SignalSeen) else early
+    signal = parser.finish()
+    assert (signal.finish_reason, signal.confidence, parser.sound) == (F.MAX_TOKENS, HIGH, True)
+    assert early is not None and early.finish_reason is F.MAX_TOKENS
+    parser.reset()
+    parser.feed(data[: len(data) // 2])
+    assert parser.finish().confidence is not HIGH or not parser.sound
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_version_and_a_model_may_stand_in_the_name(registry: SignalRegistry, name: str) -> None:
+    assert registry.detect(f"{name}:some-model", whole(name, CUT)).finish_reason is F.MAX_TOKENS
+
+
+def test_every_provider_has_a_detector_and_capabilities(registry: SignalRegistry) -> None:
+    assert set(lab.capabilities()) == set(names())
+    for name in names():
+        assert registry.detect(name, {}).finish_reason is F.UNKNOWN
+        assert lab.capabilities(name) == lab.capabilities()[name] == lab.capabilities(f"{name}:model")
+    with pytest.raises(UnknownProviderError, match="Did you mean 'gemini'"):
+        lab.capabilities("gemin")
+
+
+# Registering -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_replaces_a_provider_and_undo_brings_it_back(registry: SignalRegistry) -> None:
+    undo = registry.register("openai", all_is_well)
+    for payload in (whole("openai", CUT), json.dumps(whole("openai", CUT)), stream("openai", CUT)):
+        found = registry.detect("openai", payload)
+        assert (found.finish_reason, found.raw_field, found.provider) == (F.END_TURN, "mine", "openai")
+    assert registry.detect("anthropic", whole("anthropic", CUT)).finish_reason is F.MAX_TOKENS
+    assert "choices" in registry.detect("openai", stream("openai", CUT)).metadata["keys"]
+    undo()
+    undo()
+    assert registry.detect("openai", whole("openai", CUT)).finish_reason is F.MAX_TOKENS
+
+
+def test_undo_brings_back_what_was_registered_before(registry: SignalRegistry) -> None:
+    registry.register("openai", all_is_well)
+    undo = registry.register("openai", lambda body: TerminationSignal(F.PAUSED, LOW))
+    assert registry.detect("openai", {}).finish_reason is F.PAUSED
+    undo()
+    assert registry.detect("openai", {"a": 1}).finish_reason is F.END_TURN
+
+
+def test_the_function_gets_no_early_signal_and_all_of_the_text(registry: SignalRegistry) -> None:
+    registry.register("anthropic", all_is_well)
+    parser = registry.stream("anthropic")
+    events = parser.feed(stream("anthropic", CUT))
+    assert any(isinstance(event, TextDelta) for event in events)
+    assert not any(isinstance(event, SignalSeen) for event in events)
+    assert (parser.finish().confidence, parser.sound, parser.response().signal) == (HIGH, True, parser.finish())
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_stream_that_broke_off_is_no_sure_end_whatever_the_function_says(registry: SignalRegistry, name: str) -> None:
+    registry.register(name, all_is_well)
+    data = stream(name, Answer())
+    for end in range(len(data) // 2):
+        assert registry.detect(name, data[:end], streaming=True).confidence is not HIGH
+
+
+def test_another_name_for_a_wire(registry: SignalRegistry) -> None:
+    registry.register("my-gateway", "anthropic")
+    found = registry.detect("my-gateway", whole("anthropic", CUT))
+    assert (found.finish_reason, found.confidence, found.provider) == (F.MAX_TOKENS, HIGH, "my-gateway")
+    assert registry.stream("my-gateway").feed(stream("anthropic", CUT))
+
+
+def test_a_version_has_a_detector_of_its_own(registry: SignalRegistry) -> None:
+    registry.register("gateway@2", all_is_well, like="openai")
+    registry.register("gateway", "openai")
+    assert registry.detect("gateway@2:m", whole("openai", CUT)).finish_reason is F.END_TURN
+    assert registry.detect("gateway@1:m", whole("openai", CUT)).finish_reason is F.MAX_TOKENS
+    assert registry.detect("gateway", whole("openai", CUT)).finish_reason is F.MAX_TOKENS
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda body: "stop", lambda body: body["nothing"], lambda body: TerminationSignal("done", HIGH)]
+)  # type: ignore[arg-type]
+def test_a_function_that_fails_gives_a_low_signal_with_the_reason(
+    registry: SignalRegistry, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.register("openai", wrong)
+    with caplog.at_level(logging.WARNING):
+        found = registry.detect("openai", whole("openai", CUT))
+    assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
+    assert "registered for 'openai'" in found.message
+    assert "registered for 'openai'" in caplog.text
+
+
+def test_an_http_error_is_one_in_anybodys_view(registry: SignalRegistry) -> None:
+    registry.register("openai", all_is_well)
+    assert registry.detect("openai", b"busy", status=529).finish_reason is F.ERROR
+
+
+@pytest.mark.parametrize(("name", "detector"), [("", all_is_well), (7, all_is_well), ("x", 7), ("x", None)])
+def test_what_cannot_be_registered(registry: SignalRegistry, name: Any, detector: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        registry.register(name, detector)
+
+
+def test_a_misspelt_wire_is_refused(registry: SignalRegistry) -> None:
+    with pytest.raises(UnknownProviderError, match="Did you mean 'openai'"):
+        registry.register("mine", "openia")
+
+
+def test_threads_may_register_and_detect_at_once(registry: SignalRegistry) -> None:
+    def work(number: int) -> None:
+        for _ in range(50):
+            undo = registry.register(f"p{number}", all_is_well, like="openai")
+            assert registry.detect(f"p{number}", {"choices": []}).finish_reason is F.END_TURN
+            undo()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert repr(registry) == repr(SignalRegistry())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_run_is_read_by_what_is_registered(streamed: bool) -> None:
+    def capped(body: Any) -> TerminationSignal:
+        return TerminationSignal(F.MAX_TOKENS, MEDIUM, raw_field="mine", raw_value="cut")
+
+    undo = lab.signals.register("openai", capped)
+    try:
+        with lab.replay("fixtures/question", match="order"):
+            result = asyncio.run(_run(lab.Agent("openai:gpt-5.4-mini", stream=streamed)))
+    finally:
+        undo()
+    signal = result.history[0].signal
+    assert (signal.finish_reason, signal.raw_field, signal.provider) == (F.MAX_TOKENS, "mine", "openai")
+
+
+async def _run(agent: lab.Agent) -> lab.results.RunResult:  # type: ignore[name-defined]
+    return await agent.run("Do I need an umbrella?", budget=lab.Budget(max_turns=1))
+
+
+# Providers that nobody told of -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize(
+    "answer",
+    [Answer(), CUT, Answer(finish=F.TOOL_CALLS, calls=(Call("look", {"q": "x"}),))],
+    ids=["end", "cut", "calls"],
+)
+def test_an_unknown_provider_is_read_by_the_pattern(registry: SignalRegistry, name: str, answer: Answer) -> None:
+    sure = registry.detect(name, whole(name, answer))
+    for payload in (whole(name, answer), json.dumps(whole(name, answer)), stream(name, answer)):
+        found = registry.detect("nobody-knows", payload)
+        assert (found.finish_reason, found.confidence, found.provider) == (sure.finish_reason, MEDIUM, "nobody-knows")
+        assert found.raw_value == sure.raw_value
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_its_streams_may_be_cut_anywhere(registry: SignalRegistry, name: str) -> None:
+    data = stream(name, CUT)
+    for place in range(len(data)):
+        parser = registry.stream("nobody-knows")
+        parser.feed(data[:place])
+        parser.feed(data[place:])
+        assert (parser.finish().finish_reason, parser.sound) == (F.MAX_TOKENS, True)
+        parser.reset()
+        parser.feed(data[:place])
+        assert parser.finish().finish_reason is not F.END_TURN
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason", "confidence", "field"),
+    [
+        ({"message": {"content": "hi"}, "done": True, "done_reason": "stop"}, F.END_TURN, MEDIUM, "done_reason"),
+        ({"message": {"content": "hi"}, "done": True, "done_reason": "length"}, F.MAX_TOKENS, MEDIUM, "done_reason"),
+        ({"message": {"content": [{"text": "hi"}]}, "finish_reason": "COMPLETE"}, F.END_TURN, MEDIUM, "finish_reason"),
+        ({"message": {"tool_calls": [{"id": "1"}]}, "finish_reason": "TOOL_CALL"}, F.TOOL_CALLS, MEDIUM, "finish_reason"),
+        ({"details": {"finish_reason": "eos_token"}, "generated_text": "x"}, F.END_TURN, MEDIUM, "details.finish_reason"),
+        ({"results": [{"stop_reason": "max_tokens"}]}, F.MAX_TOKENS, MEDIUM, "results[].stop_reason"),
+        ({"finish_reason": "because"}, F.UNKNOWN, LOW, "finish_reason"),
+        ({"finish_reason": "COMPLETE", "tool_calls": [{"id": "1"}]}, F.TOOL_CALLS, MEDIUM, "finish_reason"),
+        ({"error": {"type": "overloaded", "message": "busy"}}, F.ERROR, HIGH, "error.type"),
+        ({"some": "thing"}, F.UNKNOWN, LOW, ""),
+        ({}, F.UNKNOWN, LOW, ""),
+        ("words", F.UNKNOWN, LOW, ""),
+    ],
+)
+def test_other_shapes_are_read_by_the_names_of_their_fields(
+    registry: SignalRegistry, payload: Any, reason: FinishReason, confidence: Confidence, field: str
+) -> None:
+    found = registry.detect("nobody-knows", payload)
+    assert (found.finish_reason, found.confidence, found.raw_field) == (reason, confidence, field)
+    assert found.message
+
+
+def test_a_stream_of_no_known_wire(registry: SignalRegistry) -> None:
+    lines = b'{"response": "a", "done": false}\n{"response": "b", "done": true, "done_reason": "length"}\n'
+    for streaming in (None, True):
+        assert registry.detect("nobody-knows", lines, streaming=streaming).finish_reason is F.MAX_TOKENS
+    parser = registry.stream("nobody-knows")
+    parser.feed(lines)
+    assert parser.finish().confidence is MEDIUM
+    assert parser.response().text == "ba" or parser.response().text == "ab"
+
+
+def test_a_misspelt_provider_is_told_of_in_the_log_once(registry: SignalRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            registry.detect("gemin", {})
+    assert caplog.text.count("Did you mean 'gemini'") == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [(b"", "empty"), ("", "empty"), ({}, "empty"), (None, "empty"), (b"<html>no</html>", "neither JSON"), (b"7", "no object")],
+)
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "nobody-knows"])
+def test_what_is_no_response_is_told(registry: SignalRegistry, name: str, payload: Any, told: str) -> None:
+    found = registry.detect(name, payload)
+    assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
+    assert told in found.message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["stop", "COMPLETE", "length"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "candidates", "output", "message", "content", "finish_reason", "stopReason", "type", "error", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(payload=JSON, bits=st.binary(max_size=80), cut=st.integers(0, 80))
+@settings(max_examples=300, deadline=None)
+def test_nothing_raises(payload: Any, bits: bytes, cut: int) -> None:
+    registry = SignalRegistry()
+    data = json.dumps(payload).encode()
+    for body in (payload, data, b"data: " + data + b"\n\n", bits, data[:cut], b"data: " + data[:cut]):
+        for streaming in (None, True, False):
+            assert registry.detect("nobody-knows", body, streaming=streaming).finish_reason in F
