@@ -26,6 +26,9 @@ from agentlab.types import JSON, ModelResponse, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
 
+MOST_KEPT = 256
+"""Detectors that a registry remembers."""
+
 
 class SignalRegistry:
     """Which detector reads which provider. Starts out with agentlab's own providers; safe for threads."""
@@ -33,7 +36,7 @@ class SignalRegistry:
     def __init__(self) -> None:
         self._registered: dict[str, Detector] = {}
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._kept: dict[str, Detector] = {}
 
     def __repr__(self) -> str:
         own = f", and registered: {', '.join(sorted(self._registered))}" if self._registered else ""
@@ -107,12 +110,19 @@ class SignalRegistry:
         return self._registered.get(name) or self._registered.get(split_version(name)[0])
 
     def _own(self, name: str) -> Detector:
+        """agentlab's own detector of this name. Kept, since looking for a provider in vain goes through all installed packages."""
+        found = self._kept.get(name)
+        if found is None:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[name] = self._looked_for(name)
+        return found
+
+    def _looked_for(self, name: str) -> Detector:
         try:
             return provider_detector(name)
         except UnknownProviderError as error:
-            if name not in self._told:
-                self._told.add(name)
-                logger.warning("%s Its responses are read by their pattern, until signals.register(%r, …) says how.", error, name)
+            logger.warning("%s Its responses are read by their pattern, until signals.register(%r, …) says how.", error, name)
             return PatternDetector(name)
 
     def _made(self, name: str, detector: Detector | BodyReader | str, like: str | None) -> Detector:
