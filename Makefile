@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo lab test test-unit notebooks refresh lint bench kernels record-local fixtures clean
+.PHONY: demo lab test test-unit notebooks refresh lint bench kernels test-live record-local fixtures clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -18,7 +18,7 @@ test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
 	$(MAKE) --no-print-directory notebooks
 
 test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
-	$(BIN)/python -m pytest -m "not kernel and not browser"
+	$(BIN)/python -m pytest -m "not kernel and not browser and not live"
 
 notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committed with
 	AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
@@ -37,6 +37,9 @@ bench: $(VENV)/.dev ## figures as ratios against peers and floors, measured in o
 
 kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
 	$(BIN)/python -m tests.kernel.matrix
+
+test-live: $(VENV)/.dev ## agents against a real local model (downloads and builds it first)
+	$(BIN)/python -m pytest -m live tests/live
 
 record-local: $(VENV)/.dev ## repeat the recording of the local model (downloads and builds it first)
 	$(BIN)/python -m tests.live.record

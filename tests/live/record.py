@@ -1,7 +1,7 @@
 """Record the fixtures of the local model again: `make record-local`.
 
 Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes about eight minutes and needs a
-C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's and Anthropic's wire, and writes
+C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's two wires and Anthropic's, and writes
 `fixtures/local`. Nothing else needs the model.
 """
 
@@ -43,6 +43,7 @@ def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
     """The wires that a scenario is recorded over, each with the provider that speaks it."""
     yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=f"{ADDRESS}/v1", headers=HEADERS)
     yield "messages", lab.Provider("anthropic", model=MODEL_NAME, base_url=ADDRESS, api_key="none", headers=HEADERS)
+    yield "responses", lab.Provider("compatible-responses", model=MODEL_NAME, base_url=f"{ADDRESS}/v1", headers=HEADERS)
 
 
 def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
