@@ -70,6 +70,7 @@ class Drive:
         self.history = RunHistory() if history is None else history
         self.events: list[events.Event] = []
         self.observers: tuple[events.RunObserver, ...] = tuple(observers)
+        self._inherited = self.observers
         self.clock = Clock(self.history.elapsed_s)
         self.in_force: RunSettings = limits.snapshot()
         self.result: RunResult | None = None
@@ -137,7 +138,7 @@ class Drive:
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
-        """Tell `observer` of every event from now on; returns what ends that."""
+        """Tell `observer` of every event of this run from now on, and of none of its forks; returns what ends that."""
         self.observers = (*self.observers, observer)
 
         def end() -> None:

@@ -53,10 +53,11 @@ class CallRetried(Event):
 
 @dataclass(frozen=True, slots=True)
 class TextReceived(Event):
-    """A piece of streamed text. Not kept in `run.events`."""
+    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`."""
 
     turn: int
     text: str
+    call: int
 
 
 @dataclass(frozen=True, slots=True)

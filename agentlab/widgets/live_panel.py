@@ -14,6 +14,7 @@ from agentlab import events
 from agentlab.jupyter import frontend, kernel_mend
 from agentlab.run import Run, RunState
 from agentlab.widgets import markup
+from agentlab.widgets.answer import Answer
 from agentlab.widgets.controls import Controls
 from agentlab.widgets.curve import Curve
 from agentlab.widgets.limit_editor import LimitEditor
@@ -33,6 +34,7 @@ class Panel:
         self._display_id = uuid.uuid4().hex
         self._drawing = threading.Lock()
         self._curve = Curve(run)
+        self._answer = Answer(run)
         self._widget: widgets.Widget | None = None
         self._shown_live = False
 
@@ -50,21 +52,25 @@ class Panel:
         self.editor = LimitEditor(self.run)
         self.status, self.meters, self.steps, self.end = widgets.HTML(), widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.picture, self.fault = widgets.HTML(), widgets.HTML()
+        self.answer_label, self.answer = widgets.HTML(), widgets.HTML(tabbable=True)  # it scrolls: in reach of the keyboard
+        self.answer.add_class("agentlab-answer-box")
         seen = widgets.VBox([self.meters, self.picture, self.steps], layout=widgets.Layout(flex="1 1 30em", min_width="24em"))
         edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
         body = widgets.HBox([seen, edited], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
-        parts = [widgets.HTML(markup.STYLE + markup.LIVE_STYLE), self.status, self.controls.view, self.end, body, self.fault]
-        panel = widgets.VBox(parts)
+        style = widgets.HTML(markup.STYLE + markup.LIVE_STYLE)
+        said = [self.answer_label, self.answer]
+        panel = widgets.VBox([style, self.status, self.controls.view, self.end, *said, body, self.fault])
         panel.add_class("agentlab-panel")
         self._redrawer = Redrawer(
             self._draw_safely, lambda: self.run.state is RunState.RUNNING, lambda: self.run.result is not None
         )
         self._widget = panel
-        self._draw_safely()
         if self.run.result is None:
+            self._answer.watch()
             self.run.observe(self._on_event)
             self.run.limits.subscribe(lambda before, after, by: self._redrawer.mark())
             self._redrawer.start()
+        self._draw_safely()  # last: what happens from now on is told
 
     def guard(self, action: Callable[[], object]) -> None:
         """Do what a control asks for; an error is shown under the panel, with no traceback lost in a log."""
@@ -77,6 +83,7 @@ class Panel:
         self._redrawer.mark()
 
     def _on_event(self, event: events.Event) -> None:
+        self._answer.take(event)
         self._redrawer.mark()
 
     def _draw_safely(self) -> None:
@@ -92,6 +99,8 @@ class Panel:
         self.meters.value = markup.meters(run)
         self.steps.value = markup.steps(run, NEWEST_STEPS)
         self.end.value = markup.end(run.result)
+        said = self._answer.catch_up()
+        self.answer_label.value, self.answer.value = markup.answer_label(said), markup.answer(said)
         self.picture.value = self._curve.as_html()
         self.controls.show()
         if self.editor.show() and self._shown_live:
@@ -107,15 +116,18 @@ class Panel:
         at every execution on recorded fixtures."""
         run = self.run
         told = f"{run.result}" if run.result is not None else f"{run}"
+        said = self._answer.said()
         parts = (
             markup.STYLE,
             markup.status(run, timing=False),
             markup.end(run.result),
+            markup.answer_label(said),
+            markup.answer(said) if said.text else "",
             markup.meters(run, timing=False),
             markup.steps(run),
         )
         return {
-            "text/plain": f"{run.agent.name}: {told}",
+            "text/plain": markup.printable(f"{run.agent.name}: {told}\n{said}"),
             "text/html": f'<div class="agentlab-panel">{"".join(parts)}</div>',
             "image/png": self._curve.as_base64(),
         }

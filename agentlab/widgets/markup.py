@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
+from agentlab.providers._read import whole_text
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
 from agentlab.stop import Custom
+from agentlab.widgets.answer import Said
 
 NEAR = 0.8
 """From this share of a limit on, its bar says so."""
@@ -30,6 +33,9 @@ STYLE = """<style>
 .agentlab-end.truncated {border-left-color:#d55e00}
 .agentlab-fault {padding:4px 10px; border-left:5px solid #d55e00; white-space:pre-wrap; margin:2px 0; line-height:1.4}
 .agentlab-note {opacity:.85; line-height:1.4}
+.agentlab-panel .agentlab-answer pre {margin:0; padding:0; background:none; border:0; color:inherit; font:inherit; line-height:1.45}
+.agentlab-panel .agentlab-answer pre {white-space:pre-wrap; overflow-wrap:anywhere; max-width:80em}
+.agentlab-panel > .agentlab-answer pre {max-height:24em; overflow:auto; margin:2px 0 8px; padding:2px 10px; border:1px solid #7f7f7f59}
 .agentlab-panel button:focus-visible, .agentlab-panel input:focus-visible {outline:3px solid #0072b2; outline-offset:1px}
 </style>"""
 
@@ -38,6 +44,10 @@ LIVE_STYLE = """<style>
   border-left:5px solid #d55e00; content:"The kernel behind this panel is gone: its controls do nothing. Run the cell again."}
 .agentlab-panel .jupyter-widgets-disconnected::before {display:none}
 .agentlab-panel.jupyter-widgets-disconnected > * {opacity:.6}
+.agentlab-panel .agentlab-answer-box {flex:none; flex-direction:column-reverse; height:8.5em; min-height:3em; resize:vertical}
+.agentlab-panel .agentlab-answer-box {overflow:auto; border:1px solid #7f7f7f59; border-radius:3px; padding:4px 10px; margin:0 2px 8px}
+.agentlab-panel .agentlab-answer-box:focus-visible {outline:3px solid #0072b2; outline-offset:1px}
+.agentlab-panel .agentlab-answer-box > .widget-html-content {flex:none; margin-bottom:auto}
 </style>"""
 """Only for the live panel: after a restart of the kernel the page still shows the controls; ipywidgets gives them that class."""
 
@@ -47,6 +57,9 @@ _STATE_WORDS = {
     RunState.PAUSED: "paused",
     RunState.ENDED: "ended",
 }
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def escape(value: object, longest: int = 300) -> str:
@@ -199,7 +212,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: Seque
 
 
 def end(result: RunResult | None) -> str:
-    """Why the run stopped: what ended it, which leaf fired, what the provider said, and the answer."""
+    """Why the run stopped: what ended it, which leaf fired, what the provider said, and what was handed in."""
     if result is None:
         return ""
     kind = "terminated" if result.terminated else "truncated"
@@ -214,9 +227,30 @@ def end(result: RunResult | None) -> str:
         )
     if result.output is not None:
         lines.append(f"Output: {escape(result.output, 2000)}")
-    elif result.text:
-        lines.append(f"Last text: {escape(result.text, 2000)}")
     return f'<div class="agentlab-end {kind}">{"<br>".join(lines)}</div>'
+
+
+def answer_label(said: Said) -> str:
+    """Whose answer it is, and what is to be said of it."""
+    about = f' <span class="agentlab-note">— {escape(printable(said.about))}</span>' if said.about else ""
+    return f'<div class="agentlab-answer-label"><b>{escape(said.label)}</b>{about}</div>'
+
+
+def answer(said: Said) -> str:
+    """The text of an answer, as it was written. It is a log to those who listen: told when it has come, not piece by piece."""
+    busy = "true" if said.coming else "false"
+    text = html.escape(printable(said.text))
+    label = html.escape(said.label, quote=True)
+    return (  # the first line break of a <pre> is no part of it
+        f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{label}">'
+        f'<pre dir="auto">\n{text}</pre></div>'
+    )
+
+
+def printable(text: str) -> str:
+    """Text with its line breaks and tabs; other control characters, such as those that steer a terminal, and halves of characters
+    are made visible."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(text.replace("\r\n", "\n")))
 
 
 def fault(message: str) -> str:

@@ -26,7 +26,8 @@ class Redrawer:
 
     def mark(self) -> None:
         """Something has changed; to be called from any thread."""
-        self._marked.set()
+        if not self._marked.is_set():  # a streamed answer asks thousands of times a second
+            self._marked.set()
 
     def start(self) -> None:
         """Start the thread, once."""

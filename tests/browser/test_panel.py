@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
-from .lab_page import DARK, LabPage
+from .lab_page import DARK, LIGHT, LabPage
+
+PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
 
 SLOW_RUN = """
 import asyncio
@@ -146,7 +148,7 @@ def test_the_page_says_that_the_kernel_is_gone_after_a_restart(panel: LabPage) -
     assert "is gone" not in panel.page.evaluate(said)
     panel.restart_kernel()
     panel.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
-    panel.screenshot(Path(__file__).parents[2] / "test-output" / "panel-kernel-gone.png", of=panel.output(0))
+    panel.screenshot(PICTURES / "panel-kernel-gone.png", of=panel.output(0))
 
 
 def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: LabPage) -> None:
@@ -179,18 +181,131 @@ run.panel()
 
 
 def test_a_recorded_run_in_both_themes_with_pictures(lab: LabPage) -> None:
-    """The pictures, in test-output/, are for people to look at; the README's is one of them."""
+    """The README's picture is one of these."""
+    lab.page.set_viewport_size({"width": 1280, "height": 1000})
     lab.open(lab.jupyter.write_notebook("recorded", [RECORDED_RUN]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
     lab.button("Run").click()
     wait_for_steps(lab, 4)
-    pictures = Path(__file__).parents[2] / "test-output"
-    lab.screenshot(pictures / "panel-running.png", of=lab.output(0))
+    lab.screenshot(PICTURES / "panel-running.png", of=lab.output(0))
     lab.set_number("StepCountIs", 7)
     lab.wait_for_output(0, "Stop condition met: StepCountIs")
     lab.wait_for_output(0, re.compile(r"The provider said choices\[\].finish_reason = tool_calls"))
     lab.page.wait_for_timeout(1000)
-    lab.screenshot(pictures / "panel-stopped.png", of=lab.output(0))
+    lab.screenshot(PICTURES / "panel-stopped.png", of=lab.output(0))
     lab.use_theme(DARK)
-    assert lab.screenshot(pictures / "panel-dark.png", of=lab.output(0)).stat().st_size > 10_000
+    assert lab.screenshot(PICTURES / "panel-dark.png", of=lab.output(0)).stat().st_size > 10_000
+
+
+STREAMED_RUN = """
+from datetime import date
+from pathlib import Path
+import agentlab as lab
+
+def get_weather(city: str, day: date) -> dict:
+    "The weather forecast for a city."
+    return {"city": city, "sky": "rain", "high_c": 17}
+
+fixture = Path(lab.__file__).parents[1] / "fixtures" / "question" / "anthropic-stream.yaml"
+with lab.replay(fixture, match="order", pace=2.0):
+    agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
+    run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
+run.panel()
+"""
+
+NOTE_LENGTHS = """() => {
+    window.lengths = [];
+    new MutationObserver(() => {
+        const length = document.querySelector('.agentlab-answer-box pre')?.textContent.length;
+        if (length !== undefined && window.lengths.at(-1) !== length) window.lengths.push(length);
+    }).observe(document.querySelector('.agentlab-answer-box'), {childList: true, subtree: true});
+}"""
+
+
+def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> None:
+    lab.open(lab.jupyter.write_notebook("streamed", [STREAMED_RUN]))
+    lab.run_cell(0)
+    expect(lab.button("Run")).to_be_enabled()
+    expect(lab.output(0)).to_contain_text("Answer — none yet")
+    lab.page.evaluate(NOTE_LENGTHS)
+    before = lab.output(0).bounding_box()
+    lab.button("Run").click()
+
+    lab.page.wait_for_function(
+        "() => document.querySelector('.agentlab-answer-box pre').textContent.startsWith('Yes. The forecast')"
+    )
+    assert lab.kernel_value("run.result is None") == "True", "this was to be seen before the end"
+    expect(lab.output(0).get_by_role("log", name="Answer of step 2")).to_have_attribute("aria-busy", "true")
+    lab.screenshot(PICTURES / "panel-streaming.png", of=lab.output(0))
+    during = lab.output(0).bounding_box()
+    lab.use_theme(DARK)
+    lab.screenshot(PICTURES / "panel-streaming-dark.png", of=lab.output(0))
+
+    lab.wait_for_output(0, "is rain, with a high of 17 °C, so an umbrella is a good idea.")
+    lab.wait_for_output(0, "terminated · completed")
+    lengths = lab.page.evaluate("window.lengths")
+    text = lab.kernel_value("run.result.text")
+    partial = [length for length in lengths[lengths.index(min(lengths)) :] if 0 < length < len(text) - 2]
+    assert len(set(partial)) >= 2, f"the text came at once: {lengths}"
+    assert before is not None and during is not None
+    assert before["height"] == pytest.approx(during["height"], abs=60), "only the table grows, not the answer's box"
+    lab.screenshot(PICTURES / "panel-streamed-dark.png", of=lab.output(0))
+    lab.use_theme(LIGHT)
+    lab.screenshot(PICTURES / "panel-streamed.png", of=lab.output(0))
+    lab.page.wait_for_timeout(1000)
+    data = lab.save()["cells"][0]["outputs"][0]["data"]
+    assert "so an umbrella is a good idea.</pre>" in "".join(data["text/html"])
+    assert "".join(data["text/plain"]).endswith("so an umbrella is a good idea.")
+
+
+LONG_AND_HOSTILE_RUN = """
+import asyncio
+import agentlab as lab
+from agentlab.testing import say
+
+HOSTILE = '</pre><script>window.owned = 1</script><img src=x onerror="window.owned = 2"> $x^2$ '
+
+class Speaker:
+    name, model = "speaker", "aloud"
+    async def respond(self, request, context):
+        text = ""
+        for number in range(400):
+            piece = HOSTILE if number % 40 == 39 else f"line {number}\\n"
+            text += piece
+            context.on_text(piece)
+            await asyncio.sleep(0.01)
+        return say(text)
+
+run = lab.Agent(Speaker()).run("go")
+run.panel()
+"""
+
+
+def test_a_long_and_hostile_answer_is_text_and_its_end_is_in_view(lab: LabPage) -> None:
+    lab.open(lab.jupyter.write_notebook("hostile", [LONG_AND_HOSTILE_RUN]))
+    lab.run_cell(0)
+    lab.button("Run").click()
+    lab.page.wait_for_function("() => /the last 2,000 of/.test(document.querySelector('.agentlab-answer-label')?.textContent)")
+    box = lab.page.locator(".agentlab-answer-box")
+    box.focus()
+    is_at_end = """() => {
+        const box = document.querySelector('.agentlab-answer-box').getBoundingClientRect();
+        const text = document.querySelector('.agentlab-answer-box pre').getBoundingClientRect();
+        return text.height > box.height && Math.abs(text.bottom - box.bottom) < 8;
+    }"""
+    assert lab.page.evaluate(is_at_end)
+    shown = box.inner_text()
+    lab.page.wait_for_function("shown => document.querySelector('.agentlab-answer-box').innerText !== shown", arg=shown)
+    assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw took the focus away"
+    assert lab.page.evaluate(is_at_end)
+    lab.screenshot(PICTURES / "panel-long-answer.png", of=lab.output(0))
+    lab.wait_for_output(0, "terminated · completed")
+    expect(box.locator("pre")).to_contain_text("line 398")
+    expect(box.locator("pre")).to_contain_text('<script>window.owned = 1</script><img src=x onerror="window.owned = 2"> $x^2$')
+    assert lab.page.evaluate(is_at_end)
+    box.focus()
+    lab.page.keyboard.press("PageUp")
+    lab.page.wait_for_function("() => document.querySelector('.agentlab-answer-box').scrollTop < 0")
+    assert lab.page.evaluate("window.owned === undefined")
+    assert lab.page.locator(".agentlab-panel img[src=x], .agentlab-panel script").count() == 0

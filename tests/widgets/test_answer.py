@@ -1,0 +1,475 @@
+"""What the panel shows of the model's answer: while it streams in, when it has come, and when it was cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, StepCountIs
+from agentlab.calls import CallContext
+from agentlab.run import Run
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import FinishReason, ModelRequest, ModelResponse
+from agentlab.widgets import markup
+from agentlab.widgets.answer import LONGEST, LONGEST_COMING, Answer, Said
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=\"alert(2)\">\n\ud83d & 'so' on"
+Speech = Callable[[CallContext], Awaitable[ModelResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A model whose calls are coroutines: they say what they want, piece by piece."""
+
+    speeches: tuple[Speech, ...]
+    name: str = "speaker"
+    model: str = "aloud"
+
+    async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
+        """The next speech."""
+        return await self.speeches[min(context.index, len(self.speeches)) - 1](context)
+
+
+def speech(*pieces: str, look: Callable[[], object] = lambda: None, then: ModelResponse | Exception | None = None) -> Speech:
+    """A call that says these pieces, has somebody look after each, and answers with them, or as `then` says."""
+
+    async def speak(context: CallContext) -> ModelResponse:
+        for piece in pieces:
+            context.on_text(piece)
+            look()
+        if isinstance(then, Exception):
+            raise then
+        return say("".join(pieces)) if then is None else replace(then, text="".join(pieces))
+
+    return speak
+
+
+class Watched:
+    """An agent's run with an Answer that is looked at when a speech says so."""
+
+    def __init__(self, *, tools: tuple[Callable[..., object], ...] = (), **more: object) -> None:
+        self.seen: list[Said] = []
+        self._tools, self._more = tools, more
+
+    def look(self) -> None:
+        self.seen.append(self.answer.catch_up())
+
+    def run(self, *speeches: Speech, **limits: object) -> Run:
+        run = lab.Agent(Speaker(speeches), tools=self._tools, **self._more).run("go", **limits)  # type: ignore[arg-type]
+        self.answer = Answer(run)
+        self.answer.watch()
+        run.observe(self.answer.take)
+        return run
+
+    def texts(self) -> list[str]:
+        return [said.text for said in self.seen]
+
+
+def to_the_end(run: Run) -> None:
+    async def main() -> None:
+        await run
+
+    asyncio.run(main())
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return "nothing"
+
+
+def shown(value: str) -> str:
+    """The text in the panel's HTML of an answer."""
+    found = re.search(r"<pre [^>]*>\n(.*)</pre>", value, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+# While it comes in ----------------------------------------------------------------------------------------------------------
+
+
+def test_text_grows_piece_by_piece_and_then_stands_in_the_history() -> None:
+    watched = Watched()
+    run = watched.run(speech("It ", "rains ", "in Graz.", look=watched.look))
+    assert watched.answer.catch_up() == Said("Answer", note="none yet")
+    to_the_end(run)
+    assert watched.texts() == ["It ", "It rains ", "It rains in Graz."]
+    assert {said.label for said in watched.seen} == {"Answer of step 1"}
+    assert all(said.coming for said in watched.seen)
+    assert watched.answer.catch_up() == Said("Answer of step 1", "It rains in Graz.", 17)
+
+
+@pytest.mark.parametrize("length", [LONGEST_COMING, LONGEST_COMING + 1, 3 * LONGEST_COMING + 7])
+def test_of_a_long_answer_the_end_is_shown_and_what_is_left_out_is_said(length: int) -> None:
+    text = "".join(itertools.islice(itertools.cycle("0123456789 "), length))
+    watched = Watched()
+    pieces = [text[start : start + 300] for start in range(0, length, 300)]
+    run = watched.run(speech(*pieces, look=watched.look))
+    to_the_end(run)
+    last = watched.seen[-1]
+    assert last.text == text[-LONGEST_COMING:]
+    assert last.about == ("" if length == LONGEST_COMING else f"the last 2,000 of {length:,} characters")
+    assert watched.answer.catch_up().text == text, "when it has come, there is room for more of it"
+
+
+def test_of_a_very_long_answer_the_end_stays() -> None:
+    run = lab.Agent(ScriptedProvider(["x" * LONGEST + "the end"])).run("go")
+    to_the_end(run)
+    said = Answer(run).said()
+    assert (len(said.text), said.text[-7:], said.about) == (LONGEST, "the end", "the last 20,000 of 20,007 characters")
+
+
+def test_what_is_kept_does_not_grow_with_the_answer() -> None:
+    watched = Watched()
+    to_the_end(watched.run(speech(*["word "] * 10_000)))
+    run = watched.run(speech(*["word "] * 10_000, look=watched.look))
+    to_the_end(run)
+    assert max(len(said.text) for said in watched.seen) == LONGEST_COMING
+    assert watched.seen[-1].length == 50_000
+
+
+def test_the_next_step_takes_the_place_when_it_begins_to_speak() -> None:
+    watched = Watched(tools=(look_up,))
+    run = watched.run(
+        speech("I look it up.", look=watched.look, then=call("look_up", {"word": "rain"})),
+        speech(look=watched.look, then=call("look_up", {"word": "rain"})),
+        speech("It rains.", look=watched.look),
+    )
+    to_the_end(run)
+    assert [(said.label, said.text) for said in watched.seen] == [
+        ("Answer of step 1", "I look it up."),
+        ("Answer of step 3", "It rains."),
+    ]
+
+
+def test_tools_are_named_while_they_run_and_afterwards() -> None:
+    watched = Watched()
+
+    def look_around(word: str) -> str:
+        """Look the word up, and at the answer."""
+        watched.look()
+        return "nothing"
+
+    watched._tools = (look_around,)
+    run = watched.run(
+        speech("Wait. ", then=call("look_around", {"word": "x"})),
+        speech(then=call("look_around", {"word": "y"})),
+        stop=StepCountIs(2),
+    )
+    to_the_end(run)
+    assert [(said.label, said.text, said.note, said.coming) for said in watched.seen] == [
+        ("Answer of step 1", "Wait. ", "asks for look_around", True),
+        ("Answer of step 2", 'look_around({"word": "y"})', "asks for look_around", True),
+    ]
+
+
+def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning() -> None:
+    late: list[Said] = []
+    answers: list[Answer] = []
+
+    async def speak(context: CallContext) -> ModelResponse:
+        context.on_text("The beginning, ")
+        answer = Answer(run)
+        answer.watch()
+        run.observe(answer.take)
+        context.on_text("and the end.")
+        late.append(answer.catch_up())
+        answers.append(answer)
+        return say("The beginning, and the end.")
+
+    run = lab.Agent(Speaker((speak,))).run("go", observers=[lambda event: None])
+    to_the_end(run)
+    assert late[0].text == "and the end."
+    assert late[0].about == "the end of it: its beginning came before this panel was opened"
+    assert answers[0].catch_up() == Said("Answer of step 1", "The beginning, and the end.", 27)
+
+
+# Several calls in one step --------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_tried_again_does_not_show_its_text_twice() -> None:
+    watched = Watched()
+
+    async def speak(context: CallContext) -> ModelResponse:
+        context.on_text("It rai")
+        watched.look()
+        context.on_retry(1, 0.0, "the connection broke")
+        watched.look()
+        context.on_text("It rains.")
+        watched.look()
+        return say("It rains.")
+
+    to_the_end(watched.run(speak))
+    assert watched.texts() == ["It rai", "", "It rains."]
+
+
+def test_a_paused_turn_goes_on_where_it_was() -> None:
+    watched = Watched()
+    run = watched.run(
+        speech("First ", "half, ", look=watched.look, then=say(finish=FinishReason.PAUSED)),
+        speech("second ", "half.", look=watched.look),
+    )
+    to_the_end(run)
+    assert watched.texts() == ["First ", "First half, ", "First half, second ", "First half, second half."]
+    assert watched.seen[-1].length == 24
+    assert watched.answer.catch_up().text == run.history[0].text == "First half, second half."
+
+
+def test_a_middleware_that_asks_again_does_not_show_two_answers() -> None:
+    async def twice(request: ModelRequest, ask: Callable[[ModelRequest], Awaitable[ModelResponse]]) -> ModelResponse:
+        await ask(request)
+        return await ask(request)
+
+    watched = Watched(middleware=[twice])
+    run = watched.run(speech("A guess.", look=watched.look), speech("It ", "rains.", look=watched.look))
+    to_the_end(run)
+    assert watched.texts() == ["A guess.", "It ", "It rains."]
+    assert watched.answer.catch_up().text == run.history[0].text == "It rains."
+
+
+def test_a_middleware_that_catches_a_broken_call_does_not_show_its_text_twice() -> None:
+    async def patient(request: ModelRequest, ask: Callable[[ModelRequest], Awaitable[ModelResponse]]) -> ModelResponse:
+        try:
+            return await ask(request)
+        except OSError:
+            return await ask(request)
+
+    watched = Watched(middleware=[patient])
+    run = watched.run(speech("It ra", look=watched.look, then=OSError("broken")), speech("It rains.", look=watched.look))
+    to_the_end(run)
+    assert watched.texts() == ["It ra", "It rains."]
+
+
+def test_of_two_calls_at_a_time_the_newest_is_shown_unmixed() -> None:
+    turns = asyncio.Barrier(2)
+
+    def in_turns(*pieces: str) -> Speech:
+        async def speak(context: CallContext) -> ModelResponse:
+            for piece in pieces:
+                await turns.wait()
+                context.on_text(piece)
+                watched.look()
+            return say("".join(pieces))
+
+        return speak
+
+    async def both(request: ModelRequest, ask: Callable[[ModelRequest], Awaitable[ModelResponse]]) -> ModelResponse:
+        return (await asyncio.gather(ask(request), ask(request)))[1]
+
+    watched = Watched(middleware=[both])
+    run = watched.run(in_turns("a", "b", "c"), in_turns("1", "2", "3"))
+    to_the_end(run)
+    assert watched.texts()[-1] == "123"
+    assert all("123".startswith(text) for text in watched.texts()[2:])
+
+
+# How it ends ----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_said_until_a_cancel_stays_and_is_said_not_to_be_in_the_history() -> None:
+    watched = Watched()
+
+    async def speak(context: CallContext) -> ModelResponse:
+        context.on_text("It will rai")
+        run.cancel()
+        await asyncio.sleep(10)
+        raise AssertionError
+
+    run = watched.run(speak)
+    to_the_end(run)
+    said = watched.answer.catch_up()
+    assert (said.label, said.text, said.coming) == ("Answer of step 1, cut off", "It will rai", False)
+    assert "not in the history" in said.about
+    assert run.history[0].text == ""
+
+
+def test_at_the_end_the_last_text_stands_there_where_nothing_was_handed_in() -> None:
+    script = [say("I look it up.", calls=call("look_up", {"word": "a"}).tool_calls, finish=FinishReason.TOOL_CALLS)]
+    run = lab.Agent(ScriptedProvider([*script, call("look_up", {"word": "b"})]), tools=[look_up]).run("go", stop=StepCountIs(2))
+    to_the_end(run)
+    assert Answer(run).said() == Said("Answer of step 1", "I look it up.", 13, "asks for look_up")
+
+
+def test_an_answer_without_text_is_what_it_asks_for() -> None:
+    calls = [*call("look_up", {"word": "a"}, id="1").tool_calls, *call("look_up", "not JSON", id="2").tool_calls]
+    run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS), ""]), tools=[look_up]).run("go")
+    asyncio.run(run.step())
+    said = Answer(run).said()
+    assert str(said) == 'Answer of step 1 (asks for look_up, look_up):\nlook_up({"word": "a"})\nlook_up(not JSON)'
+    to_the_end(run)
+    assert str(Answer(run).said()) == "Answer of step 2 (no text)"
+
+
+def test_a_refusal_is_shown() -> None:
+    refused = replace(say(finish=FinishReason.CONTENT_FILTERED), refusal="I cannot help with that.")
+    run = lab.Agent(ScriptedProvider([refused])).run("go")
+    to_the_end(run)
+    assert Answer(run).said() == Said("Answer of step 1", "I cannot help with that.", 24, "refused")
+
+
+def test_many_tools_are_not_all_named() -> None:
+    calls = [*itertools.chain.from_iterable(call("look_up", {"word": "a"}, id=str(index)).tool_calls for index in range(40))]
+    run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS)]), tools=[look_up])
+    first = run.run("go", stop=StepCountIs(1))
+    to_the_end(first)
+    assert Answer(first).said().about == f"asks for {', '.join(['look_up'] * 6)} and 34 more"
+
+
+# In the panel ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+def values_of(widget: object) -> list[str]:
+    """What a widget shows from now on, one after the other."""
+    values: list[str] = []
+    widget.observe(lambda change: values.append(change["new"]), "value")  # type: ignore[attr-defined]
+    return values
+
+
+async def in_the_background(run: Run) -> None:
+    run.start()
+
+
+async def awaited(run: Run) -> None:
+    await run
+
+
+async def by_steps(run: Run) -> None:
+    while run.result is None:
+        await run.step()
+
+
+@pytest.mark.usefixtures("_someone_to_click")
+@pytest.mark.parametrize("drive", [in_the_background, awaited, by_steps])
+def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[[Run], Awaitable[None]]) -> None:
+    def get_weather(city: str, day: str) -> dict[str, object]:
+        """The weather forecast for a city.
+
+        Args:
+            city: name of the city
+            day: day of the forecast
+        """
+        return {"city": city, "sky": "rain", "high_c": 17}
+
+    with lab.replay(FIXTURES / "question" / "anthropic-stream.yaml", match="order", pace=1.0):
+        agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
+        run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
+    panel = run.panel()
+    _ = panel.widget
+    values = values_of(panel.answer)
+
+    async def main() -> None:
+        await drive(run)
+
+    asyncio.run(main())
+    assert run.wait(20) is not None
+    assert run.result is not None
+    deadline = time.monotonic() + 10
+    while 'aria-busy="false"' not in panel.answer.value or "Answer of step 2" not in panel.answer.value:
+        assert time.monotonic() < deadline, panel.answer.value
+        time.sleep(0.01)
+    partial = [shown(value) for value in values if "Answer of step 2" in value and 'aria-busy="true"' in value]
+    assert len(partial) >= 2
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(partial))
+    assert len(set(partial)) >= 2
+    assert shown(panel.answer.value) == markup.escape(run.result.text, 10_000)
+
+
+@pytest.mark.usefixtures("_someone_to_click")
+def test_ten_thousand_pieces_are_a_handful_of_redraws() -> None:
+    async def speak(context: CallContext) -> ModelResponse:
+        for index in range(10_000):
+            context.on_text("word ")
+            if index % 100 == 0:
+                await asyncio.sleep(0.005)
+        return say("word " * 10_000)
+
+    run = lab.Agent(Speaker((speak,))).run("go")
+    panel = run.panel()
+    _ = panel.widget
+    values = values_of(panel.answer)
+    started = time.monotonic()
+    to_the_end(run)
+    took_s = time.monotonic() - started
+    assert len(values) <= took_s / 0.2 + 2
+    assert max(map(len, values)) < LONGEST + 500
+
+
+@pytest.mark.usefixtures("_someone_to_click")
+def test_a_panel_shows_nothing_of_a_fork() -> None:
+    def runs_on() -> Speaker:
+        return Speaker((speech("of the run", then=call("look_up", {"word": "x"})), speech("of the fork")))
+
+    run = lab.Agent(runs_on(), tools=[look_up]).run("go", stop=StepCountIs(1))
+    panel = run.panel()
+    _ = panel.widget
+    to_the_end(run)
+    branch = run.fork(at=1, stop=StepCountIs(3))
+    other = branch.panel()
+    _ = other.widget
+    assert shown(other.answer.value) == "of the run", "what it has from the run is shown before it goes on"
+    to_the_end(branch)
+    for one in (panel, other):
+        one._draw_safely()
+    assert shown(panel.answer.value) == "of the run"
+    assert shown(other.answer.value) == "of the fork"
+
+
+def test_what_is_shown_is_text_and_nothing_else() -> None:
+    watched = Watched()
+    run = watched.run(speech(HOSTILE[:9], HOSTILE[9:], look=watched.look))
+    to_the_end(run)
+    panel = run.panel()
+    for said in (*watched.seen, Said("Answer", HOSTILE, 1_000, HOSTILE)):
+        for value in (markup.answer(said), markup.answer_label(said)):
+            assert "<script" not in value and "<img" not in value and "</pre><" not in value.replace("</pre></div>", "")
+            value.encode()
+    for value in (panel.bundle()["text/html"], panel.bundle()["text/plain"]):
+        value.encode()
+    assert "<script" not in panel.bundle()["text/html"]
+    assert "&lt;/pre&gt;&lt;script&gt;" in panel.bundle()["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("one\n\ttwo\n", "one\n\ttwo\n"),
+        ("one\r\ntwo", "one\ntwo"),
+        ("\x1b]52;c;cm0=\x07", "�]52;c;cm0=�"),
+        ("\x9b31m \x00 \x7f", "�31m � �"),
+        ("grüß 🌊 \u202e", "grüß 🌊 \u202e"),
+    ],
+)
+def test_what_steers_a_terminal_is_made_visible(text: str, printed: str) -> None:
+    assert markup.printable(text) == printed
+
+
+def test_a_listener_hears_the_answer_when_it_has_come() -> None:
+    coming, come = (
+        markup.answer(Said("Answer of step 3", "It ra", 5, coming=True)),
+        markup.answer(Said("Answer of step 3", "x", 1)),
+    )
+    for value, busy in ((coming, "true"), (come, "false")):
+        assert f'role="log" aria-live="polite" aria-busy="{busy}" aria-label="Answer of step 3"' in value
+
+
+def test_readers_without_a_kernel_see_the_final_answer() -> None:
+    run = lab.Agent(ScriptedProvider(["The answer\nhas two lines."])).run("go", budget=Budget(max_turns=3))
+    before = run.panel().bundle()
+    to_the_end(run)
+    bundle = run.panel().bundle()
+    assert before["text/plain"].endswith("\nAnswer (none yet)")
+    assert bundle["text/plain"].endswith("\nAnswer of step 1:\nThe answer\nhas two lines.")
+    assert '<pre dir="auto">\nThe answer\nhas two lines.</pre>' in bundle["text/html"]
