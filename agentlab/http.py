@@ -9,8 +9,8 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as plain values. Authentication is not in it: `Provider.auth_headers()` is added to live calls only, so that a
-    key is never near what is recorded or shown."""
+    """A request as plain values. Authentication is not in it: `Provider.auth_headers()`, or a signature, is added to live calls
+    only, so that a key is never near what is recorded or shown."""
 
     method: str
     url: str

@@ -1,13 +1,15 @@
 """The body of a stream, whatever it turns out to be.
 
-Asked for a stream, servers answer with server-sent events; but also with one JSON object (an error, or the whole response), with a JSON
-array of chunks, or with one JSON object a line. The first byte tells which.
+Asked for a stream, servers answer with server-sent events, or with binary frames (Bedrock); but also with one JSON object (an error, or
+the whole response), with a JSON array of chunks, or with one JSON object a line. The first byte tells which.
 """
 
 from __future__ import annotations
 
 from json import JSONDecoder
 
+from agentlab.event_frames import FIRST_BYTES
+from agentlab.providers._event_stream import FrameDecoder
 from agentlab.providers._read import loads
 from agentlab.providers._sse import Event, SSEDecoder
 from agentlab.types import JSON
@@ -23,7 +25,7 @@ class Incoming:
     __slots__ = ("_broken_json", "_decoder", "_json", "_start", "is_json")
 
     def __init__(self) -> None:
-        self._decoder = SSEDecoder()
+        self._decoder: SSEDecoder | FrameDecoder = SSEDecoder()
         self._start: bytes | None = b""
         self._json: list[bytes] = []
         self.is_json = False
@@ -47,6 +49,8 @@ class Incoming:
                 return []
             self._start = None
             self.is_json = data[:1] in b"{["
+            if data[0] in FIRST_BYTES:
+                self._decoder = FrameDecoder()
         if self.is_json:
             self._json.append(data)
             return []

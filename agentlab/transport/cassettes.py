@@ -8,8 +8,8 @@
       lane: …                               ours, optional: which run asked, by its label
 
 A response may hold, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
-them), `incomplete: true` (it broke off, or nobody read to its end). Read as well: `parsed_body` in place of a body, and interactions
-that are not HTTP (gRPC samples), which are counted and skipped.
+them), `incomplete: true` (it broke off, or nobody read to its end). Read as well: `parsed_body` in place of a body, and what xAI's SDK
+got over gRPC (`grpc_samples.py`), served as HTTP. Other interactions that are not HTTP are counted and skipped.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
 from agentlab.transport.cassette_text import UnreadableText, read_document
+from agentlab.transport.grpc_samples import as_http
 from agentlab.types import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -115,7 +116,7 @@ def _is_plain(response: JSON) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """One file. `skipped` counts interactions that are not HTTP."""
+    """One file. `skipped` counts interactions that are neither HTTP nor a known kind of sample."""
 
     path: Path
     interactions: tuple[Interaction, ...]
@@ -144,6 +145,8 @@ def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
             raise _malformed(name, f"interaction {number}", f"expected a mapping, found {_kind(entry)}")
         if "request" in entry or not any(str(key).startswith("request_") for key in entry):
             interactions.append(Interaction(entry, name, number))
+        elif (sample := as_http(entry)) is not None:
+            interactions.append(Interaction(sample, name, number))
     skipped = len(document["interactions"] or ()) - len(interactions)
     origin = document.get("origin")
     if not isinstance(origin, str | dict | None):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agentlab import event_frames
 from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.redaction import (
     Redactor,
@@ -31,10 +32,11 @@ from agentlab.redaction import (
 )
 from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
 from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
+from agentlab.transport.frame_redaction import redact_frames
 from agentlab.transport.replay_index import address, canonical_body
 from agentlab.types import JSON
 
-STREAM_TYPES = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
+STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
 """Content types whose chunks are kept apart."""
 
 MOST_SECRETS = 64
@@ -288,14 +290,16 @@ class Tape:
         asked = self._asked
         redactor = self._recorder.redactor(secrets_in_headers(self._headers))
         as_json = self._recorder.path.suffix.lower() == ".json"
-        streamed = self._headers.get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES
+        content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        streamed = content_type in STREAM_TYPES
         sizes = tuple(map(len, self._chunks)) if streamed else ()
         times = self._times if streamed else [self._times[0], self._times[-1]]
-        content, sizes = redactor.body(b"".join(self._chunks), sizes)
+        body, binary = b"".join(self._chunks), content_type == event_frames.CONTENT_TYPE
+        content, sizes = redact_frames(redactor, body, sizes) if binary else redactor.body(body, sizes)
         response: dict[str, JSON] = {
             "status": {"code": self._status, "message": self._message},
             "headers": _listed(kept_response_headers(self._headers), redactor),
-            "body": {"string": readable_body(content, as_json=as_json or streamed)},
+            "body": {"string": content if binary else readable_body(content, as_json=as_json or streamed)},
         }
         if streamed:
             response["chunks"] = list(sizes)

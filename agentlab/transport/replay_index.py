@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import cached_property, lru_cache
@@ -21,17 +22,19 @@ VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", 
 
 Match = Literal["strict", "order"]
 _PORTS = {"http": 80, "https": 443}
+_REGIONAL = re.compile(r"(bedrock-runtime)\.[a-z0-9-]+(\.amazonaws\.com)")
 
 
 @lru_cache(maxsize=4096)
 def address(method: str, url: str) -> str:
-    """Method, host, path and query, in one spelling: as they are written, without keys; http equals https."""
+    """Method, host, path and query, in one spelling: as they are written, without keys; http equals https, and a region of AWS, which
+    the environment chooses, another one."""
     parts = urlsplit(redact_url(url))
     try:
         port = parts.port
     except ValueError:
         port = None
-    host = (parts.hostname or "") + (f":{port}" if port and port != _PORTS.get(parts.scheme) else "")
+    host = _REGIONAL.sub(r"\1\2", parts.hostname or "") + (f":{port}" if port and port != _PORTS.get(parts.scheme) else "")
     pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not is_key_parameter(pair[0]))
     query = "?" + "&".join(f"{name}={value}" for name, value in pairs) if pairs else ""
     return f"{method.upper()} {host}{unquote(parts.path) or '/'}{query}"

@@ -122,6 +122,25 @@ def test_interactions_that_are_not_http_are_counted(cassette: Write) -> None:
     assert loaded.skipped == 2
 
 
+def test_samples_of_grpc_are_served_as_http(cassette: Write) -> None:
+    asked, answered = {"model": "grok"}, {"outputs": [{"message": {"content": "ä"}}]}
+    file = cassette(
+        {"request_sample": {"json": asked, "raw": ""}, "response_sample": {"json": answered, "raw": ""}},
+        {
+            "request_stream": {"json": asked},
+            "response_stream": {"chunks_json": [{"chunk": {"id": "1"}}, {"id": "2"}]},
+            "lane": "a",
+        },
+    )
+    whole, stream = load_cassette(file).interactions
+    assert (whole.method, whole.uri, json.loads(whole.body)) == ("POST", "https://api.x.ai/v1/chat/completions", asked)
+    assert json.loads(whole.response.body) == answered
+    assert (whole.response.status, whole.response.headers) == (200, {"content-type": "application/json"})
+    assert stream.response.body == b'data: {"id":"1"}\n\ndata: {"id":"2"}\n\ndata: [DONE]\n\n'
+    assert stream.response.headers == {"content-type": "text/event-stream"}
+    assert (whole.lane, stream.lane) == ("", "a")
+
+
 @pytest.mark.parametrize("origin", ["synthetic", {"recorded": "2026-01-02", "from": "llm.example"}, None])
 def test_origin(cassette: Write, origin: Any) -> None:
     assert load_cassette(cassette(interaction(), **({} if origin is None else {"origin": origin}))).origin == origin
@@ -265,6 +284,6 @@ def test_a_folder_without_cassettes(tmp_path: Path) -> None:
 def test_the_corpus_loads() -> None:
     loaded = load_cassettes(CORPUS)
     assert len(loaded) == 75
-    assert sum(len(one.interactions) for one in loaded) == 99
-    assert sum(one.skipped for one in loaded) == 5
+    assert sum(len(one.interactions) for one in loaded) == 104
+    assert sum(one.skipped for one in loaded) == 0
     assert {one.response.status for cassette in loaded for one in cassette.interactions} == {200, 400, 404, 429}

@@ -1,0 +1,275 @@
+"""A stream of Bedrock's events, put together into the body that the whole answer would have been.
+
+Vendor page: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html, read 2026-11-22; the events as the
+vendor's service model (botocore 1.44) and recorded responses have them. They come as binary frames, whose name says what is in
+them; written again by others, as objects with that name as their only key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from agentlab.providers import _read as read
+from agentlab.providers._signals import Ended, Facts
+from agentlab.providers._stream import BodyParser
+from agentlab.types import (
+    JSON,
+    ModelResponse,
+    ReasoningDelta,
+    SignalSeen,
+    StreamEvent,
+    TerminationSignal,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+)
+
+Reader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
+Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
+
+_KINDS = ("contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata")
+_OF_THE_STREAM = frozenset({"contentBlockIndex", "p"})  # `p` is padding, against guessing at lengths
+
+
+def is_own_tool(fields: dict[str, Any]) -> bool:
+    """Whether a `toolUse` waits for a result of ours: not one that the vendor runs, whose result stands in the same message."""
+    return fields.get("type") != "server_tool_use"
+
+
+def end_details(body: dict[str, Any]) -> dict[str, JSON]:
+    """What a body says of its end beside the stop reason: the stop sequence (where it was asked for), and what a guardrail did."""
+    found: dict[str, JSON] = {}
+    if sequence := read.some_text(read.as_dict(body.get("additionalModelResponseFields")).get("stop_sequence")):
+        found["stop_sequence"] = sequence
+    guardrail = read.as_dict(read.as_dict(body.get("trace")).get("guardrail"))
+    if action := read.some_text(guardrail.get("actionReason")):
+        found["guardrail"] = action
+    return found
+
+
+class _Block:
+    """One content block as its pieces come in. `call` is its number among the tool calls."""
+
+    __slots__ = ("call", "citations", "closed", "image", "pieces", "redacted", "results", "start")
+
+    def __init__(self, start: dict[str, Any], call: int) -> None:
+        self.start = start
+        self.call = call
+        self.closed = False
+        self.pieces: dict[str, list[str]] = {}
+        self.redacted: list[str] = []
+        self.citations: list[JSON] = []
+        self.results: list[JSON] = []
+        self.image: dict[str, Any] = {}
+
+    @property
+    def tool_use(self) -> dict[str, Any] | None:
+        found = self.start.get("toolUse")
+        return found if isinstance(found, dict) else None
+
+    def joined(self, key: str) -> str:
+        return read.whole_text("".join(self.pieces.get(key, ())))
+
+    def id(self) -> str:
+        return read.as_text(read.as_dict(self.tool_use).get("toolUseId")) or f"call_{self.call + 1}"
+
+    def name(self) -> str:
+        return read.as_text(read.as_dict(self.tool_use).get("name"))
+
+    def arguments(self) -> str:
+        return read.arguments_text(self.joined("input"), closed=self.closed)
+
+    def content(self) -> list[dict[str, Any]]:
+        """What a whole message holds for this block: one part, and more only where kinds were mixed in it."""
+        found: list[dict[str, Any]] = []
+        if "reasoning" in self.pieces or "signature" in self.pieces:
+            signature = {"signature": self.joined("signature")} if "signature" in self.pieces else {}
+            found.append({"reasoningContent": {"reasoningText": {"text": self.joined("reasoning"), **signature}}})
+        if self.redacted:
+            found.append({"reasoningContent": {"redactedContent": _joined_base64(self.redacted)}})
+        if self.citations:
+            content = {"content": [{"text": self.joined("text")}]} if "text" in self.pieces else {}
+            found.append({"citationsContent": {**content, "citations": self.citations}})
+        elif "text" in self.pieces:
+            found.append({"text": self.joined("text")})
+        if self.tool_use is not None:
+            found.append({"toolUse": {**self.tool_use, "input": self._input()}})
+        if isinstance(self.start.get("toolResult"), dict):
+            found.append({"toolResult": {**self.start["toolResult"], "content": self.results}})
+        if self.image or "image" in self.start:
+            found.append({"image": {**read.as_dict(self.start.get("image")), **self.image}})
+        return found
+
+    def _input(self) -> JSON:
+        """The arguments; those that are not JSON stay text."""
+        text = self.arguments()
+        try:
+            return read.loads(text) if text else {}
+        except ValueError:
+            return text
+
+
+def _joined_base64(pieces: list[str]) -> str:
+    """Bytes that came in pieces, each of them encoded for itself."""
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
+    except (binascii.Error, ValueError):
+        return "".join(pieces)
+
+
+class BedrockStreamParser(BodyParser):
+    """The state of one stream of events."""
+
+    def __init__(self, reader: Reader, signaller: Signaller) -> None:
+        self._reader = reader
+        self._signaller = signaller
+        super().__init__()
+
+    def _clear(self) -> None:
+        self._body: dict[str, Any] = {}
+        self._role = "assistant"
+        self._begun = False
+        self._blocks: dict[int, _Block] = {}
+        self._tools = 0
+        self._whole: dict[str, Any] | None = None
+
+    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+        kind = name.decode("utf-8", "replace")
+        if kind in _KINDS:
+            inside = chunk.get(kind)  # written again as server-sent events: named twice
+            self._take_event(kind, inside if isinstance(inside, dict) else chunk, told)
+            return
+        if kind.endswith("Exception"):
+            self._fail({**chunk, "type": kind}, told)
+            return
+        known = False
+        for kind in _KINDS:
+            if kind in chunk and "output" not in chunk:
+                known = True
+                self._take_event(kind, chunk[kind], told)
+        for kind, fields in chunk.items():
+            if kind.endswith("Exception"):
+                known = True
+                self._fail({**read.as_dict(fields), "type": kind}, told)
+        if not known and not name and ("output" in chunk or "stopReason" in chunk or "__type" in chunk or "message" in chunk):
+            self._whole = chunk  # not streamed after all, or refused
+
+    def _take_event(self, kind: str, event: JSON, told: list[StreamEvent]) -> None:
+        if not isinstance(event, dict):
+            self._damaged = True
+        elif kind == "contentBlockDelta":
+            self._delta(event.get("contentBlockIndex"), event.get("delta"), told)
+        elif kind == "contentBlockStart":
+            self._start_block(event.get("contentBlockIndex"), event.get("start"), told)
+        elif kind == "contentBlockStop":
+            if (block := self._blocks.get(_number(event.get("contentBlockIndex")))) is not None:
+                block.closed = True
+        elif kind == "messageStart":
+            self._blocks.clear()  # a second one starts the message anew
+            self._tools = 0
+            self._begun = True
+            self._role = read.as_text(event.get("role")) or "assistant"
+        else:  # messageStop, metadata: fields of the body
+            self._body.update({key: value for key, value in event.items() if key not in _OF_THE_STREAM})
+            if kind == "messageStop":
+                self._done = True
+                told.append(SignalSeen(self._signal_now()))
+
+    def _start_block(self, index: JSON, start: JSON, told: list[StreamEvent]) -> None:
+        block = self._blocks[_number(index)] = _Block(dict(read.as_dict(start)), self._tools)
+        if block.tool_use is not None and is_own_tool(block.tool_use):
+            self._tools += 1
+            told.append(ToolCallDelta(block.call, block.id(), block.name(), ""))
+
+    def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
+        if not isinstance(delta, dict):
+            self._damaged = True
+            return
+        block = self._blocks.get(_number(index))
+        if block is None:  # text and reasoning begin without a start
+            block = self._blocks[_number(index)] = _Block({}, self._tools)
+        for kind, piece in delta.items():
+            if kind == "text" and isinstance(piece, str):
+                block.pieces.setdefault("text", []).append(piece)
+                if piece:
+                    told.append(TextDelta(piece))
+            elif kind == "toolUse":
+                self._input_piece(block, read.as_dict(piece).get("input"), told)
+            elif kind == "reasoningContent":
+                self._reasoning_piece(block, read.as_dict(piece), told)
+            elif kind == "citation":
+                block.citations.append(piece)
+            elif kind == "toolResult":
+                block.results.extend(read.as_list(piece))
+            elif kind == "image":
+                block.image.update(read.as_dict(piece))
+
+    def _input_piece(self, block: _Block, piece: JSON, told: list[StreamEvent]) -> None:
+        if block.tool_use is None:
+            self._damaged = True  # a piece of a call whose start was lost
+        elif isinstance(piece, str):
+            block.pieces.setdefault("input", []).append(piece)
+            if piece and is_own_tool(block.tool_use):
+                told.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
+        elif isinstance(piece, dict):  # written again by somebody who has parsed it
+            block.pieces["input"] = [read.dumps(piece).decode()]
+
+    def _reasoning_piece(self, block: _Block, piece: dict[str, Any], told: list[StreamEvent]) -> None:
+        if text := read.as_text(piece.get("text")):
+            block.pieces.setdefault("reasoning", []).append(piece["text"])
+            told.append(ReasoningDelta(text))
+        if signature := read.as_text(piece.get("signature")):
+            block.pieces.setdefault("signature", []).append(signature)
+        if redacted := read.as_text(piece.get("redactedContent")):
+            block.redacted.append(redacted)
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        sound = not self._damaged  # with a piece lost, what is left may be JSON and yet wrong
+        return tuple(
+            ToolCall(id=block.id(), name=block.name(), arguments=block.arguments(), closed=block.closed and sound)
+            for _, block in sorted(self._blocks.items())
+            if block.tool_use is not None and is_own_tool(block.tool_use)
+        )
+
+    def _signal_now(self) -> TerminationSignal:
+        calls = self._calls()
+        facts = Facts(
+            tool_calls=len(calls),
+            complete_calls=all(read.is_json(call.arguments) for call in calls),
+            answered=bool(self._blocks),
+            damaged=self._damaged,
+            error=self._error,
+            metadata=end_details(self._body),
+        )
+        return self._signaller(self._body.get("stopReason"), facts)
+
+    def _ended(self) -> Ended:
+        return "marked" if self._done and not self._torn else "unmarked"
+
+    def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
+        if self._whole is not None and not self._begun and not self._blocks:
+            error = {"error": self._error} if self._error is not None else {}
+            return self._reader({**self._whole, **error}, None, "whole", damaged)
+        return self._reader(body, self._calls(), ended, damaged)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        return not self._damaged and not self._torn and (self._done or self._whole is not None)
+
+    def _assembled(self) -> dict[str, Any]:
+        content = [part for _, block in sorted(self._blocks.items()) for part in block.content()]
+        body = dict(self._body)
+        if self._begun or content:
+            body["output"] = {"message": {"role": self._role, "content": content}}
+        return body
+
+
+def _number(index: JSON) -> int:
+    """A block's index; a missing or absurd one is that of a single block."""
+    return index if isinstance(index, int) else 0
