@@ -7,16 +7,24 @@ Vendor page: https://platform.openai.com/docs/api-reference/chat/object; the wor
 vendor's client (openai 3.54), which are made from the same specification. OpenRouter's, "error" and native_finish_reason among them:
 https://openrouter.ai/docs/client-sdks/python/components/finishreason and
 https://openrouter.ai/announcements/standardized-finish-reasons, read 2026-11-22, and recorded responses.
+
+Words that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are UNKNOWN, with the word kept, whatever they sound like:
+what was meant is not for us to guess, and complete calls beside them are executed all the same. An empty string is no word: it is as
+good as missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from agentlab.conversation import encode_messages
 from agentlab.providers import _read as read
+from agentlab.providers._chat_usage import read_usage, reported_cost, usage_object
+from agentlab.providers._native_reason import is_cut, weigh_native
 from agentlab.providers._request import merge_options
 from agentlab.providers._signals import Ended, Facts, Table, find_error, judge
 from agentlab.types import (
@@ -28,8 +36,6 @@ from agentlab.types import (
     NativeContent,
     TerminationSignal,
     ToolCall,
-    Usage,
-    UsageSource,
 )
 
 FINISH_REASONS = Table(
@@ -44,7 +50,7 @@ FINISH_REASONS = Table(
     },
 )
 
-_PROPER_ENDS = ("stop", "tool_calls", "function_call")
+_PROPER_ENDS = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where servers put visible reasoning; the first that holds text is taken, since some send it under both names."""
@@ -53,14 +59,57 @@ _KEPT_REASONING_KEYS = ("reasoning_content", "reasoning_details")
 """What goes back with a turn that calls tools: servers with interleaved reasoning refuse, or lose the thread, without it."""
 
 
+def native_word(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
+    """The native_finish_reason, where a choice has one."""
+    native = read.some_text(choice.get("native_finish_reason"))
+    return {} if native is None else {"native_finish_reason": native}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What one vendor says differently on this wire.
+
+    `tables` hold its finish reasons, the wire's own first; `not_yet` are words that stand where the end has not come. `native` is the
+    table of `native_finish_reason`, for vendors that pass on what others said. `cost` reads US dollars off a usage; `details` reads
+    what the signal's metadata keeps off a body and its choice; `kept` are the keys of a stream's chunks that it needs beyond the wire's
+    own. `reasoning_on_top`: reasoning tokens are no part of the completion's.
+    """
+
+    tables: tuple[Table, ...] = (FINISH_REASONS,)
+    not_yet: frozenset[str] = frozenset({""})
+    native: Table | None = None
+    cost: Callable[[dict[str, Any]], Decimal | None] = reported_cost
+    details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_word
+    kept: tuple[str, ...] = ()
+    reasoning_on_top: bool = False
+
+    def says_nothing(self, finish: JSON) -> bool:
+        """Whether the field of the finish reason is as good as missing."""
+        return finish is None or (isinstance(finish, str) and finish in self.not_yet)
+
+    def table_of(self, finish: JSON) -> Table:
+        """The table that lists a word, else the wire's own."""
+        known = (table for table in self.tables if isinstance(finish, str) and finish in table.reasons)
+        return next(known, self.tables[0])
+
+    def meaning(self, finish: JSON) -> FinishReason | None:
+        """What a word is documented to mean; None for one that is not, or is missing."""
+        return self.table_of(finish).reasons.get(finish) if isinstance(finish, str) else None
+
+
+PLAIN = Dialect()
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens."""
+    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens, and
+    what is particular to the vendor."""
 
     provider: str
     model: str
     wire: str
     requested_cap: int | None = None
+    dialect: Dialect = PLAIN
 
 
 # Requests ------------------------------------------------------------------------------------------------------------------
@@ -128,10 +177,12 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     message = read.as_dict(choice.get("message")) or read.as_dict(choice.get("delta"))
     text, thoughts = content_text(message.get("content"))
     refusal = read.some_text(message.get("refusal"))
-    finish = choice.get("finish_reason")
-    broken = ended == "unmarked" and finish is None
-    calls = _tool_calls(message, cut=finish not in _PROPER_ENDS, broken=broken, damaged=damaged)
-    usage = read_usage(usage_object(body))
+    finish, dialect = choice.get("finish_reason"), origin.dialect
+    metadata = dialect.details(body, choice)
+    broken = ended == "unmarked" and dialect.says_nothing(finish)
+    calls = _tool_calls(message, cut=_cut(finish, metadata, dialect), broken=broken, damaged=damaged)
+    reported = usage_object(body, choice)
+    usage = read_usage(reported, reasoning_on_top=dialect.reasoning_on_top)
     signal = read_signal(
         finish,
         Facts(
@@ -144,7 +195,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
             output_tokens=usage.output_tokens,
             requested_cap=origin.requested_cap,
             error=_error_in(payload, choice),
-            metadata=_metadata(choice),
+            metadata=metadata,
         ),
         origin,
     )
@@ -158,15 +209,25 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
         refusal=refusal,
         model=read.some_text(body.get("model")),
         response_id=read.some_text(body.get("id")),
-        cost_usd=read.money(read.as_dict(usage_object(body)).get("cost")),
+        cost_usd=dialect.cost(reported),
         native=_native(message, text, calls, refusal, origin.wire),
         raw=payload,
     )
 
 
 def read_signal(finish: JSON, facts: Facts, origin: Origin) -> TerminationSignal:
-    """Why the response ended."""
-    return judge(FINISH_REASONS, finish, facts, provider=origin.provider, model=origin.model)
+    """Why the response ended: by the finish reason, and by the native one where the vendor passes it on."""
+    dialect = origin.dialect
+    word = None if dialect.says_nothing(finish) else finish
+    signal = judge(dialect.table_of(word), word, facts, provider=origin.provider, model=origin.model)
+    if word is None and finish is not None and signal.raw_value is None:
+        signal = replace(signal, raw_value=finish)
+    return signal if dialect.native is None else weigh_native(signal, dialect.meaning(word), dialect.native, facts)
+
+
+def _cut(finish: JSON, metadata: dict[str, JSON], dialect: Dialect) -> bool:
+    """Whether the response was cut, so that its last tool call may be half there."""
+    return dialect.meaning(finish) not in _PROPER_ENDS or (dialect.native is not None and is_cut(dialect.native, metadata))
 
 
 def first_choice(body: dict[str, Any]) -> dict[str, Any]:
@@ -175,48 +236,9 @@ def first_choice(body: dict[str, Any]) -> dict[str, Any]:
     return next((choice for choice in choices if choice.get("index") == 0), choices[0] if choices else {})
 
 
-def usage_object(body: dict[str, Any]) -> JSON:
-    """Where servers put the usage: at the top, under a vendor's own key, or in the choice."""
-    for place in (body, read.as_dict(body.get("x_groq")), first_choice(body)):
-        if isinstance(usage := place.get("usage"), dict):
-            return usage
-    return None
-
-
-def read_usage(reported: JSON) -> Usage:
-    """Tokens by the one convention.
-
-    `prompt_tokens` includes cache reads. `completion_tokens` includes reasoning, except on servers whose total shows that it comes
-    on top (xAI among them): there it is added.
-    """
-    usage = read.as_dict(reported)
-    prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
-    details = read.as_dict(usage.get("prompt_tokens_details"))
-    cached = read.count(details.get("cached_tokens"))
-    reasoning = read.count(read.as_dict(usage.get("completion_tokens_details")).get("reasoning_tokens"))
-    if prompt is None and completion is None:
-        return Usage()
-    total = read.count(usage.get("total_tokens"))
-    if reasoning and prompt is not None and completion is not None and total == prompt + completion + reasoning:
-        completion += reasoning
-    return Usage(
-        input_tokens=prompt,
-        output_tokens=completion,
-        cache_read_tokens=cached if cached is not None else read.count(usage.get("prompt_cache_hit_tokens")),
-        cache_write_tokens=read.count(details.get("cache_write_tokens")),
-        reasoning_tokens=reasoning,
-        source=UsageSource.REPORTED,
-    )
-
-
 def _error_in(payload: JSON, choice: dict[str, Any]) -> JSON:
     error = find_error(payload)
     return error if error is not None else choice.get("error") or None
-
-
-def _metadata(choice: dict[str, Any]) -> dict[str, JSON]:
-    native = read.some_text(choice.get("native_finish_reason"))
-    return {} if native is None else {"native_finish_reason": native}
 
 
 def content_text(content: JSON) -> tuple[str, str]:

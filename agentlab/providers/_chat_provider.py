@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from agentlab.http import HttpRequest
 from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._chat_completions import Origin, read_body, request_body
+from agentlab.providers._chat_completions import PLAIN, Dialect, Origin, read_body, request_body
 from agentlab.providers._chat_stream import ChatStreamParser
 from agentlab.providers._request import clean_url, content_headers
 from agentlab.providers._signals import body_message
@@ -27,6 +27,7 @@ class ChatCompletions:
     wire: ClassVar[str]
     cap_field: ClassVar[str]
     capabilities: ClassVar[Capabilities]
+    dialect: ClassVar[Dialect] = PLAIN
 
     model: str
     base_url: str
@@ -58,4 +59,4 @@ class ChatCompletions:
         return body_message(payload)
 
     def _origin(self, requested_cap: int | None) -> Origin:
-        return Origin(self.name, self.model, self.wire, requested_cap)
+        return Origin(self.name, self.model, self.wire, requested_cap, self.dialect)

@@ -22,6 +22,10 @@ from agentlab.types import (
 _TOP = ("id", "object", "created", "model", "provider", "system_fingerprint", "service_tier")
 
 
+def _block(detail: dict[str, Any]) -> tuple[JSON, JSON, JSON]:
+    return detail.get("type"), detail.get("index"), detail.get("format")
+
+
 class _Call:
     """One tool call as its pieces come in."""
 
@@ -47,11 +51,12 @@ class ChatStreamParser(BodyParser):
         self._body: dict[str, Any] = {}
         self._text: list[str] = []
         self._reasoning: dict[str, list[str]] = {}
-        self._details: list[JSON] = []
+        self._details: list[tuple[JSON, dict[str, list[str]]]] = []
         self._refusal: list[str] = []
         self._calls: list[_Call] = []
         self._finish: JSON = None
         self._native_finish: JSON = None
+        self._kept: dict[str, Any] = {}
 
     def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
         choices = chunk.get("choices")
@@ -66,8 +71,11 @@ class ChatStreamParser(BodyParser):
         body = self._body
         if "model" not in body:  # the first chunk tells all of them, as a rule
             for key in _TOP:
-                if key not in body and chunk.get(key) is not None:
+                if key not in body and chunk.get(key) not in (None, ""):  # Azure's first chunk leaves them empty
                     body[key] = chunk[key]
+        for key in self._origin.dialect.kept:
+            if chunk.get(key):
+                body[key] = chunk[key]
         if chunk.get("usage"):
             body["usage"] = chunk["usage"]
         elif "x_groq" in chunk and read.as_dict(chunk["x_groq"]).get("usage"):
@@ -86,19 +94,25 @@ class ChatStreamParser(BodyParser):
             if len(delta) > 1 or not content:
                 self._rest_of_delta(delta, told)
         finish = choice.get("finish_reason")
-        if finish is None and len(choice) <= 4:  # index, delta, finish_reason, logprobs
+        if finish is None and (len(choice) <= 3 or (len(choice) == 4 and "logprobs" in choice)):  # index, delta, finish_reason
             return
+        for key in self._origin.dialect.kept:
+            self._keep(key, choice.get(key))
         if choice.get("native_finish_reason") is not None:
             self._native_finish = choice["native_finish_reason"]
         if choice.get("error"):
             self._fail(choice["error"], told)
         if isinstance(choice.get("usage"), dict):
             self._body["usage"] = choice["usage"]
-        if finish == "" and self._finish is None:  # some servers send it in each chunk before the last
-            self._finish = finish
-        elif finish not in (None, "", self._finish):
+        if finish != self._finish and not self._origin.dialect.says_nothing(finish):  # some send "" in each chunk before the last
             self._finish = finish
             told.append(SignalSeen(self._signal_now()))
+
+    def _keep(self, key: str, value: JSON) -> None:
+        """What chunk after chunk tells by name: the first word on each, unless a later one says that it took effect."""
+        if isinstance(value, dict):
+            kept = self._kept.setdefault(key, {})
+            kept.update({name: told for name, told in value.items() if name not in kept or read.as_dict(told).get("filtered")})
 
     def _parts(self, content: JSON, told: list[StreamEvent]) -> None:
         """Content that comes as a list of parts."""
@@ -124,7 +138,8 @@ class ChatStreamParser(BodyParser):
                     self._reasoning.setdefault(key, []).append(value)
                     thought = thought or value
             elif key == "reasoning_details":
-                self._details.extend(read.as_list(value))
+                for piece in read.as_list(value):
+                    self._detail(piece)
             elif key == "refusal":
                 if isinstance(value, str):
                     self._refusal.append(value)
@@ -132,6 +147,22 @@ class ChatStreamParser(BodyParser):
                 self._call({"index": 0, "function": value}, told)
         if thought:
             told.append(ReasoningDelta(thought))
+
+    def _detail(self, piece: JSON) -> None:
+        """A piece of OpenRouter's reasoning details. Pieces of one block, of one type and index in a row, are put together: what goes
+        back must be the blocks that the whole answer would have had."""
+        if not isinstance(piece, dict):
+            self._details.append((piece, {}))
+            return
+        last, texts = self._details[-1] if self._details else (None, {})
+        if not isinstance(last, dict) or _block(last) != _block(piece) or piece.get("data"):
+            last, texts = {}, {}
+            self._details.append((last, texts))
+        for key, value in piece.items():
+            if key in ("text", "summary") and isinstance(value, str):
+                texts.setdefault(key, []).append(value)
+            elif value is not None or key not in last:
+                last[key] = value
 
     def _call(self, entry: dict[str, Any], told: list[StreamEvent]) -> None:
         function = read.as_dict(entry.get("function"))
@@ -180,7 +211,7 @@ class ChatStreamParser(BodyParser):
                 refused=bool(self._refusal),
                 damaged=self._damaged,
                 error=self._error,
-                metadata={"native_finish_reason": self._native_finish} if isinstance(self._native_finish, str) else {},
+                metadata=self._origin.dialect.details(self._body, self._ended_choice()),
             ),
             self._origin,
         )
@@ -196,7 +227,10 @@ class ChatStreamParser(BodyParser):
         for key, pieces in self._reasoning.items():
             message[key] = "".join(pieces)
         if self._details:
-            message["reasoning_details"] = self._details
+            message["reasoning_details"] = [
+                {**detail, **{key: "".join(pieces) for key, pieces in texts.items()}} if texts else detail
+                for detail, texts in self._details
+            ]
         if self._calls:
             message["tool_calls"] = [
                 {
@@ -207,7 +241,9 @@ class ChatStreamParser(BodyParser):
                 }
                 for call in self._calls
             ]
-        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": self._finish}
-        if self._native_finish is not None:
-            choice["native_finish_reason"] = self._native_finish
-        return {**self._body, "choices": [choice]}
+        return {**self._body, "choices": [{"index": 0, "message": message, **self._ended_choice()}]}
+
+    def _ended_choice(self) -> dict[str, Any]:
+        """What the choice says of its end."""
+        native = {} if self._native_finish is None else {"native_finish_reason": self._native_finish}
+        return {"finish_reason": self._finish, **native, **self._kept}

@@ -17,6 +17,7 @@ from agentlab.providers._anthropic_stream import AnthropicStreamParser, end_deta
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
+from agentlab.providers._versions import check_date
 from agentlab.types import (
     JSON,
     FinishReason,
@@ -59,7 +60,8 @@ _CUT = ("max_tokens", "model_context_window_exceeded")
 class Anthropic:
     """Anthropic's own server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
 
-    `headers` are further ones, such as `anthropic-beta`, sent with live calls only. Keys and headers are never shown.
+    `api_version` is the date that is sent as `anthropic-version`. `headers` are further ones, such as `anthropic-beta`, sent with live
+    calls only. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "anthropic"
@@ -70,9 +72,11 @@ class Anthropic:
     base_url: str = BASE_URL
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    api_version: str = VERSION
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", clean_url(self.base_url, self.name).removesuffix("/v1"))
+        check_date(self.api_version, self.name)
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """A POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own."""
@@ -95,7 +99,7 @@ class Anthropic:
         return HttpRequest(
             method="POST",
             url=f"{self.base_url}/v1/messages",
-            headers={**content_headers(stream=request.stream), "anthropic-version": VERSION},
+            headers={**content_headers(stream=request.stream), "anthropic-version": self.api_version},
             body=read.json_object(fields.items()),
         )
 

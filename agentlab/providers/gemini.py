@@ -19,6 +19,7 @@ from agentlab.providers._gemini_request import request_body
 from agentlab.providers._gemini_stream import GeminiStreamParser
 from agentlab.providers._request import clean_url, content_headers, find_key
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
+from agentlab.providers._versions import place_version
 from agentlab.types import (
     JSON,
     Confidence,
@@ -86,7 +87,8 @@ _NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 class Gemini:
     """The Gemini API, or a server that speaks its wire at `base_url` (up to and without `/models`).
 
-    `headers` are further ones, sent with live calls only. Keys and headers are never shown.
+    `api_version` is the version that `base_url` ends in; given, it takes that one's place. `headers` are further ones, sent with live
+    calls only. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "gemini"
@@ -97,9 +99,12 @@ class Gemini:
     base_url: str = BASE_URL
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    api_version: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
+        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
+        object.__setattr__(self, "base_url", base_url)
+        object.__setattr__(self, "api_version", version)
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """A POST to `:generateContent`, or to `:streamGenerateContent?alt=sse`; `request_body` tells about `options`."""

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from agentlab.providers._base import Capabilities
 from agentlab.providers._chat_provider import ChatCompletions
-from agentlab.providers._request import find_key
+from agentlab.providers._request import clean_url, find_key
+from agentlab.providers._versions import place_version
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLES = ("OPENAI_API_KEY",)
@@ -22,7 +23,7 @@ class OpenAI(ChatCompletions):
     """OpenAI's own server, or a proxy of it at `base_url`.
 
     The key of the environment variable OPENAI_API_KEY goes to `base_url` too: for a server of somebody else take `compatible`, which
-    sends only the key that it was given.
+    sends only the key that it was given. `api_version` is the version that `base_url` ends in; given, it takes that one's place.
     """
 
     name: ClassVar[str] = "openai"
@@ -31,6 +32,12 @@ class OpenAI(ChatCompletions):
     capabilities: ClassVar[Capabilities] = Capabilities()
 
     base_url: str = BASE_URL
+    api_version: str | None = None
+
+    def __post_init__(self) -> None:
+        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
+        object.__setattr__(self, "base_url", base_url)
+        object.__setattr__(self, "api_version", version)
 
     def auth_headers(self) -> dict[str, str]:
         """The key as a bearer token. Raises MissingKeyError."""

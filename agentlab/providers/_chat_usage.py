@@ -1,0 +1,91 @@
+"""Usage and cost on the chat completions wire, where servers put the same numbers in different places.
+
+Vendor pages, read 2026-11-22: https://platform.openai.com/docs/api-reference/chat/object,
+https://openrouter.ai/docs/use-cases/usage-accounting, https://docs.x.ai/developers/cost-tracking,
+https://api-docs.deepseek.com/guides/kv_cache, https://console.groq.com/docs/api-reference and recorded responses.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from agentlab.providers import _read as read
+from agentlab.types import Usage, UsageSource
+
+_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
+"""Names for cache reads at the top of the usage, where `prompt_tokens_details` has none; all of them are part of `prompt_tokens`."""
+
+_COST_PARTS = ("usd", "total_cost")
+"""Where a server reports its cost as an object: the part that is all of it, in US dollars."""
+
+_TICK_USD = Decimal("1e-10")
+
+
+def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+    """Where servers put the usage: at the top, under a vendor's own key, or in the choice. Empty where there is none."""
+    for place in (body, read.as_dict(body.get("x_groq")), choice):
+        if isinstance(usage := place.get("usage"), dict):
+            return usage
+    return {}
+
+
+def read_usage(usage: dict[str, Any], *, reasoning_on_top: bool = False) -> Usage:
+    """Tokens by the one convention.
+
+    `prompt_tokens` includes cache reads and writes. `completion_tokens` includes reasoning, except on servers whose total shows that
+    it comes on top (xAI among them): there it is added. `reasoning_on_top` says so for a usage without a total.
+    """
+    prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
+    if prompt is None and completion is None:
+        return Usage()
+    details = read.as_dict(usage.get("prompt_tokens_details"))
+    cached = read.count(details.get("cached_tokens"))
+    written = read.count(details.get("cache_write_tokens"))
+    reasoning = read.count(read.as_dict(usage.get("completion_tokens_details")).get("reasoning_tokens"))
+    if reasoning is None:
+        reasoning = read.count(usage.get("reasoning_tokens"))
+    total = read.count(usage.get("total_tokens"))
+    if reasoning and completion is not None:
+        if total is None or prompt is None:
+            completion += reasoning if reasoning_on_top else 0
+        elif total == prompt + completion + reasoning:
+            completion += reasoning
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=completion,
+        cache_read_tokens=cached if cached is not None else _first_count(usage, _CACHE_READS),
+        cache_write_tokens=written if written is not None else read.count(usage.get("cache_creation_input_tokens")),
+        reasoning_tokens=reasoning,
+        source=UsageSource.REPORTED,
+    )
+
+
+def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((found for name in names if (found := read.count(usage.get(name))) is not None), None)
+
+
+def reported_cost(usage: dict[str, Any]) -> Decimal | None:
+    """US dollars, where a server reports them as `cost`: a number, or an object with the sum in it.
+
+    With a key of one's own (`is_byok`), OpenRouter's `cost` is its own fee only, and the vendor charges what `cost_details` calls the
+    upstream inference cost: what is paid is the sum, unknown where a part of it is. Without such a key that cost is in `cost` already.
+    """
+    cost = usage.get("cost")
+    if isinstance(cost, dict):
+        cost = next((cost[part] for part in _COST_PARTS if cost.get(part) is not None), None)
+    paid = read.money(cost)
+    if paid is None or usage.get("is_byok") is not True:
+        return paid
+    upstream = read.money(read.as_dict(usage.get("cost_details")).get("upstream_inference_cost"))
+    return None if upstream is None else paid + upstream
+
+
+def cost_in_ticks(usage: dict[str, Any]) -> Decimal | None:
+    """US dollars, where a server reports them as xAI does: in ticks, of which 10^10 are one dollar."""
+    ticks = usage.get("cost_in_usd_ticks")
+    if isinstance(ticks, str) and ticks.isascii() and ticks.isdecimal():  # as protobuf's JSON writes large integers
+        ticks = read.money(ticks)
+        return None if ticks is None else ticks * _TICK_USD
+    ticks = read.count(ticks)
+    return None if ticks is None else ticks * _TICK_USD

@@ -1,0 +1,111 @@
+"""OpenRouter, over chat completions: one address for many vendors' models.
+
+Vendor pages, read 2026-11-22: https://openrouter.ai/docs/api-reference/overview, https://openrouter.ai/docs/api/reference/errors-and-debugging
+(errors inside a 200 and in mid-stream), https://openrouter.ai/docs/use-cases/usage-accounting (usage and cost come with every response,
+unasked), https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning_details` go back with a turn that calls tools).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from agentlab.providers import _read as read
+from agentlab.providers._base import Capabilities
+from agentlab.providers._chat_completions import Dialect, native_word
+from agentlab.providers._chat_provider import ChatCompletions
+from agentlab.providers._request import clean_url, find_key
+from agentlab.providers._signals import Table
+from agentlab.providers._versions import place_version
+from agentlab.types import JSON, FinishReason
+
+BASE_URL = "https://openrouter.ai/api/v1"
+KEY_VARIABLES = ("OPENROUTER_API_KEY",)
+
+NATIVE_REASONS = Table(
+    field="choices[].native_finish_reason",
+    reasons={
+        # OpenAI's chat completions, and most servers of open models:
+        # https://platform.openai.com/docs/api-reference/chat/object
+        "stop": FinishReason.END_TURN,
+        "length": FinishReason.MAX_TOKENS,
+        "tool_calls": FinishReason.TOOL_CALLS,
+        "function_call": FinishReason.TOOL_CALLS,
+        "content_filter": FinishReason.CONTENT_FILTERED,
+        "error": FinishReason.ERROR,
+        # OpenAI's and xAI's Responses, their status or why they are incomplete:
+        # https://platform.openai.com/docs/api-reference/responses/object
+        "completed": FinishReason.END_TURN,
+        "max_output_tokens": FinishReason.MAX_TOKENS,
+        "failed": FinishReason.ERROR,
+        "cancelled": FinishReason.CANCELLED,
+        # Anthropic: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+        "end_turn": FinishReason.END_TURN,
+        "stop_sequence": FinishReason.STOP_SEQUENCE,
+        "tool_use": FinishReason.TOOL_CALLS,
+        "max_tokens": FinishReason.MAX_TOKENS,
+        "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+        "refusal": FinishReason.CONTENT_FILTERED,
+        "pause_turn": FinishReason.PAUSED,
+        # Google: https://ai.google.dev/api/generate-content#FinishReason
+        "STOP": FinishReason.END_TURN,
+        "MAX_TOKENS": FinishReason.MAX_TOKENS,
+        "SAFETY": FinishReason.CONTENT_FILTERED,
+        "RECITATION": FinishReason.CONTENT_FILTERED,
+        "BLOCKLIST": FinishReason.CONTENT_FILTERED,
+        "PROHIBITED_CONTENT": FinishReason.CONTENT_FILTERED,
+        "SPII": FinishReason.CONTENT_FILTERED,
+        "MALFORMED_FUNCTION_CALL": FinishReason.ERROR,
+        "UNEXPECTED_TOOL_CALL": FinishReason.ERROR,
+        # Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
+        "guardrail_intervened": FinishReason.CONTENT_FILTERED,
+        "content_filtered": FinishReason.CONTENT_FILTERED,
+        # Together AI: https://docs.together.ai/reference/chat-completions-1
+        "eos": FinishReason.END_TURN,
+        # Mistral: https://docs.mistral.ai/api/
+        "model_length": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+        # Zhipu: https://docs.z.ai/api-reference/llm/chat-completion
+        "sensitive": FinishReason.CONTENT_FILTERED,
+        "network_error": FinishReason.ERROR,
+    },
+    stop_with_calls=True,
+    repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"}),
+)
+"""What the vendors behind OpenRouter say, each in the words of its own page. `_native_reason.py` tells what they count for."""
+
+
+def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
+    """The native word, and what Anthropic's models say of a refusal."""
+    details = {key: text for key, value in read.as_dict(choice.get("stop_details")).items() if (text := read.some_text(value))}
+    return {**native_word(body, choice), **({"stop_details": details} if details else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRouter(ChatCompletions):
+    """OpenRouter, whose models are named `vendor/model`.
+
+    `options` carry its own fields, such as `provider`, `models` or `reasoning`; `headers` the optional `HTTP-Referer` and `X-Title`
+    that name your application. Cost is what it reports; with a key of your own at the vendor (BYOK), its fee and the vendor's charge
+    together.
+    """
+
+    name: ClassVar[str] = "openrouter"
+    wire: ClassVar[str] = "openrouter.chat"
+    cap_field: ClassVar[str] = "max_tokens"
+    capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    dialect: ClassVar[Dialect] = Dialect(native=NATIVE_REASONS, details=end_details, kept=("stop_details",))
+
+    base_url: str = BASE_URL
+    api_version: str | None = None
+
+    def __post_init__(self) -> None:
+        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
+        object.__setattr__(self, "base_url", base_url)
+        object.__setattr__(self, "api_version", version)
+
+    def auth_headers(self) -> dict[str, str]:
+        """The key as a bearer token. Raises MissingKeyError."""
+        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, KEY_VARIABLES)}"}
+
+
+PROVIDER = OpenRouter

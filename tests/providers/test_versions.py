@@ -1,0 +1,103 @@
+"""API versions in provider names."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import agentlab as lab
+from agentlab.errors import ConfigurationError
+from agentlab.providers._registry import resolve
+from agentlab.types import Message, ModelRequest
+
+REQUEST = ModelRequest([Message("user", "Hi")])
+GOOGLE = "https://generativelanguage.googleapis.com"
+
+
+@pytest.mark.parametrize(
+    ("spec", "version", "address"),
+    [
+        ("gemini:m", "v1beta", f"{GOOGLE}/v1beta/models/m:generateContent"),
+        ("gemini@v1:m", "v1", f"{GOOGLE}/v1/models/m:generateContent"),
+        ("gemini@v1alpha:m", "v1alpha", f"{GOOGLE}/v1alpha/models/m:generateContent"),
+        ("gemini@v1p1beta1:m", "v1p1beta1", f"{GOOGLE}/v1p1beta1/models/m:generateContent"),
+        ("openai:m", "v1", "https://api.openai.com/v1/chat/completions"),
+        ("openai@v1:m", "v1", "https://api.openai.com/v1/chat/completions"),
+        ("openai@v2:m", "v2", "https://api.openai.com/v2/chat/completions"),
+        ("openrouter@v2:a/b", "v2", "https://openrouter.ai/api/v2/chat/completions"),
+        ("xai@v2:m", "v2", "https://api.x.ai/v2/chat/completions"),
+        ("anthropic:m", "2023-06-01", "https://api.anthropic.com/v1/messages"),
+        ("anthropic@2023-01-01:m", "2023-01-01", "https://api.anthropic.com/v1/messages"),
+    ],
+)
+def test_a_version_in_the_name(spec: str, version: str, address: str) -> None:
+    found = resolve(spec)
+    sent = found.build_request(REQUEST)
+    assert sent.url == address
+    assert f"api_version={version!r}" in repr(found)
+    assert sent.headers.get("anthropic-version") == (version if spec.startswith("anthropic") else None)
+    assert found.name == spec.partition(":")[0].partition("@")[0]
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "address", "version"),
+    [
+        ("gemini", "http://h/proxy", "http://h/proxy/models/m:generateContent", None),
+        ("gemini", "http://h/proxy/v1/", "http://h/proxy/v1/models/m:generateContent", "v1"),
+        ("gemini@v1", "http://h/proxy", "http://h/proxy/v1/models/m:generateContent", "v1"),
+        ("gemini@v1", "http://h/v1beta", "http://h/v1/models/m:generateContent", "v1"),
+        ("openai", "http://h", "http://h/chat/completions", None),
+        ("openai@v1", "http://h", "http://h/v1/chat/completions", "v1"),
+    ],
+)
+def test_a_version_at_another_address(name: str, base_url: str, address: str, version: str | None) -> None:
+    found = lab.Provider(name, model="m", base_url=base_url)
+    assert found.build_request(REQUEST).url == address
+    assert f"api_version={version!r}" in repr(found)
+
+
+KEYLIKE = "sk-" + "proj-" + "a1b2c3d4" * 4
+
+
+NO_VERSIONS = ["1", "v1/beta", "v1 beta", "v", "latest", "v1?key=x", "../v1", "Ⅴ1", "v٣", KEYLIKE]
+
+
+@pytest.mark.parametrize("version", NO_VERSIONS)
+@pytest.mark.parametrize("in_the_name", [True, False])
+@pytest.mark.parametrize("name", ["gemini", "openai", "openrouter", "xai", "anthropic"])
+def test_what_is_no_version_is_told(name: str, in_the_name: bool, version: str) -> None:
+    named, given = (f"{name}@{version}", {}) if in_the_name else (name, {"api_version": version})
+    with pytest.raises(ConfigurationError, match="is no API version of") as caught:
+        lab.Provider(named, model="m", **given)
+    assert KEYLIKE not in str(caught.value)
+    assert f"{name}@" in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["v1\n", 1, ("v1",)])
+def test_a_version_is_one_line_of_text(version: object) -> None:
+    with pytest.raises(ConfigurationError, match="is no API version of gemini"):
+        lab.Provider("gemini", model="m", api_version=version)
+
+
+@pytest.mark.parametrize("version", ["v1", "2023-6-1", "2023-06-01/x", "20230601", ""])
+def test_anthropics_versions_are_dates(version: str) -> None:
+    with pytest.raises(ConfigurationError, match="anthropic@2023-06-01:model"):
+        lab.Provider("anthropic", model="m", api_version=version)
+
+
+@pytest.mark.parametrize("version", ["v1 x", "a/b", "x?y=z", "ä"])
+def test_azures_versions_are_plain(version: str) -> None:
+    with pytest.raises(ConfigurationError, match="api_version="):
+        lab.Provider("azure", model="m", base_url="https://h", api_version=version)
+
+
+def test_compatible_has_no_versions() -> None:
+    with pytest.raises(ConfigurationError, match="compatible has no API versions to choose from: write compatible:m"):
+        lab.Provider("compatible@v1", model="m", base_url="http://h/v1")
+
+
+def test_a_recorded_response_may_be_read_by_a_version() -> None:
+    found = lab.detect("gemini@v1", {"candidates": [{"finishReason": "STOP", "content": {"parts": [{"text": "Hi"}]}}]})
+    assert (found.provider, found.finish_reason) == ("gemini", lab.FinishReason.END_TURN)
