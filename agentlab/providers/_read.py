@@ -98,7 +98,7 @@ def loads(text: str | bytes) -> JSON:
     """
     try:
         return from_json(text)
-    except ValueError:
+    except (TypeError, ValueError):  # a TypeError for text that cannot be encoded
         pass
     try:
         return json.loads(text if isinstance(text, str) else text.decode("utf-8", "replace"))

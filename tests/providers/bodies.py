@@ -11,7 +11,7 @@ from agentlab.providers import _base
 from agentlab.providers._registry import Provider
 from agentlab.types import FinishReason, ModelResponse, StreamEvent
 
-WIRES = ("openai", "compatible", "anthropic", "gemini")
+WIRES = ("openai", "openrouter", "xai", "azure", "compatible", "anthropic", "gemini")
 
 
 @dataclass(frozen=True)

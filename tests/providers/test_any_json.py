@@ -36,7 +36,9 @@ def test_any_bytes(name: str, noise: bytes, places: list[int]):
 KEYS = {
     "chat": """choices delta message content tool_calls function function_call arguments name id index finish_reason usage cost model
         native_finish_reason prompt_tokens completion_tokens prompt_tokens_details error refusal reasoning_content reasoning_details
-        object x_groq code type text thinking""",
+        object x_groq code type text thinking outputs role status summary data content_filter_results prompt_filter_results
+        innererror content_filter_result filtered severity cost_in_usd_ticks is_byok cost_details upstream_inference_cost
+        completion_tokens_details reasoning_tokens cached_tokens total_tokens""",
     "anthropic": """type message content content_block delta index usage input_tokens stop_reason error text thinking signature
         partial_json input id name stop_details stop_sequence explanation caller tool_use_id tool_id citation output_tokens_details
         cache_read_input_tokens thinking_tokens model""",

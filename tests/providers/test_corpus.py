@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from agentlab.providers._detect import detect
+from agentlab.signals import detect
 from agentlab.types import Confidence, FinishReason, SignalSeen, TextDelta
 
 from .bodies import cut, parse_stream, provider
+from .responses_bodies import RESPONSES
 from .test_any_json import check_types
 
 RECORDINGS = Path(__file__).parents[2].parent / "shared" / "corpus" / "recordings.jsonl.gz"
@@ -25,9 +26,9 @@ pytestmark = pytest.mark.skipif(not RECORDINGS.exists(), reason="the corpus of r
 
 PROVIDERS = {
     "openai.chat": "openai",
-    "azure.chat": "compatible",
-    "openrouter.chat": "compatible",
-    "xai.chat": "compatible",
+    "azure.chat": "azure",
+    "openrouter.chat": "openrouter",
+    "xai.chat": "xai",
     "other-compatible.chat": "compatible",
     "anthropic.messages": "anthropic",
     "anthropic.messages(vertex)": "anthropic",
@@ -35,6 +36,13 @@ PROVIDERS = {
     "other-compatible.messages": "anthropic",
     "gemini.generate": "gemini",
     "other-compatible.gemini": "gemini",
+    "bedrock.converse": "bedrock",
+    "other-compatible.converse": "bedrock",
+    "openai.responses": "openai-responses",
+    "azure.responses": "azure-responses",
+    "openrouter.responses": "openrouter-responses",
+    "xai.responses": "xai-responses",
+    "other-compatible.responses": "compatible-responses",
 }
 
 F, HIGH = FinishReason, Confidence.HIGH
@@ -63,8 +71,20 @@ REASONS = {
         "MALFORMED_FUNCTION_CALL": F.ERROR,
         "UNEXPECTED_TOOL_CALL": F.ERROR,
     },
+    "bedrock": {
+        "end_turn": F.END_TURN,
+        "stop_sequence": F.STOP_SEQUENCE,
+        "tool_use": F.TOOL_CALLS,
+        "max_tokens": F.MAX_TOKENS,
+        "guardrail_intervened": F.CONTENT_FILTERED,
+        "content_filtered": F.CONTENT_FILTERED,
+    },
 }
-REASONS["compatible"] = REASONS["openai"]
+CHAT = ("openai", "azure", "openrouter", "xai", "compatible")
+REASONS.update(dict.fromkeys(CHAT, REASONS["openai"]))
+INCOMPLETE = {"max_output_tokens": F.MAX_TOKENS, "content_filter": F.CONTENT_FILTERED}
+STATUSES = {"completed": F.END_TURN, "failed": F.ERROR, "cancelled": F.CANCELLED}
+REASONS.update(dict.fromkeys(RESPONSES, STATUSES))
 
 
 @cache
@@ -94,10 +114,20 @@ def judged(recording: dict[str, Any]) -> set[FinishReason]:
     name, word, tags = PROVIDERS[recording["wire"]], recording["native_value"], recording["tags"]
     if (recording["status"] or 200) >= 400 or recording["native_field"].startswith("error") or "error_object_present" in tags:
         return {F.ERROR}
-    if word is None and recording["streaming"] and "no_DONE_sentinel" not in tags and name in ("openai", "compatible"):
-        return {F.END_TURN, F.TOOL_CALLS, F.UNKNOWN}  # closed properly: inferred
+    if word is None and "data: [DONE]" in recording["response_body"] and name in CHAT:
+        if "no_text_no_tool" in tags or "unparseable_event" in tags:
+            return {F.UNKNOWN}
+        return {F.TOOL_CALLS} if recording["has_tool_calls"] else {F.END_TURN}  # closed properly: inferred
     if any(tag.startswith("promptFeedback.blockReason") for tag in tags):
         return {F.CONTENT_FILTERED}
+    if name in RESPONSES:
+        if word is None:  # inferred from what the items, or the last event, say of themselves
+            return {F.END_TURN, F.TOOL_CALLS, F.MAX_TOKENS, F.UNKNOWN}
+        if word == "incomplete":
+            return {INCOMPLETE.get(recording["native_detail"], F.UNKNOWN)}
+        silent = "no_text_no_tool" in tags and not recording["refusal_present"]
+        if word == "completed" and silent:  # the script did not look for items that wait for the caller
+            return {F.END_TURN, F.TOOL_CALLS}
     reason = REASONS[name].get(str(word), F.UNKNOWN)
     if reason is F.END_TURN and recording["refusal_present"]:  # of several choices the first counts, and another may have refused
         return {F.CONTENT_FILTERED, F.END_TURN} if "multi_choice" in tags else {F.CONTENT_FILTERED}
@@ -140,6 +170,30 @@ def test_documented_values_that_agree_are_sure():
     assert doubted == []
 
 
+def test_words_that_are_not_documented_are_kept_and_unsure():
+    for recording in recordings():
+        word, known = recording["native_value"], REASONS[PROVIDERS[recording["wire"]]]
+        if recording["native_field"] != "choices[].finish_reason" or word in (None, "") or word in known:
+            continue
+        if recording["authenticity"] != "synthetic":
+            found = signal(recording)
+            assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, Confidence.LOW, word), recording["id"]
+
+
+def test_calls_that_the_vendor_behind_a_gateway_cut_are_not_taken_for_whole():
+    seen = 0
+    for recording in recordings():
+        if recording["native_value"] != "tool_calls" or recording["native_finish_reason"] not in ("length", "max_output_tokens"):
+            continue
+        assert signal(recording).confidence is Confidence.LOW, recording["id"]
+        streamed = recording["streaming"]
+        name, data = PROVIDERS[recording["wire"]], body(recording)
+        response = parse_stream(name, [data])[0] if streamed else provider(name).parse(json.loads(data))
+        assert "partial_tool_json" not in recording["tags"] or not response.tool_calls[-1].closed
+        seen += 1
+    assert seen >= 5
+
+
 def whole_bodies() -> Iterator[tuple[dict[str, Any], Any]]:
     for recording in recordings():
         if (
@@ -160,15 +214,20 @@ def test_whole_bodies_are_read():
             and response.signal.finish_reason not in (F.ERROR, F.CONTENT_FILTERED)
         ):
             assert response.usage.known_tokens > 0 or response.usage.input_tokens is not None, recording["id"]
-        if recording["cost_present"] and PROVIDERS[recording["wire"]] == "compatible" and "cost" in (payload.get("usage") or {}):
+        if recording["cost_present"] and not recording["wire"].startswith("azure") and reports_cost(payload):
             assert response.cost_usd is not None, recording["id"]
         check_total(recording, payload, response)
+
+
+def reports_cost(payload: Any) -> bool:
+    return not {"cost", "cost_in_usd_ticks"}.isdisjoint(payload.get("usage") or {})
 
 
 def check_total(recording: dict[str, Any], payload: Any, response: Any) -> None:
     """The provider's own total is the sum that we make."""
     usage = payload.get("usageMetadata") or payload.get("usage") if isinstance(payload, dict) else None
-    total = (usage or {}).get("totalTokenCount", (usage or {}).get("total_tokens"))
+    named = ("totalTokenCount", "total_tokens", "totalTokens")
+    total = next((usage[name] for name in named if name in usage), None) if usage else None
     if isinstance(total, int) and response.usage.total_tokens is not None and recording["authenticity"].startswith("recorded"):
         assert response.usage.total_tokens == total, (recording["id"], recording["wire"], usage)
 
@@ -197,9 +256,11 @@ def test_streams_that_break_off_are_no_clean_end():
     chance = random.Random(11)
     for recording in recordings():
         name, data = PROVIDERS[recording["wire"]], body(recording)
-        if not recording["streaming"] or not data.lstrip().startswith((b"data:", b"event:", b":")) or name == "gemini":
+        text = data.lstrip().startswith((b"data:", b"event:", b":"))
+        if not recording["streaming"] or not (text or name == "bedrock") or name == "gemini":
             continue
-        last = data.rfind(b"data: [DONE]") if name != "anthropic" else data.rfind(b'"message_stop"')
+        ends = {"anthropic": b'"message_stop"', "bedrock": b"messageStop"} | dict.fromkeys(RESPONSES, b"response.completed")
+        last = data.rfind(ends.get(name, b"data: [DONE]"))
         if last < 0:
             continue
         for _ in range(3):

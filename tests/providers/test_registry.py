@@ -57,7 +57,7 @@ def test_compatible_needs_an_address():
         resolve("compatible:some-model")
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "compatible"])
+@pytest.mark.parametrize("name", ["openai", "openrouter", "xai", "azure", "anthropic", "gemini", "compatible"])
 def test_an_address_must_be_http(name: str):
     with pytest.raises(ConfigurationError, match="ftp://x"):
         Provider(name, model="m", base_url="ftp://x")
@@ -75,7 +75,7 @@ def test_a_mistyped_setting_is_told():
         Provider("openai", model="m", api_kee=SECRET)
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "compatible"])
+@pytest.mark.parametrize("name", ["openai", "openrouter", "xai", "azure", "anthropic", "gemini", "compatible"])
 def test_keys_and_headers_are_in_no_repr(name: str):
     provider = Provider(name, model="m", base_url="http://h", api_key=SECRET, headers={"x-team": SECRET})
     assert SECRET not in repr(provider)
@@ -85,7 +85,7 @@ def test_keys_and_headers_are_in_no_repr(name: str):
     assert pickle.loads(pickle.dumps(provider)) == provider
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("name", ["openai", "openrouter", "xai", "anthropic", "gemini"])
 def test_a_missing_key_says_what_to_do(name: str):
     provider = Provider(name, model="m")  # made without a key: replays need none
     with pytest.raises(MissingKeyError) as error:
@@ -103,6 +103,8 @@ def test_a_missing_key_says_what_to_do(name: str):
         pytest.param("gemini", {"GOOGLE_API_KEY": "k4"}, "x-goog-api-key", "k4", id="gemini, second"),
         pytest.param("gemini", {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": "k4"}, "x-goog-api-key", "k4", id="gemini, blank"),
         pytest.param("openai", {"OPENAI_API_KEY": " k1\n"}, "authorization", "Bearer k1", id="white space"),
+        pytest.param("openrouter", {"OPENROUTER_API_KEY": "k5"}, "authorization", "Bearer k5", id="openrouter"),
+        pytest.param("xai", {"XAI_API_KEY": "k6"}, "authorization", "Bearer k6", id="xai"),
     ],
 )
 def test_keys_are_read_when_they_are_needed(name, variables, header, value, monkeypatch: pytest.MonkeyPatch):

@@ -170,7 +170,7 @@ FULL = Answer(
 )
 
 
-@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic", "gemini"])
+@pytest.mark.parametrize("name", ["openai", "openrouter", "xai", "azure", "compatible", "anthropic", "gemini"])
 def test_a_whole_response(name: str):
     payload = whole(name, FULL)
     found = provider(name).parse(payload)

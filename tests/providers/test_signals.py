@@ -163,7 +163,7 @@ GEMINI = [
 
 
 @pytest.mark.parametrize(("payload", "expected"), CHAT)
-@pytest.mark.parametrize("name", ["openai", "compatible"])
+@pytest.mark.parametrize("name", ["openai", "openrouter", "xai", "azure", "compatible"])
 def test_chat_signals(name: str, payload: Any, expected: tuple[FinishReason, Confidence, Any]):
     assert signal(name, payload) == expected
 

@@ -52,7 +52,7 @@ CHAT_ENDS = [
     pytest.param([{"object": "error", "message": "x"}], (F.ERROR, HIGH), id="an error object"),
     pytest.param([chunk({"content": "a"}, ""), chunk({}, "stop"), "[DONE]"], (F.END_TURN, HIGH), id="empty before stop"),
     pytest.param([chunk({"content": "a"}, "stop"), chunk({}, ""), "[DONE]"], (F.END_TURN, HIGH), id="empty after stop"),
-    pytest.param([chunk({"content": "a"}, ""), "[DONE]"], (F.UNKNOWN, LOW), id="empty to the end"),
+    pytest.param([chunk({"content": "a"}, ""), "[DONE]"], (F.END_TURN, MEDIUM), id="empty to the end is missing"),
 ]
 
 

@@ -1,0 +1,301 @@
+"""The Responses wire, which OpenAI and other servers speak: why a response ended, and what it holds.
+
+A stream is put together into the body that the same answer would have had without streaming, and that body is read: so both give
+the same response.
+
+Vendor page: https://platform.openai.com/docs/api-reference/responses/object; the words were read on 2026-11-22 from the types of the
+vendor's client (openai 3.54), which are made from the same specification. What reports its cost: OpenRouter as `usage.cost`
+(https://openrouter.ai/docs/api/api-reference/responses/create-responses), xAI in ticks of 1e-10 dollars
+(https://docs.x.ai/developers/cost-tracking), both read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from agentlab.providers import _read as read
+from agentlab.providers._responses_items import (
+    Item,
+    arguments_of,
+    call_id_of,
+    items_of,
+    native_items,
+    refusals_of,
+    text_of,
+    thoughts_of,
+    waiting_items,
+)
+from agentlab.providers._signals import Ended, Facts, Table, error_code, error_text, find_error, judge, raw_value
+from agentlab.types import (
+    JSON,
+    Confidence,
+    FinishReason,
+    ModelResponse,
+    NativeContent,
+    TerminationSignal,
+    ToolCall,
+    Usage,
+    UsageSource,
+)
+
+STATUSES = Table(
+    field="status",
+    reasons={
+        "completed": FinishReason.END_TURN,
+        "incomplete": FinishReason.UNKNOWN,  # without incomplete_details, which say why
+        "failed": FinishReason.ERROR,
+        "cancelled": FinishReason.CANCELLED,
+        "queued": FinishReason.UNKNOWN,  # it has not ended
+        "in_progress": FinishReason.UNKNOWN,  # nor has this
+    },
+    stop_with_calls=True,
+)
+
+INCOMPLETE_REASONS = Table(
+    field="incomplete_details.reason",
+    reasons={
+        "max_output_tokens": FinishReason.MAX_TOKENS,
+        "content_filter": FinishReason.CONTENT_FILTERED,
+        "steered": FinishReason.PAUSED,  # stopped at a safe place for a successor to go on
+        "max_messages": FinishReason.UNKNOWN,  # listed, and not explained anywhere
+    },
+)
+
+LAST_EVENTS = Table(
+    field="type",
+    reasons={
+        "response.completed": FinishReason.END_TURN,
+        "response.incomplete": FinishReason.UNKNOWN,
+        "response.failed": FinishReason.ERROR,
+    },
+    stop_with_calls=True,
+)
+"""The events that end a stream, for servers whose last event has no status."""
+
+_OPEN = ("in_progress", "queued")
+_TICKS_PER_USD = 10**10
+_ENDS_OF_ITS_OWN = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens."""
+
+    provider: str
+    model: str
+    wire: str
+    requested_cap: int | None = None
+
+
+def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
+    """A whole body, or what was put together from a stream, as a ModelResponse. An event that carries a body is read as the body."""
+    body = unwrapped(payload)
+    items = items_of(body.get("output"))
+    waiting = waiting_items(items)
+    table, word = _word(body)
+    calls = _tool_calls(waiting, proper=_is_proper(table, word, ended), damaged=damaged)
+    usage = read_usage(body.get("usage"))
+    text = "".join(map(text_of, items))
+    refusals = [refusal for item in items for refusal in refusals_of(item)]
+    cap = read.count(body.get("max_output_tokens")) if origin.requested_cap is None else origin.requested_cap
+    facts = Facts(
+        tool_calls=len(waiting),
+        complete_calls=all(read.is_json(call.arguments) for call in calls),
+        answered=bool(text or waiting),
+        refused=bool(refusals),
+        ended=ended,
+        damaged=damaged,
+        output_tokens=cap if _is_at_cap(usage, cap) else None,
+        requested_cap=cap,
+        error=find_error(payload) or find_error(body),
+        metadata=_metadata(body, table, waiting),
+    )
+    native = native_items(items, stored=body.get("store") is True)
+    return ModelResponse(
+        text=read.whole_text(text),
+        signal=_signal(body, items, facts, origin),
+        tool_calls=calls,
+        usage=usage,
+        reasoning=read.whole_text("\n\n".join(paragraph for item in items for paragraph in thoughts_of(item))),
+        refusal="\n".join(refusals) if refusals else None,
+        model=read.some_text(body.get("model")),
+        response_id=read.some_text(body.get("id")),
+        cost_usd=_cost(body.get("usage")),
+        native=NativeContent(wire=origin.wire, content=native) if native else None,
+        raw=payload,
+    )
+
+
+def unwrapped(payload: JSON) -> dict[str, Any]:
+    """The body in a payload; `{"type": "response.completed", "response": {…}}` holds one, which may leave its status to the event."""
+    body = read.as_dict(payload)
+    kind, inner = body.get("type"), body.get("response")
+    if isinstance(inner, dict) and isinstance(kind, str) and kind.startswith("response."):
+        return {**inner, "type": kind}
+    return body
+
+
+# Why it ended --------------------------------------------------------------------------------------------------------------
+
+
+def _word(body: Mapping[str, Any]) -> tuple[Table, JSON]:
+    """The provider's word, and the table that it stands in."""
+    status, kind = body.get("status"), body.get("type")
+    reason = read.as_dict(body.get("incomplete_details")).get("reason")
+    if reason is not None and status in (None, "incomplete"):
+        return INCOMPLETE_REASONS, reason
+    if isinstance(kind, str) and kind in LAST_EVENTS.reasons and (status is None or status in _OPEN):
+        return LAST_EVENTS, kind
+    return STATUSES, status
+
+
+def _is_proper(table: Table, word: JSON, ended: Ended) -> bool:
+    """Whether the response says that it was not cut, or is a whole body that says nothing."""
+    return word in ("completed", "response.completed") or (word is None and table is STATUSES and ended == "whole")
+
+
+def _is_at_cap(usage: Usage, cap: int | None) -> bool:
+    """Whether the output fills its cap. Where it is larger, the server (xAI's is one) does not count reasoning against it."""
+    output = usage.output_tokens
+    if cap is None or output is None or output <= cap:
+        return cap is not None and output == cap
+    return output - (usage.reasoning_tokens or 0) >= cap
+
+
+def _metadata(body: Mapping[str, Any], table: Table, waiting: list[Item]) -> dict[str, JSON]:
+    found: dict[str, JSON] = {}
+    if table is INCOMPLETE_REASONS and (status := read.some_text(body.get("status"))):
+        found["status"] = status
+    if kinds := sorted({kind for item in waiting if (kind := read.as_text(item.get("type"))) != "function_call"}):
+        found["waiting_for"] = kinds
+    return found
+
+
+def _signal(body: Mapping[str, Any], items: list[Item], facts: Facts, origin: Origin) -> TerminationSignal:
+    table, word = _word(body)
+    at_cap = facts.output_tokens is not None
+    facts = replace(facts, message=_message(word, facts))
+    if (
+        word in ("failed", "response.failed") and facts.error is not None
+    ):  # the error explains the status, and contradicts nothing
+        where, code = error_code(facts.error)
+        told = f"The provider reports an error: {error_text(facts.error) or code}"
+        facts = replace(facts, error=None, message=told, metadata={**facts.metadata, where: code})
+    signal = judge(table, word, facts, provider=origin.provider, model=origin.model)
+    if facts.error is not None:
+        return signal
+    message_status = next((item.get("status") for item in reversed(items) if item.get("type") == "message"), None)
+    if word is None:
+        return signal if facts.ended != "whole" else _inferred(signal, facts, message_status, at_cap=at_cap)
+    return _doubted(signal, body, facts, message_status, at_cap=at_cap)
+
+
+def _message(word: JSON, facts: Facts) -> str:
+    if isinstance(word, str) and word in _OPEN:
+        return f"The response has not ended: its status is {word!r}."
+    kinds = facts.metadata.get("waiting_for")
+    return (
+        f"The response waits for an answer to {', '.join(kinds)}." if kinds and not facts.refused and word == "completed" else ""
+    )
+
+
+def _inferred(signal: TerminationSignal, facts: Facts, message_status: JSON, *, at_cap: bool) -> TerminationSignal:
+    """A whole body without a status (OpenRouter has sent such): what its items say of themselves."""
+
+    def told(reason: FinishReason, message: str) -> TerminationSignal:
+        return replace(signal, finish_reason=reason, confidence=Confidence.MEDIUM, message=message)
+
+    if facts.refused:
+        return told(FinishReason.CONTENT_FILTERED, "The response has no status, and holds a refusal.")
+    if facts.tool_calls and facts.complete_calls:
+        return told(FinishReason.TOOL_CALLS, "The response has no status, and holds complete tool calls.")
+    if message_status == "completed" and not facts.tool_calls:
+        return told(FinishReason.END_TURN, "The response has no status, and its message is completed.")
+    if message_status == "incomplete" and at_cap:
+        return told(FinishReason.MAX_TOKENS, "The response has no status; its message is incomplete, and fills the cap.")
+    return signal
+
+
+def _doubted(
+    signal: TerminationSignal, body: Mapping[str, Any], facts: Facts, message_status: JSON, *, at_cap: bool
+) -> TerminationSignal:
+    """The status in the light of its details and of the last message's own status, which may contradict it."""
+    if signal.finish_reason not in _ENDS_OF_ITS_OWN:
+        return signal
+    cut_message = message_status == "incomplete" and not facts.tool_calls
+    if cut_message and at_cap:
+        told = "The provider says that the response is completed; but its message is incomplete, and fills the cap."
+        return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=told)
+    if cut_message:
+        told = "The provider says that the response is completed, and that its message is incomplete."
+        return replace(signal, confidence=Confidence.LOW, message=told)
+    if body.get("status") in _OPEN:
+        told = f"The stream says that the response is completed, and that its status is {body['status']!r}."
+        return replace(signal, confidence=Confidence.LOW, message=told)
+    if (reason := read.as_dict(body.get("incomplete_details")).get("reason")) is not None:
+        told = f"The provider says that the response is completed, and that it is incomplete: {raw_value(reason)!r}."
+        return replace(signal, confidence=Confidence.LOW, message=told)
+    return signal
+
+
+# What it holds -------------------------------------------------------------------------------------------------------------
+
+
+def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[ToolCall, ...]:
+    """The calls of the person's functions.
+
+    In a response that was cut, a call is closed where its item does not say otherwise and its arguments are complete. In one that was
+    not, an item may well say `in_progress`: it waits for its result. Where a piece of the stream was lost none is closed.
+    """
+    calls: list[ToolCall] = []
+    for item in waiting:
+        if item.get("type") != "function_call":
+            continue
+        status, arguments = item.get("status"), arguments_of(item)
+        complete = isinstance(arguments, dict) or (isinstance(arguments, str) and read.is_json_object(arguments))
+        closed = complete or status != "incomplete" if proper else complete and status not in ("incomplete", "in_progress")
+        closed = closed and not damaged
+        calls.append(
+            ToolCall(
+                id=call_id_of(item, len(calls) + 1),
+                name=read.as_text(item.get("name")),
+                arguments=read.arguments_text(arguments, closed=closed),
+                closed=closed,
+            )
+        )
+    return tuple(calls)
+
+
+def read_usage(reported: JSON) -> Usage:
+    """Tokens by the one convention: `input_tokens` includes cache reads and writes; `output_tokens` includes reasoning, except where
+    the total shows that it comes on top."""
+    usage = read.as_dict(reported)
+    taken, given = read.count(usage.get("input_tokens")), read.count(usage.get("output_tokens"))
+    if taken is None and given is None:
+        return Usage()
+    details = read.as_dict(usage.get("input_tokens_details"))
+    reasoning = read.count(read.as_dict(usage.get("output_tokens_details")).get("reasoning_tokens"))
+    if (
+        reasoning
+        and taken is not None
+        and given is not None
+        and read.count(usage.get("total_tokens")) == taken + given + reasoning
+    ):
+        given += reasoning
+    return Usage(
+        input_tokens=taken,
+        output_tokens=given,
+        cache_read_tokens=read.count(details.get("cached_tokens")),
+        cache_write_tokens=read.count(details.get("cache_write_tokens")),
+        reasoning_tokens=reasoning,
+        source=UsageSource.REPORTED,
+    )
+
+
+def _cost(reported: JSON) -> Decimal | None:
+    usage = read.as_dict(reported)
+    ticks = read.count(usage.get("cost_in_usd_ticks"))
+    return Decimal(ticks) / _TICKS_PER_USD if ticks is not None else read.money(usage.get("cost"))
