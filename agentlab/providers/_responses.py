@@ -82,12 +82,16 @@ _ENDS_OF_ITS_OWN = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens."""
+    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens.
+
+    `trusted` is whether the server is known to say `incomplete` where it stopped at the cap.
+    """
 
     provider: str
     model: str
     wire: str
     requested_cap: int | None = None
+    trusted: bool = True
 
 
 def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
@@ -96,11 +100,13 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     items = items_of(body.get("output"))
     waiting = waiting_items(items)
     table, word = _word(body)
-    calls = _tool_calls(waiting, proper=_is_proper(table, word, ended), damaged=damaged)
     usage = read_usage(body.get("usage"))
+    cap = read.count(body.get("max_output_tokens")) if origin.requested_cap is None else origin.requested_cap
+    at_cap = _is_at_cap(usage, cap)
+    proper = _is_proper(table, word, ended) and (origin.trusted or not at_cap)
+    calls = _tool_calls(waiting, proper=proper, damaged=damaged)
     text = "".join(map(text_of, items))
     refusals = [refusal for item in items for refusal in refusals_of(item)]
-    cap = read.count(body.get("max_output_tokens")) if origin.requested_cap is None else origin.requested_cap
     facts = Facts(
         tool_calls=len(waiting),
         complete_calls=all(read.is_json(call.arguments) for call in calls),
@@ -108,7 +114,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
         refused=bool(refusals),
         ended=ended,
         damaged=damaged,
-        output_tokens=cap if _is_at_cap(usage, cap) else None,
+        output_tokens=cap if at_cap else None,
         requested_cap=cap,
         error=find_error(payload) or find_error(body),
         metadata=_metadata(body, table, waiting),
@@ -190,6 +196,9 @@ def _signal(body: Mapping[str, Any], items: list[Item], facts: Facts, origin: Or
     message_status = next((item.get("status") for item in reversed(items) if item.get("type") == "message"), None)
     if word is None:
         return signal if facts.ended != "whole" else _inferred(signal, facts, message_status, at_cap=at_cap)
+    if at_cap and not origin.trusted and signal.finish_reason in _ENDS_OF_ITS_OWN:
+        told = f"The provider says that the response is completed; but it fills its cap of {facts.requested_cap} tokens."
+        return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=told)
     return _doubted(signal, body, facts, message_status, at_cap=at_cap)
 
 

@@ -31,6 +31,7 @@ class Responses:
     wire: ClassVar[str]
     capabilities: ClassVar[Capabilities]
     full_items: ClassVar[bool] = False
+    trusted: ClassVar[bool] = True
 
     model: str
     base_url: str
@@ -69,4 +70,4 @@ class Responses:
         return NOTHING
 
     def _origin(self, requested_cap: int | None) -> Origin:
-        return Origin(self.name, self.model, self.wire, requested_cap)
+        return Origin(self.name, self.model, self.wire, requested_cap, self.trusted)

@@ -2,7 +2,8 @@
 
 The wire and its tables of finish reasons are in `_responses.py`. Such servers differ most in what they leave out: a key, ids,
 statuses, the output in the last event. So nothing of that is expected here, and nothing is sent that a simple server may not know.
-llama.cpp says `completed` where it stopped at the cap, which is then MEDIUM.
+Several of them, llama.cpp among them, say `completed` also where they stopped at the cap: an answer whose tokens equal the cap
+counts as cut, MAX_TOKENS at MEDIUM confidence.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class CompatibleResponses(Responses):
     wire: ClassVar[str] = "compatible.responses"
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
     full_items: ClassVar[bool] = True
+    trusted: ClassVar[bool] = False
 
     base_url: str = ""
 

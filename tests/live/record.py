@@ -91,9 +91,11 @@ def environment() -> Path:
     return python
 
 
-async def record(python: Path) -> None:
-    """Record every case."""
+async def record(python: Path, only: str) -> None:
+    """Record every case, or those of one wire."""
     for name, scenario, agent in cases():
+        if not name.rpartition("/")[2].startswith(only):
+            continue
         target = FOLDER / f"{name}.yaml"
         target.unlink(missing_ok=True)
         result = await run(scenario, agent, lab.record(target, origin=origin(python)))
@@ -111,9 +113,11 @@ def main() -> None:
     """Start the server and record."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--python", type=Path, help="an environment that has the server and the model; default: .venv-local")
-    python = arguments.parse_args().python or environment()
+    arguments.add_argument("--only", default="", choices=("chat", "messages", "responses"), help="one wire; default: all")
+    given = arguments.parse_args()
+    python = given.python or environment()
     with llama_server(python, port=PORT):
-        asyncio.run(record(python))
+        asyncio.run(record(python, given.only))
 
 
 if __name__ == "__main__":

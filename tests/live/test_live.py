@@ -1,7 +1,7 @@
 """Agents against a real model on a real server, over three wires, streaming and not: `make test-live`.
 
-The model is tiny and deterministic (temperature 0, one thread), so each scenario has the ends that it is there for. What differs by wire
-is what the server says of them: its Responses say `completed` also where the answer was cut at its cap.
+The model is tiny and deterministic (temperature 0, one thread), so each scenario has the ends that it is there for. What differs by
+wire is what the server says of them: its Responses say `completed` also where the answer was cut at its cap.
 """
 
 from __future__ import annotations

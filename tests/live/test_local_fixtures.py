@@ -9,12 +9,17 @@ import pytest
 import agentlab as lab
 from agentlab.results import RunResult
 from agentlab.transport.cassettes import load_cassette
+from agentlab.types import FinishReason
 
 from .record import FOLDER, cases, run
 from .scenarios import Scenario
 
+WORDS = {"stop": FinishReason.END_TURN, "tool_calls": FinishReason.TOOL_CALLS, "length": FinishReason.MAX_TOKENS}
 CASES = {name: (scenario, agent) for name, scenario, agent in cases()}
-IN_ANTHROPICS_WORDS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+IN_WORDS_OF = {
+    "messages": {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"},
+    "responses": {"stop": "completed", "tool_calls": "completed", "length": "completed"},  # llama.cpp says nothing else
+}
 
 
 def replayed(name: str) -> RunResult:
@@ -31,8 +36,10 @@ def test_each_case_replays_with_the_finish_reasons_of_its_scenario(name: str) ->
     scenario, _ = CASES[name]
     result = replayed(name)
     said = [step.signal.raw_value for step in result.history if step.signal is not None]
-    wanted = [IN_ANTHROPICS_WORDS[word] if "/messages" in name else word for word in scenario.finish_reasons]
-    assert said == wanted
+    words = IN_WORDS_OF.get(name.partition("/")[2].removesuffix("-stream"), {})
+    assert said == [words.get(word, word) for word in scenario.finish_reasons]
+    judged = [step.finish_reason for step in result.history]
+    assert judged == [WORDS[word] for word in scenario.finish_reasons]
     assert result.usage.total_tokens is not None
     assert result.usage.total_tokens > 0
 
@@ -60,7 +67,7 @@ def test_a_real_half_tool_call_is_never_executed(name: str) -> None:
     assert all(not step.tool_results or step.tool_results[0].error == "not_executed" for step in result.history)
 
 
-@pytest.mark.parametrize("wire", ["chat", "chat-stream", "messages", "messages-stream"])
+@pytest.mark.parametrize("wire", ["chat", "chat-stream", "messages", "messages-stream", "responses", "responses-stream"])
 def test_the_task_is_done_and_the_answer_handed_in(wire: str) -> None:
     result = replayed(f"terminating-tool/{wire}")
     assert result.terminated
