@@ -102,3 +102,13 @@ def test_a_script_is_read_from_its_start_by_every_run() -> None:
     assert repr(looping(stop=lab.StepCountIs(3))) == (
         "Agent(scripted:script, tools=[look, finalize], budget=Budget(max_turns=20), stop=StepCountIs(steps=3))"
     )
+
+
+def test_the_readme_names_every_provider_and_what_it_reports() -> None:
+    from pathlib import Path
+
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = [line for line in readme.splitlines() if line.startswith("| `")]
+    for name, can in lab.capabilities().items():
+        (row,) = [line for line in table if f"`{name}`" in line.split("|")[1]]
+        assert ("reported" in row) is (can.reports_cost and not name.startswith("compatible")), name
