@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import as_bytes
-from agentlab.providers._incoming import read_json
+from agentlab.providers._detect import opened
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
@@ -47,15 +46,11 @@ class BodyReaderDetector:
         """Why this response ended, in the function's view; an HTTP error is one in anybody's."""
         if status >= 400:
             return replace(self.like.detect(payload, status=status), provider=self.provider)
-        body = as_bytes(payload)
-        if body is not None and streaming is not True:
-            values, complete = read_json(body.decode("utf-8", "replace"))
-            if complete and len(values) == 1:
-                return self.of_body(values[0])
-        if body is None:
-            return self.of_body(payload)
+        body, events = opened(payload, streaming)
+        if events is None:
+            return self.of_body(body)
         parser = self.stream(requested_cap=requested_cap)
-        parser.feed(body)
+        parser.feed(events)
         return parser.finish()
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:

@@ -28,25 +28,16 @@ class WireDetector:
         """Why this response ended; see `agentlab.detect`."""
         if status >= 400:
             return status_signal(self.wire.name, payload, status)
-        body = as_bytes(payload)
-        if body is None:
-            if not isinstance(payload, list) or streaming is False:
-                return self._of_body(payload, requested_cap)
-            body = read.dumps(payload)
-        if streaming is not True:
-            values, complete = read_json(body.decode("utf-8", "replace"))
-            if complete and len(values) == 1:
-                return self._of_body(values[0], requested_cap)
+        body, events = opened(payload, streaming)
+        if events is None:
+            return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
         parser = self.stream(requested_cap=requested_cap)
-        parser.feed(body)
-        return explained(parser.finish(), body)
+        parser.feed(events)
+        return explained(parser.finish(), events)
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
         return self.wire.stream_parser(requested_cap=requested_cap)
-
-    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
 
 
 def provider_detector(name: str, model: str = "") -> WireDetector:
@@ -60,6 +51,18 @@ def provider_detector(name: str, model: str = "") -> WireDetector:
         raise
     except ConfigurationError:
         return WireDetector(Provider(name, model=model or "unknown", base_url="http://localhost"))
+
+
+def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
+    """What a payload holds: a whole body and None, or nothing and the bytes of a stream. A list of chunks is a stream too."""
+    events = as_bytes(payload)
+    if events is None:
+        return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
+    if streaming is not True:
+        values, complete = read_json(events.decode("utf-8", "replace"))
+        if complete and len(values) == 1:
+            return values[0], None
+    return None, events
 
 
 def as_bytes(payload: JSON) -> bytes | None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from agentlab.providers import _read as read
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import as_bytes, explained, provider_detector, status_signal
-from agentlab.providers._incoming import Incoming, read_json
+from agentlab.providers._detect import explained, opened, provider_detector, status_signal
+from agentlab.providers._incoming import Incoming
 from agentlab.providers._signals import Facts, Table, find_error, judge
 from agentlab.providers._sse import Event
 from agentlab.types import (
@@ -105,16 +105,12 @@ class PatternDetector:
         """Why this response ended; see `agentlab.detect`."""
         if status >= 400:
             return status_signal(self.provider, payload, status)
-        body = as_bytes(payload)
-        if body is None:
-            return self._of_body(payload, requested_cap)
-        if streaming is not True:
-            values, complete = read_json(body.decode("utf-8", "replace"))
-            if complete and len(values) == 1:
-                return self._of_body(values[0], requested_cap)
+        body, events = opened(payload, streaming)
+        if events is None:
+            return self._of_body(body, requested_cap)
         parser = self.stream(requested_cap=requested_cap)
-        parser.feed(body)
-        return explained(parser.finish(), body)
+        parser.feed(events)
+        return explained(parser.finish(), events)
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
