@@ -2,8 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+FUZZ_VENV = .venv-fuzz
+SECONDS ?= 60
+PROVIDER ?= all
 
-.PHONY: demo lab test test-unit notebooks refresh lint bench kernels test-live record-local fixtures clean
+.PHONY: demo lab test test-unit notebooks refresh lint bench kernels test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -47,6 +50,9 @@ record-local: $(VENV)/.dev ## repeat the recording of the local model (downloads
 fixtures: $(VENV)/.dev ## bring the requests in the synthetic fixtures up to date
 	$(BIN)/python -m tests.fixtures.refresh
 
+fuzz: $(FUZZ_VENV)/.fuzz ## look for faults in the readers of responses, led by coverage (SECONDS=60 PROVIDER=all)
+	$(FUZZ_VENV)/bin/python -m tests.fuzz.with_atheris --seconds $(SECONDS) --provider $(PROVIDER)
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "agentlab needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
@@ -59,5 +65,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lab,dev]"
 	touch $@ $(VENV)/.lab
 
+$(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(FUZZ_VENV)
+	$(FUZZ_VENV)/bin/python -m pip install --quiet --constraint constraints.txt atheris hypothesis pytest --editable ".[bedrock]"
+	touch $@
+
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-local .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -53,10 +53,11 @@ PLACEHOLDERS = frozenset(
 )
 """What people write where no key is needed, and everything shorter, is no secret: to replace it would spoil the text."""
 
-# The literal each pattern begins with is looked for first: a scan of a text without keys costs next to nothing.
-_KEY_PATTERNS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
+# The literal each pattern begins with is looked for first, and the pattern is compiled where that was found: a scan of a text without
+# keys costs next to nothing, and so does the import.
+_KEY_PATTERNS: tuple[tuple[bytes, bytes], ...] = (
     *(
-        (prefix.encode(), re.compile((re.escape(prefix) + rest).encode(), re.DOTALL))
+        (prefix.encode(), (re.escape(prefix) + rest).encode())
         for prefix, rest in (
             ("sk-", r"[A-Za-z0-9_-]{12,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek
             ("sk_", r"[A-Za-z0-9_]{16,}"),
@@ -87,10 +88,13 @@ _KEY_PATTERNS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
             ("-----BEGIN", r"[A-Z ]* PRIVATE KEY-----.*?-----END[A-Z ]* PRIVATE KEY-----"),
         )
     ),
-    (b"Bearer ", re.compile(rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}")),
-    (b"bearer ", re.compile(rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}")),
-    (b"Basic ", re.compile(rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}")),
+    (b"Bearer ", rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}"),
+    (b"bearer ", rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}"),
+    (b"Basic ", rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}"),
 )
+
+_SHORTEST_KEY_BYTES = 15
+"""What is shorter fits none of the patterns."""
 
 # A key begins a word. In JSON or YAML text the character before it may belong to an escape: \n, \u0027, %20.
 _INSIDE_WORD = re.compile(rb"[A-Za-z0-9]\Z")
@@ -195,9 +199,10 @@ class Redactor:
     def _spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where secrets stand: sorted, not overlapping."""
         spans = [match.span() for match in self._known.finditer(data)] if self._known else []
-        for literal, pattern in _KEY_PATTERNS:
+        for literal, pattern in _KEY_PATTERNS if len(data) >= _SHORTEST_KEY_BYTES else ():
             if literal in data:
-                spans += [match.span() for match in pattern.finditer(data) if not _inside_word(data, match.start())]
+                found = re.compile(pattern, re.DOTALL).finditer(data)
+                spans += [match.span() for match in found if not _inside_word(data, match.start())]
         spans.sort()
         merged: list[tuple[int, int]] = []
         for start, end in spans:
@@ -217,6 +222,7 @@ def _inside_word(data: bytes, position: int) -> bool:
 
 MOST_ITEMS, MOST_CHARACTERS, MOST_LEVELS = 50, 500, 5
 """What is kept of a provider's metadata: items of a collection, characters of a text, levels of nesting."""
+_USUAL_NAME_CHARACTERS = 64
 
 
 def clean_json(value: object, level: int = 0) -> Any:
@@ -227,13 +233,25 @@ def clean_json(value: object, level: int = 0) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping) and level < MOST_LEVELS:
         items = itertools.islice(value.items(), MOST_ITEMS)
-        return {
-            _clean_text(str(key)): REDACTED if _SECRET_NAME.fullmatch(str(key)) else clean_json(part, level + 1)
-            for key, part in items
-        }
+        named = ((_clean_name(str(key)), part) for key, part in items)
+        return {name: REDACTED if secret else clean_json(part, level + 1) for (name, secret), part in named}
     if isinstance(value, list | tuple | set | frozenset) and level < MOST_LEVELS:
         return [clean_json(part, level + 1) for part in itertools.islice(value, MOST_ITEMS)]
     return _clean_text(value if isinstance(value, str) else str(value))
+
+
+def _clean_name(name: str) -> tuple[str, bool]:
+    """A field's name as it is kept, and whether it is one of a secret."""
+    return _usual_name(name) if len(name) <= _USUAL_NAME_CHARACTERS else (_clean_text(name), _is_secret_name(name))
+
+
+@lru_cache(maxsize=1024)
+def _usual_name(name: str) -> tuple[str, bool]:
+    return _clean_text(name), _is_secret_name(name)  # the same few names come with every response
+
+
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(name) is not None
 
 
 def _clean_text(text: str) -> str:

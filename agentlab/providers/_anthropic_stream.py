@@ -26,6 +26,10 @@ from agentlab.types import (
 Reader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
 Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
 
+GUARDRAIL = "amazon-bedrock-guardrailAction"
+"""Where Bedrock, serving this wire, says that a guardrail stood in: in the message, or in the last event of a stream."""
+
+_PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
 
 
@@ -43,7 +47,7 @@ def is_call(block: dict[str, Any], settled: frozenset[str]) -> bool:
 
 
 def end_details(message: dict[str, Any]) -> dict[str, JSON]:
-    """What a message says of its end beside the stop reason: the stop sequence, and the words about a refusal."""
+    """What a message says of its end beside the stop reason: the stop sequence, the words about a refusal, and what a guardrail did."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(message.get("stop_sequence")):
         found["stop_sequence"] = sequence
@@ -51,6 +55,8 @@ def end_details(message: dict[str, Any]) -> dict[str, JSON]:
         key: text for key, value in read.as_dict(message.get("stop_details")).items() if (text := read.some_text(value))
     }:
         found["stop_details"] = details
+    if (action := read.some_text(message.get(GUARDRAIL))) not in (None, "NONE"):
+        found["guardrail"] = action
     return found
 
 
@@ -104,6 +110,8 @@ class AnthropicStreamParser(BodyParser):
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, _Block] = {}
         self._tools = 0
+        self._begun = False
+        self._over = False
         self._whole: dict[str, Any] | None = None
 
     def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
@@ -114,21 +122,32 @@ class AnthropicStreamParser(BodyParser):
             self._start_block(chunk.get("index"), chunk.get("content_block"), told)
         elif kind == "content_block_stop":
             block = self._blocks.get(_number(chunk.get("index")))
-            if block is not None:
+            if block is None:
+                self._doubtful = True  # its start was lost
+            else:
                 block.closed = True
         elif kind == "message_delta":
             self._message_delta(chunk, told)
         elif kind == "message_start":
+            self._doubtful = self._doubtful or self._done  # another message after this one
             self._blocks.clear()  # a second one starts the message anew
             self._tools = 0
+            self._begun, self._over, self._done = True, False, False
             self._message = dict(read.as_dict(chunk.get("message")))
             self._usage = dict(read.as_dict(self._message.get("usage")))
+            for index, block in enumerate(read.as_list(self._message.get("content"))):  # what it begins with is there already
+                self._start_block(index, block, told)
+                self._blocks[index].closed = True
         elif kind == "message_stop":
-            self._done = True
+            self._done = self._over = True
+            if GUARDRAIL in chunk:
+                self._message[GUARDRAIL] = chunk[GUARDRAIL]
+                told.append(SignalSeen(self._signal_now()))
         elif kind == "message":  # not streamed after all
             self._whole = chunk
 
     def _start_block(self, index: JSON, fields: JSON, told: list[StreamEvent]) -> None:
+        self._doubtful = self._doubtful or self._over
         calls = self._tools
         block = self._blocks[_number(index)] = _Block(dict(read.as_dict(fields)), calls)
         kind = block.fields.get("type")
@@ -146,11 +165,15 @@ class AnthropicStreamParser(BodyParser):
         if block is None:
             self._damaged = True  # a piece of a block whose start was lost
             return
+        if self._over or block.closed:
+            self._damaged = True  # a piece that comes too late
         kind = delta.get("type")
         key = _PIECES.get(kind) if isinstance(kind, str) else None
         if key is None:
             if kind == "citations_delta":
                 block.fields.setdefault("_citations", []).append(delta.get("citation"))
+            elif kind == "compaction_delta":  # comes whole, and goes back as it came
+                block.fields.update({key: value for key, value in delta.items() if key != "type"})
             return
         piece = delta.get(key)
         if not isinstance(piece, str) or not piece:
@@ -170,6 +193,7 @@ class AnthropicStreamParser(BodyParser):
             if value is not None:
                 self._message[key] = value
                 if key == "stop_reason":
+                    self._over = True
                     told.append(SignalSeen(self._signal_now()))
 
     def _calls(self) -> tuple[ToolCall, ...]:
@@ -198,14 +222,25 @@ class AnthropicStreamParser(BodyParser):
         )
         return self._signaller(self._message.get("stop_reason"), facts)
 
+    def _weigh_order(self) -> None:
+        if not self._done or self._whole is not None or self._error is not None:
+            return
+        numbers, blocks = self._blocks.keys(), self._blocks.values()
+        # Where the message was cut its last block may stay open; where it was not, the event that closes it was lost.
+        left_open = self._message.get("stop_reason") in _PROPER_ENDS and not all(block.closed for block in blocks)
+        gap = len(numbers) > 1 and max(numbers) - min(numbers) >= len(numbers)
+        self._doubtful = self._doubtful or not self._begun or left_open or gap
+
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         if self._whole is not None:
             return self._reader(
                 {**self._whole, **({"error": self._error} if self._error is not None else {})}, None, "whole", damaged
             )
-        if ended == "whole":
-            ended = "unmarked"  # JSON lines without the last event
         return self._reader(body, self._calls(), ended, damaged)
+
+    def _ended(self) -> Ended:
+        ended = super()._ended()
+        return "unmarked" if ended == "whole" and self._whole is None else ended  # JSON lines without the last event
 
     def _assembled(self) -> dict[str, Any]:
         body = dict(self._message)

@@ -31,6 +31,7 @@ Reader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], M
 Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
 
 _KINDS = ("contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata")
+_PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
 _OF_THE_STREAM = frozenset({"contentBlockIndex", "p"})  # `p` is padding, against guessing at lengths
 
 
@@ -170,9 +171,11 @@ class BedrockStreamParser(BodyParser):
             if (block := self._blocks.get(_number(event.get("contentBlockIndex")))) is not None:
                 block.closed = True
         elif kind == "messageStart":
+            self._doubtful = self._doubtful or self._done  # another message after this one
             self._blocks.clear()  # a second one starts the message anew
             self._tools = 0
-            self._begun = True
+            self._begun, self._done = True, False
+            self._body.pop("stopReason", None)
             self._role = read.as_text(event.get("role")) or "assistant"
         else:  # messageStop, metadata: fields of the body
             self._body.update({key: value for key, value in event.items() if key not in _OF_THE_STREAM})
@@ -181,6 +184,7 @@ class BedrockStreamParser(BodyParser):
                 told.append(SignalSeen(self._signal_now()))
 
     def _start_block(self, index: JSON, start: JSON, told: list[StreamEvent]) -> None:
+        self._doubtful = self._doubtful or self._done
         block = self._blocks[_number(index)] = _Block(dict(read.as_dict(start)), self._tools)
         if block.tool_use is not None and is_own_tool(block.tool_use):
             self._tools += 1
@@ -193,6 +197,8 @@ class BedrockStreamParser(BodyParser):
         block = self._blocks.get(_number(index))
         if block is None:  # text and reasoning begin without a start
             block = self._blocks[_number(index)] = _Block({}, self._tools)
+        if self._done or block.closed:
+            self._damaged = True  # a piece that comes too late
         for kind, piece in delta.items():
             if kind == "text" and isinstance(piece, str):
                 block.pieces.setdefault("text", []).append(piece)
@@ -248,6 +254,12 @@ class BedrockStreamParser(BodyParser):
         )
         return self._signaller(self._body.get("stopReason"), facts)
 
+    def _weigh_order(self) -> None:
+        # Where the message was cut its last block may stay open; where it was not, the event that closes it was lost.
+        proper = self._done and self._body.get("stopReason") in _PROPER_ENDS
+        left_open = proper and self._error is None and not all(block.closed for block in self._blocks.values())
+        self._doubtful = self._doubtful or left_open
+
     def _ended(self) -> Ended:
         return "marked" if self._done and not self._torn else "unmarked"
 
@@ -260,7 +272,7 @@ class BedrockStreamParser(BodyParser):
     @property
     def sound(self) -> bool:
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
-        return not self._damaged and not self._torn and (self._done or self._whole is not None)
+        return super().sound or (self._whole is not None and not self._damaged and not self._torn)
 
     def _assembled(self) -> dict[str, Any]:
         content = [part for _, block in sorted(self._blocks.items()) for part in block.content()]

@@ -187,7 +187,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
         finish,
         Facts(
             tool_calls=len(calls),
-            complete_calls=all(read.is_json(call.arguments) for call in calls),
+            complete_calls=_complete_calls(message, calls),
             answered=bool(text or calls),
             refused=refusal is not None,
             ended=ended,
@@ -247,8 +247,10 @@ def content_text(content: JSON) -> tuple[str, str]:
         return read.whole_text(content), ""
     thoughts: list[str] = []
     for part in read.as_list(content):
-        if isinstance(part, dict) and part.get("type") == "thinking":
+        if isinstance(part, dict) and part.get("type") == "thinking":  # Mistral
             thoughts.append(_parts_text(part.get("thinking")))
+        elif isinstance(part, dict) and part.get("type") == "reasoning":  # Databricks
+            thoughts.append(_parts_text(part.get("summary")))
     return read.whole_text(_parts_text(content)), read.whole_text("".join(thoughts))
 
 
@@ -260,19 +262,18 @@ def _parts_text(parts: JSON) -> str:
 
 
 def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bool) -> tuple[ToolCall, ...]:
-    """The calls of a message. This wire does not mark the end of a call: in a response that was cut, a call that another follows is
-    closed, and the last one where its arguments are complete; after a stream broke off the last one is not. Where a piece of the
-    stream was lost none is: what is left may be JSON, and not what the model said."""
+    """The calls of a message. This wire does not mark the end of a call: in a response that was cut, a call is closed where its
+    arguments are complete (also one that another follows: some servers send the pieces of several by turns); after a stream broke off
+    the last one is not. Where a piece of the stream was lost none is: what is left may be JSON, and not what the model said."""
     entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
     legacy = message.get("function_call")
     if not entries and isinstance(legacy, dict):
         entries = [{"function": legacy}]
     calls: list[ToolCall] = []
     for number, entry in enumerate(entries, 1):
-        function = read.as_dict(entry.get("function"))
+        function, arguments = called(entry)
         last = number == len(entries)
-        arguments = function.get("arguments")
-        closed = not damaged and (not last or not cut or (not broken and _complete(arguments)))
+        closed = not damaged and (not cut or (_complete(arguments) and not (last and broken)))
         calls.append(
             ToolCall(
                 id=read.as_text(entry.get("id")) or f"call_{number}",
@@ -282,6 +283,23 @@ def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bo
             )
         )
     return tuple(calls)
+
+
+def is_custom(entry: dict[str, Any]) -> bool:
+    """Whether a call is one of OpenAI's custom tools, which take plain text and no JSON."""
+    return entry.get("type") == "custom" or isinstance(entry.get("custom"), dict)
+
+
+def called(entry: dict[str, Any]) -> tuple[dict[str, Any], JSON]:
+    """What a call calls, and with what."""
+    custom = is_custom(entry)
+    function = read.as_dict(entry.get("custom" if custom else "function"))
+    return function, function.get("input" if custom else "arguments")
+
+
+def _complete_calls(message: dict[str, Any], calls: tuple[ToolCall, ...]) -> bool:
+    entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)] or [{}] * len(calls)
+    return all(is_custom(entry) or read.is_json(call.arguments) for entry, call in zip(entries, calls, strict=True))
 
 
 def _complete(arguments: JSON) -> bool:
@@ -300,6 +318,9 @@ def _native(
     if calls:
         sent = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
         for rebuilt, entry in zip(content["tool_calls"], sent, strict=False):
+            if is_custom(entry):
+                rebuilt.update(type="custom", custom=entry.get("custom"))
+                del rebuilt["function"]
             # Vendors' additions to a call (Google's thought signature among them) must come back with it.
             rebuilt.update({key: value for key, value in entry.items() if key not in ("id", "type", "function", "index")})
         content.update({key: message[key] for key in _KEPT_REASONING_KEYS if message.get(key)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentlab.providers import _read as read
-from agentlab.providers._chat_completions import REASONING_KEYS, Origin, content_text, read_body, read_signal
+from agentlab.providers._chat_completions import REASONING_KEYS, Origin, called, content_text, is_custom, read_body, read_signal
 from agentlab.providers._signals import Ended, Facts
 from agentlab.providers._stream import BodyParser
 from agentlab.types import (
@@ -22,6 +22,9 @@ from agentlab.types import (
 _TOP = ("id", "object", "created", "model", "provider", "system_fingerprint", "service_tier")
 
 
+_CALL_KEYS = ("index", "id", "type", "function", "custom")
+
+
 def _block(detail: dict[str, Any]) -> tuple[JSON, JSON, JSON]:
     return detail.get("type"), detail.get("index"), detail.get("format")
 
@@ -29,7 +32,7 @@ def _block(detail: dict[str, Any]) -> tuple[JSON, JSON, JSON]:
 class _Call:
     """One tool call as its pieces come in."""
 
-    __slots__ = ("arguments", "id", "index", "more", "name", "number")
+    __slots__ = ("arguments", "custom", "id", "index", "more", "name", "number")
 
     def __init__(self, number: int, index: JSON) -> None:
         self.number = number
@@ -37,7 +40,15 @@ class _Call:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.custom = False
         self.more: dict[str, Any] = {}
+
+    def said(self) -> dict[str, Any]:
+        """What is called, and with what, as a whole body holds it."""
+        text = "".join(self.arguments)
+        if self.custom:
+            return {"type": "custom", "custom": {"name": self.name, "input": text}}
+        return {"type": "function", "function": {"name": self.name, "arguments": text}}
 
 
 class ChatStreamParser(BodyParser):
@@ -56,6 +67,7 @@ class ChatStreamParser(BodyParser):
         self._calls: list[_Call] = []
         self._finish: JSON = None
         self._native_finish: JSON = None
+        self._size_at_finish: tuple[int, int] | None = None
         self._kept: dict[str, Any] = {}
 
     def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
@@ -104,9 +116,20 @@ class ChatStreamParser(BodyParser):
             self._fail(choice["error"], told)
         if isinstance(choice.get("usage"), dict):
             self._body["usage"] = choice["usage"]
-        if finish != self._finish and not self._origin.dialect.says_nothing(finish):  # some send "" in each chunk before the last
+        if self._origin.dialect.says_nothing(finish):  # some send "" in each chunk before the last
+            return
+        self._size_at_finish = self._size()
+        if finish != self._finish:
             self._finish = finish
             told.append(SignalSeen(self._signal_now()))
+
+    def _size(self) -> tuple[int, int]:
+        return len(self._text) + len(self._refusal), sum(1 + len(call.arguments) for call in self._calls)
+
+    def _weigh_order(self) -> None:
+        # Some servers give the reason with each call, and again at the end: only what comes after the last one is out of place.
+        super()._weigh_order()
+        self._weigh_size(self._size_at_finish)
 
     def _keep(self, key: str, value: JSON) -> None:
         """What chunk after chunk tells by name: the first word on each, unless a later one says that it took effect."""
@@ -165,7 +188,7 @@ class ChatStreamParser(BodyParser):
                 last[key] = value
 
     def _call(self, entry: dict[str, Any], told: list[StreamEvent]) -> None:
-        function = read.as_dict(entry.get("function"))
+        function, piece = called(entry)
         index, call_id, name = entry.get("index"), entry.get("id"), function.get("name")
         calls = self._calls
         if calls and calls[-1].index == index and not call_id and not name:
@@ -176,12 +199,12 @@ class ChatStreamParser(BodyParser):
                 call.id = call_id
             if isinstance(name, str) and name and name != call.name:
                 call.name += name
-        piece = function.get("arguments")
         arguments = piece if isinstance(piece, str) else "" if piece is None else read.dumps(piece).decode()
         if arguments:
             call.arguments.append(arguments)
         if len(entry) > 3:
-            call.more.update({key: value for key, value in entry.items() if key not in ("index", "id", "type", "function")})
+            call.more.update({key: value for key, value in entry.items() if key not in _CALL_KEYS})
+        call.custom = call.custom or is_custom(entry)
         told.append(ToolCallDelta(call.number, call.id or f"call_{call.number + 1}", call.name, arguments))
 
     def _which(self, index: JSON, call_id: JSON, name: JSON) -> _Call:
@@ -206,7 +229,7 @@ class ChatStreamParser(BodyParser):
             self._finish,
             Facts(
                 tool_calls=len(self._calls),
-                complete_calls=all(read.is_json("".join(call.arguments) or "{}") for call in self._calls),
+                complete_calls=all(call.custom or read.is_json("".join(call.arguments) or "{}") for call in self._calls),
                 answered=bool(self._text or self._calls),
                 refused=bool(self._refusal),
                 damaged=self._damaged,
@@ -235,8 +258,7 @@ class ChatStreamParser(BodyParser):
             message["tool_calls"] = [
                 {
                     "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": "".join(call.arguments)},
+                    **call.said(),
                     **call.more,
                 }
                 for call in self._calls

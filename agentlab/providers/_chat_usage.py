@@ -33,14 +33,17 @@ def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]
 def read_usage(usage: dict[str, Any], *, reasoning_on_top: bool = False) -> Usage:
     """Tokens by the one convention.
 
-    `prompt_tokens` includes cache reads and writes. `completion_tokens` includes reasoning, except on servers whose total shows that
-    it comes on top (xAI among them): there it is added. `reasoning_on_top` says so for a usage without a total.
+    `prompt_tokens` includes cache reads and writes, except on servers whose total shows that the reads come on top.
+    `completion_tokens` includes reasoning, except on servers whose total shows that it comes on top (xAI among them).
+    `reasoning_on_top` says so for a usage without a total.
     """
     prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
     if prompt is None and completion is None:
         return Usage()
     details = read.as_dict(usage.get("prompt_tokens_details"))
     cached = read.count(details.get("cached_tokens"))
+    if cached is None:
+        cached = _first_count(usage, _CACHE_READS)
     written = read.count(details.get("cache_write_tokens"))
     reasoning = read.count(read.as_dict(usage.get("completion_tokens_details")).get("reasoning_tokens"))
     if reasoning is None:
@@ -51,10 +54,12 @@ def read_usage(usage: dict[str, Any], *, reasoning_on_top: bool = False) -> Usag
             completion += reasoning if reasoning_on_top else 0
         elif total == prompt + completion + reasoning:
             completion += reasoning
+    if cached and prompt is not None and total == prompt + cached + (completion or 0):
+        prompt += cached
     return Usage(
         input_tokens=prompt,
         output_tokens=completion,
-        cache_read_tokens=cached if cached is not None else _first_count(usage, _CACHE_READS),
+        cache_read_tokens=cached,
         cache_write_tokens=written if written is not None else read.count(usage.get("cache_creation_input_tokens")),
         reasoning_tokens=reasoning,
         source=UsageSource.REPORTED,

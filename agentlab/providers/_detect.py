@@ -8,6 +8,7 @@ from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers import _read as read
 from agentlab.providers._base import Provider as ProviderProtocol
 from agentlab.providers._base import StreamParser
+from agentlab.providers._batch import answer_of, never_run
 from agentlab.providers._incoming import read_json
 from agentlab.providers._registry import Provider
 from agentlab.providers._signals import body_message, error_code, find_error
@@ -30,7 +31,7 @@ class WireDetector:
             return status_signal(self.wire.name, payload, status)
         body, events = opened(payload, streaming)
         if events is None:
-            return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
+            return self._of_body(body, requested_cap)
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return explained(parser.finish(), events)
@@ -38,6 +39,14 @@ class WireDetector:
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
         return self.wire.stream_parser(requested_cap=requested_cap)
+
+    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        if (never := never_run(body, self.wire.name)) is not None:
+            return never
+        body, status = answer_of(body)
+        if status >= 400:
+            return status_signal(self.wire.name, body, status)
+        return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
 
 
 def provider_detector(name: str, model: str = "") -> WireDetector:
@@ -99,7 +108,7 @@ def status_signal(provider: str, payload: JSON, status: int) -> TerminationSigna
         payload = values[0] if values else text
     error = find_error(payload)
     where, value = error_code(error) if error is not None else ("status", status)
-    words = body_message(payload) if not isinstance(payload, str) else payload[:200].strip()
+    words = body_message(payload) if not isinstance(payload, str) else read.as_text(payload[:200]).strip()
     return TerminationSignal(
         finish_reason=FinishReason.ERROR,
         confidence=Confidence.HIGH,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from agentlab.errors import ConfigurationError
@@ -26,9 +27,10 @@ class FrameDecoder:
     `damaged` becomes true where a frame was unreadable; and at the end, where the stream ended inside a frame.
     """
 
-    __slots__ = ("_buffer", "_lost", "_prelude", "damaged")
+    __slots__ = ("_botocore", "_buffer", "_lost", "_prelude", "damaged")
 
     def __init__(self) -> None:
+        self._botocore: tuple[Callable[[], Any], tuple[type[Exception], ...]] | None = None  # looked for once a stream
         self._buffer = bytearray()
         self._prelude: Prelude | None = None
         self._lost = False
@@ -51,7 +53,9 @@ class FrameDecoder:
             end = at + self._prelude.total
             if len(buffer) < end:
                 break
-            event = _read_frame(bytes(buffer[at:end]))
+            if self._botocore is None:
+                self._botocore = _botocore()
+            event = _read_frame(bytes(buffer[at:end]), *self._botocore)
             if event is None:
                 self.damaged = True
             else:
@@ -72,17 +76,22 @@ def missing_decoder() -> ConfigurationError:
     return ConfigurationError("Bedrock's streams are binary, and botocore decodes them: pip install 'agentlab[bedrock]'")
 
 
-def _read_frame(frame: bytes) -> Event | None:
-    """The event of one whole frame, or None where it is damaged."""
+def _botocore() -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+    """What reads a frame, and what it raises where there is none, or its headers are none. Raises ConfigurationError."""
     try:
         from botocore.eventstream import EventStreamBuffer, ParserError
     except ImportError:
         raise missing_decoder() from None
-    decoder = EventStreamBuffer()
+    return EventStreamBuffer, (ParserError, struct.error, ValueError, LookupError, TypeError)
+
+
+def _read_frame(frame: bytes, make: Callable[[], Any], errors: tuple[type[Exception], ...]) -> Event | None:
+    """The event of one whole frame, or None where it is damaged. The rest is what `_botocore` gives."""
+    decoder = make()
     decoder.add_data(frame)
     try:
         message = decoder.next()
-    except (ParserError, struct.error, ValueError, LookupError, TypeError):  # headers that are none, too
+    except errors:
         return None
     headers: dict[str, Any] = message.headers
     kind = headers.get(":message-type")

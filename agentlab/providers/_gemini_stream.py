@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from agentlab.providers import _read as read
+from agentlab.providers._gemini_arguments import PartialCall, is_open
 from agentlab.providers._signals import Ended
 from agentlab.providers._stream import BodyParser
 from agentlab.types import (
@@ -39,9 +40,18 @@ class GeminiStreamParser(BodyParser):
         self._thought = False
         self._usage: dict[str, Any] = {}
         self._calls = 0
+        self._partial: PartialCall | None = None
+        self._pieced = False  # whether any call came in pieces
+        self._put_together: list[PartialCall] = []
         self._end: JSON = None
+        self._went_on = False
 
     def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+        before = len(told)
+        if "response" in chunk:
+            chunk = unwrapped(chunk)
+        if chunk.get("responseId") != self._body.get("responseId") and self._body.get("responseId") and chunk.get("responseId"):
+            self._doubtful = True  # two responses in one stream
         self._body.update(chunk)
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
@@ -53,10 +63,17 @@ class GeminiStreamParser(BodyParser):
             if len(candidates) > 1 or type(candidate) is not dict or candidate.get("index"):
                 candidate = next((item for item in candidates if isinstance(item, dict) and not item.get("index")), None)
             if candidate is not None:
-                for part in read.as_list(read.as_dict(candidate.get("content")).get("parts")):
-                    if type(part) is dict:
-                        self._part(part, told)
-                end = end if candidate.get("finishReason") is None else candidate["finishReason"]
+                content = candidate.get("content")
+                parts = content.get("parts") if type(content) is dict else None
+                if type(parts) is list:
+                    for part in parts:
+                        if type(part) is dict:
+                            self._part(part, told)
+                if candidate.get("finishReason") is not None:
+                    end = candidate["finishReason"]
+                    self._went_on = False  # some servers give it with each chunk
+                elif len(told) > before and self._end is not None:
+                    self._went_on = True
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
         if end is not None and end != self._end:
             self._end = end
@@ -65,11 +82,12 @@ class GeminiStreamParser(BodyParser):
     def _part(self, part: dict[str, Any], told: list[StreamEvent]) -> None:
         """Pieces of plain text become one part; a part with anything else in it, a thought signature above all, stays itself."""
         text = part.get("text")
-        thought = bool(part.get("thought"))
         if type(text) is str:
+            alone = len(part) == 1
+            thought = not alone and bool(part.get("thought"))
             if text:
                 told.append(ReasoningDelta(text) if thought else TextDelta(text))
-            if len(part) == 1 or part.keys() <= _PLAIN:
+            if alone or part.keys() <= _PLAIN:
                 if self._pieces and thought is self._thought:
                     self._pieces.append(text)
                 else:
@@ -79,18 +97,46 @@ class GeminiStreamParser(BodyParser):
                 return
         call = part.get("functionCall")
         if isinstance(call, dict):
+            if self._pieced and (not call.get("name") or (self._partial is not None and self._partial.goes_on_in(call))):
+                self._more_of_call(part, told)
+                return
+            self._partial = None  # one that another call follows has lost its end, and stays open
+            if is_open(call) or "partialArgs" in call:
+                self._pieced = True
+                self._partial = PartialCall(part)
+                part = self._partial.part
             number = self._calls
             self._calls += 1
-            call_id = read.as_text(call.get("id")) or f"call_{number + 1}"
-            arguments = read.arguments_text(call.get("args"), closed=True)
-            told.append(ToolCallDelta(number, call_id, read.as_text(call.get("name")), arguments))
+            arguments = "" if self._partial is not None else read.arguments_text(call.get("args"), closed=True)
+            told.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
         self._close_text()
         self._parts.append(part)
+        if self._partial is not None and isinstance(call, dict) and not is_open(call):
+            self._more_of_call({"functionCall": {}}, told)  # its first piece is its last
+
+    def _more_of_call(self, part: dict[str, Any], told: list[StreamEvent]) -> None:
+        """The next piece of a call. Its arguments are told when all are there, since the pieces of them are no JSON text."""
+        self._went_on = self._end is not None
+        if self._partial is None:
+            self._damaged = self._damaged or part["functionCall"] != {}  # of a call that is closed, or never began
+            return
+        if self._partial.add(part):
+            self._put_together.append(self._partial)
+            call, number = self._partial.part["functionCall"], self._calls - 1
+            arguments = read.arguments_text(call.get("args"), closed=True)
+            told.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
+            self._partial = None
 
     def _close_text(self) -> None:
         if self._pieces:
             self._parts[-1]["text"] = "".join(self._pieces)
             self._pieces = []
+
+    def _weigh_order(self) -> None:
+        self._doubtful = self._doubtful or self._went_on
+        if self._damaged:  # only now is it known, whatever the chunks
+            for call in self._put_together:
+                call.reopen()
 
     def _ended(self) -> Ended:
         # This wire has no last word: a stream is over when its finish reason has come.
@@ -118,6 +164,16 @@ class GeminiStreamParser(BodyParser):
         if self._usage:
             body["usageMetadata"] = self._usage
         return body
+
+
+def _call_id(call: dict[str, Any], number: int) -> str:
+    return read.as_text(call.get("id")) or f"call_{number + 1}"
+
+
+def unwrapped(body: dict[str, Any]) -> dict[str, Any]:
+    """The response in a body; Google's Code Assist sends it as `{"response": {…}}`."""
+    inner = body.get("response")
+    return inner if isinstance(inner, dict) and "candidates" not in body else body
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

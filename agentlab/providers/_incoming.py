@@ -14,19 +14,21 @@ from agentlab.providers._read import loads
 from agentlab.providers._sse import Event, SSEDecoder
 from agentlab.types import JSON
 
-_BOM = b"\xef\xbb\xbf"
-_BLANK = b" \t\r\n"
+_BEFORE = b" \t\r\n\xef\xbb\xbf"
+"""What may stand before the first event, in any number: white space, which some servers send to keep the connection alive, and the
+bytes of a byte order mark."""
+
 _BETWEEN = " \t\r\n,"
 
 
 class Incoming:
     """The bytes of one stream. `is_json` is true where the body is JSON and not events."""
 
-    __slots__ = ("_broken_json", "_decoder", "_json", "_start", "is_json")
+    __slots__ = ("_broken_json", "_decoder", "_json", "_started", "is_json")
 
     def __init__(self) -> None:
         self._decoder: SSEDecoder | FrameDecoder = SSEDecoder()
-        self._start: bytes | None = b""
+        self._started = False
         self._json: list[bytes] = []
         self.is_json = False
         self._broken_json = False
@@ -38,16 +40,11 @@ class Incoming:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete. A body that is JSON has none; it is read by `finish`."""
-        if self._start is not None:
-            data = self._start + data
-            if len(data) < len(_BOM) and _BOM.startswith(data):
-                self._start = data
+        if not self._started:
+            data = data.lstrip(_BEFORE)
+            if not data:
                 return []
-            data = data.removeprefix(_BOM).lstrip(_BLANK)
-            if not data:  # white space so far: some servers send it to keep the connection alive
-                self._start = b""
-                return []
-            self._start = None
+            self._started = True
             self.is_json = data[:1] in b"{["
             if data[0] in FIRST_BYTES:
                 self._decoder = FrameDecoder()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from agentlab.providers import _read as read
 from agentlab.providers._base import StreamParser
+from agentlab.providers._batch import answer_of, never_run
 from agentlab.providers._detect import explained, opened, provider_detector, status_signal
 from agentlab.providers._incoming import Incoming
 from agentlab.providers._signals import Facts, Table, find_error, judge
@@ -117,6 +118,11 @@ class PatternDetector:
         return PatternStreamParser(self, requested_cap)
 
     def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        if (never := never_run(body, self.provider)) is not None:
+            return never
+        body, status = answer_of(body)
+        if status >= 400:
+            return status_signal(self.provider, body, status)
         name = reader_of(body)
         if name is None:
             return explained(self.by_name(body), body)

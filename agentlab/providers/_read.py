@@ -110,9 +110,10 @@ def dumps(value: JSON) -> bytes:
     """Compact UTF-8 JSON in the order given. NaN and infinities, which JSON has no word for, become null; so do integers too long
     to be written, and a value nested too deeply."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
-    except ValueError:
-        text = json.dumps(_writable(value), ensure_ascii=False, separators=(",", ":"), default=_plain)
+        try:
+            text = _ENCODER.encode(value)
+        except ValueError:
+            text = json.dumps(_writable(value), ensure_ascii=False, separators=(",", ":"), default=_plain)
     except RecursionError:
         return b"null"
     return text.encode("utf-8", "replace")
@@ -122,6 +123,9 @@ def _plain(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):  # a frozen one
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
 
 
 def _writable(value: JSON) -> JSON:

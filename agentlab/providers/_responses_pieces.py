@@ -43,9 +43,10 @@ _PARTS = {
 
 class ItemPieces:
     """One item. `number` counts the items, `index` is its place in the output, `call` its number among the function calls; `fields` are
-    those that it began with, `final` those that it ended with; `closed` is whether its arguments came to their end."""
+    those that it began with, `final` those that it ended with; `closed` is whether its arguments came to their end, `done` which of
+    its fields did; `headless` is whether its beginning has not come."""
 
-    __slots__ = ("call", "closed", "fields", "final", "index", "number", "parts", "pieces", "told")
+    __slots__ = ("call", "closed", "done", "fields", "final", "headless", "index", "number", "parts", "pieces", "told")
 
     def __init__(self, fields: Item, number: int, index: int) -> None:
         self.fields = fields
@@ -54,6 +55,8 @@ class ItemPieces:
         self.call: int | None = None
         self.closed = False
         self.told = False
+        self.headless = False
+        self.done: set[tuple[str, int]] = set()
         self.final: Item | None = None
         self.pieces: dict[tuple[str, int], list[str]] = {}
         self.parts: dict[int, dict[str, Any]] = {}
@@ -80,7 +83,9 @@ class ItemPieces:
         streamed = self._streamed()
         if self.final is None:
             return {**streamed, "status": "completed" if self.closed else "in_progress"}
-        if weight([self.final]) >= weight([streamed]):
+        arguments = self.final.get("arguments")
+        whole = isinstance(arguments, str) and read.is_json_object(arguments)
+        if whole or weight([self.final]) >= weight([streamed]):
             return self.final
         return {**self.final, **{key: streamed[key] for key in ("content", "summary", "arguments") if key in streamed}}
 

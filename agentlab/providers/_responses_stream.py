@@ -31,6 +31,7 @@ from agentlab.types import (
 )
 
 _TEXT_DELTA = "response.output_text.delta"
+_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 _SNAPSHOTS = ("response.created", "response.in_progress", "response.queued")
 _LAST = (*LAST_EVENTS.reasons, "response.cancelled", "response.done")
 _FINISHED = ("completed", "incomplete", "failed", "cancelled")
@@ -53,9 +54,14 @@ class ResponsesStreamParser(BodyParser):
         self._paragraph: tuple[int, str, int] | None = None
         self._open: list[str] = []  # where the text goes that is coming in, with the place that the events name
         self._open_at: tuple[JSON, JSON] = (None, None)
+        self._open_kind = _TEXT_DELTA
+        self._open_call: tuple[int, str, str] | None = None  # or the arguments of a call: its number, id and name
+        self._number: int | None = None  # of the last event that was looked at; the short way counts those after it
+        self._since = 0
+        self._gaps = False
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and tell what they add. Text, which is nearly all there is, goes a short way."""
+        """Take the next bytes and tell what they add. Text and arguments, which are nearly all there is, go a short way."""
         told: list[StreamEvent] = []
         for name, event in self._incoming.feed(data):
             try:
@@ -63,7 +69,7 @@ class ResponsesStreamParser(BodyParser):
             except ValueError:
                 self._event(name, event, told)
                 continue
-            if type(chunk) is dict and chunk.get("type") == _TEXT_DELTA:
+            if type(chunk) is dict and chunk.get("type") == self._open_kind:
                 text = chunk.get("delta")
                 index, part = self._open_at
                 if (
@@ -73,8 +79,13 @@ class ResponsesStreamParser(BodyParser):
                     and chunk.get("content_index") == part
                 ):
                     self._open.append(text)
+                    call = self._open_call
+                    if call is None:
+                        self._since += 1
+                    elif (number := chunk.get("sequence_number")) is not None:
+                        self._count(number)  # what is executed is looked at more closely
                     if text:
-                        told.append(TextDelta(text))
+                        told.append(TextDelta(text) if call is None else ToolCallDelta(*call, text))
                     continue
             self._chunk(name, chunk, told)
         return told
@@ -83,9 +94,15 @@ class ResponsesStreamParser(BodyParser):
         kind = chunk.get("type") or name.decode("utf-8", "replace")
         if not isinstance(kind, str):
             return
+        if self._last is not None and kind == "response.created":
+            self._begin_anew(chunk)
+        if (number := chunk.get("sequence_number")) is not None:
+            self._count(number)
         if kind in PIECES:
+            self._damaged = self._damaged or self._last is not None  # after the end
             self._piece(kind, chunk, told)
         elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._damaged = self._damaged or self._last is not None
             self._item(kind, chunk, told)
         elif kind == "response.content_part.done":
             item = self._which(chunk, "message")
@@ -99,8 +116,24 @@ class ResponsesStreamParser(BodyParser):
         elif chunk.get("object") == "response" or (not kind and "output" in chunk):  # not streamed after all
             self._whole = chunk
 
+    def _begin_anew(self, chunk: dict[str, Any]) -> None:
+        """Another response after this one, as some recorders put those of a run together: what they hold is added up, the last one
+        tells how it ended, and nothing of it is sure."""
+        self._damaged = True
+        if read.as_dict(chunk.get("response")).get("id") != read.as_dict(self._last).get("id"):
+            self._last, self._number, self._done = None, None, False
+            self._at.clear()
+
+    def _count(self, number: JSON) -> None:
+        """The events are numbered: notice those that are missing or out of order. Some servers number only a part of them."""
+        if isinstance(number, int):
+            known = self._number
+            self._gaps = self._gaps or (known is not None and not known < number <= known + self._since + 1)
+            self._number, self._since = number, 0
+
     def _end(self, kind: str, response: dict[str, Any], told: list[StreamEvent]) -> None:
         self._done = True
+        self._open_at = (None, None)
         status = response.get("status")
         if not isinstance(status, str) or status not in _FINISHED:
             response = {**response, "type": kind}  # the event says it
@@ -116,7 +149,13 @@ class ResponsesStreamParser(BodyParser):
         """An item that begins, or one that is done. What it holds and no piece has told yet is told."""
         fields = read.as_dict(chunk.get("item"))
         index = chunk.get("output_index")
+        self._open_at = (None, None)
         if kind == "response.output_item.added":
+            known = self._begun_before(index, fields)
+            if known is not None:
+                self._doubtful, known.headless = True, False  # its pieces came before it, or it comes twice
+                known.fields.update(fields)
+                return
             item = self._begin(index, fields)
         else:
             item = self._which(chunk, read.as_text(fields.get("type")) or "message", item_id=fields.get("id"))
@@ -142,19 +181,24 @@ class ResponsesStreamParser(BodyParser):
         if kind.endswith(".done"):
             if field == "arguments":
                 item.closed = True
+            self._open_at = (None, None)
             known = item.pieces.get((field, part))
-            if not isinstance(text, str) or (known is not None and len(text) <= sum(map(len, known))):
+            item.done.add((field, part))
+            if not isinstance(text, str) or (known is not None and not _is_better(field, text, "".join(known))):
                 return
             if known:
-                item.pieces[field, part] = [text]  # pieces were lost
-                self._open_at = (None, None)
+                item.pieces[field, part] = [text]  # pieces were lost, or came twice or out of order
                 return
+        elif (field, part) in item.done:
+            self._damaged = True  # a piece that comes too late
         if not isinstance(text, str):
             self._damaged = self._damaged or text is not None
             return
         self._tell(item, field, part, text, told)
-        if field == "text":
-            self._open, self._open_at = item.pieces[field, part], (chunk.get("output_index"), chunk.get(place))
+        if field == "text" or (item.call is not None and item.told and kind == _ARGUMENTS_DELTA):
+            self._open, self._open_at = item.pieces[field, part], (chunk.get("output_index"), chunk.get(place or "content_index"))
+            self._open_kind = _TEXT_DELTA if field == "text" else kind
+            self._open_call = None if field == "text" or item.call is None else (item.call, item.call_id(), item.name())
 
     def _tell(self, item: ItemPieces, field: str, part: int, text: str, told: list[StreamEvent]) -> None:
         """Keep a piece, and tell of it."""
@@ -173,11 +217,12 @@ class ResponsesStreamParser(BodyParser):
             self._paragraph = paragraph
             told.append(ReasoningDelta(between + text))
 
-    def _begin(self, index: JSON, fields: Item) -> ItemPieces:
-        """A new item; its place is the next one where the event names none."""
+    def _begin(self, index: JSON, fields: Item, *, headless: bool = False) -> ItemPieces:
+        """A new item; its place is the next one where the event names none. `headless`: its beginning has not come."""
         if not isinstance(index, int):
             index = max(self._at, default=-1) + 1
         item = ItemPieces(dict(fields), len(self._items), index)
+        item.headless = headless
         if item.fields.get("type") == "function_call":
             item.call = self._calls
             self._calls += 1
@@ -192,12 +237,22 @@ class ResponsesStreamParser(BodyParser):
         index = chunk.get("output_index")
         if isinstance(index, int):
             found = self._at.get(index)
-            return found if found is not None else self._begin(index, {"type": kind})
+            return found if found is not None else self._begin(index, {"type": kind}, headless=True)
         wanted = chunk.get("item_id") or item_id
         for item in reversed(self._items):
             if (wanted and item.fields.get("id") == wanted) or (not wanted and item.fields.get("type") == kind):
                 return item
-        return self._begin(None, {"type": kind, "id": wanted} if wanted else {"type": kind})
+        return self._begin(None, {"type": kind, "id": wanted} if wanted else {"type": kind}, headless=True)
+
+    def _begun_before(self, index: JSON, fields: Item) -> ItemPieces | None:
+        """The item of this beginning where something of it has come already."""
+        own_id = fields.get("id")
+        for item in self._items:
+            same = bool(own_id) and item.fields.get("id") == own_id
+            here = item.index == index if isinstance(index, int) else same
+            if here and (same or item.headless) and item.fields.get("type") == fields.get("type"):
+                return item
+        return None
 
     def _signal_now(self) -> TerminationSignal:
         body = self._assembled()
@@ -209,7 +264,19 @@ class ResponsesStreamParser(BodyParser):
         return read_body(body, self._origin, ended=ended, damaged=damaged)
 
     def _ended(self) -> Ended:
-        return "whole" if self._whole is not None else "marked" if self._done else "unmarked"
+        if self._whole is not None:
+            return "whole"
+        return "marked" if self._done and not self._torn else "unmarked"
+
+    @property
+    def sound(self) -> bool:
+        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        return super().sound and (self._last is not None or self._whole is not None)
+
+    def _weigh_order(self) -> None:
+        # What is missing in between does no harm where the last event carries all of it.
+        if self._gaps and (self._last is None or not weight(items_of(self._last.get("output")))):
+            self._damaged = True
 
     def _assembled(self) -> dict[str, Any]:
         """The body of the same answer, not streamed."""
@@ -221,6 +288,15 @@ class ResponsesStreamParser(BodyParser):
             return {**body, "output": streamed}
         body.update(self._last)
         given = items_of(body.get("output"))
-        if len(given) < len(streamed) or weight(given) < weight(streamed):
+        lesser = len(given) < len(streamed) or weight(given) < weight(streamed)
+        if lesser and not (self._gaps and weight(given)):  # of pieces that are not all there, or not in order, nobody knows
             body["output"] = streamed
         return body
+
+
+def _is_better(field: str, text: str, known: str) -> bool:
+    """Whether a field's text as it is told at the end is to be taken for the pieces of it that came before: where it is more (pieces
+    were lost), or as much and another (they came out of order); arguments also where it is less, and complete (one came twice)."""
+    if text == known:
+        return False
+    return len(text) >= len(known) or (field == "arguments" and read.is_json_object(text))

@@ -44,8 +44,9 @@ class Facts:
     """What the rest of a response says about its end.
 
     `tool_calls` counts the calls; `complete_calls` is whether the arguments of all of them are JSON. `answered` is
-    whether there is any text or call. `damaged`: a piece of a stream could not be read. `output_tokens` and `requested_cap` are
-    tokens, None unknown. `error` is the provider's own error object or text, None where there is none.
+    whether there is any text or call. `damaged`: a piece of a stream could not be read, is missing, or came after the end.
+    `output_tokens` and `requested_cap` are tokens, None unknown. `error` is the provider's own error object or text, None where
+    there is none.
     """
 
     tool_calls: int = 0
@@ -88,7 +89,11 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         reason, confidence, why = _weigh(known, facts, stop_with_calls=table.stop_with_calls)
     if confidence is Confidence.HIGH and (facts.damaged or facts.ended == "unmarked"):
         confidence = Confidence.MEDIUM
-        what = "A piece of the stream was unreadable." if facts.damaged else "The stream broke off after that."
+        what = (
+            "A piece of the stream was unreadable, missing or out of place."
+            if facts.damaged
+            else "The stream broke off after that."
+        )
         why = why or f"{_SENTENCES[reason]} {what}"
     return TerminationSignal(
         finish_reason=reason,

@@ -39,7 +39,11 @@ class SSEDecoder:
             self._after_cr = False
             if data[0] == 10:  # the second half of a \r\n whose first half ended the last chunk
                 data = data[1:]
-        if b"\r" in data:
+        at = data.find(b"\r")
+        if at >= 0:
+            alone = at == len(data) - 4 and data.endswith(b"\r\n\r\n") and data.find(b"\n") > at
+            if alone and data.startswith(b"data: ") and not self._buffer:  # an event of one line, as Gemini's server sends it
+                return [(b"", data[6:at])]
             self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         buffer = self._buffer

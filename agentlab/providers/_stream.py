@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic_core import from_json
 
 from agentlab.providers import _read as read
 from agentlab.providers._incoming import Incoming
 from agentlab.providers._signals import Ended, find_error
-from agentlab.types import JSON, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
+from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 
 class BodyParser:
@@ -24,6 +26,8 @@ class BodyParser:
         self._done = False
         self._damaged = False
         self._torn = False
+        self._doubtful = False
+        self._size_at_done: tuple[int, int] | None = None
         self._response: ModelResponse | None = None
         self._clear()
 
@@ -31,10 +35,10 @@ class BodyParser:
         """Take the next bytes and tell what they add."""
         told: list[StreamEvent] = []
         for name, event in self._incoming.feed(data):
-            if name or event == b"[DONE]":
+            if event == b"[DONE]" or name == b"error":
                 self._event(name, event, told)
                 continue
-            try:  # the short way for a plain chunk
+            try:  # the short way for a chunk that is no error
                 chunk = from_json(event)
             except ValueError:
                 self._event(name, event, told)
@@ -53,16 +57,25 @@ class BodyParser:
         """What was put together from the stream."""
         if self._response is None:
             self._take_rest()
+            self._weigh_order()
             body = self._assembled()
             if self._error is not None:
                 body["error"] = self._error
-            self._response = self._read(body, self._ended(), self._damaged)
+            self._response = self._doubted(self._read(body, self._ended(), self._damaged))
         return self._response
 
     @property
     def sound(self) -> bool:
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
-        return not self._damaged and not self._torn and self._ended() != "unmarked"
+        return not self._damaged and not self._torn and not self._doubtful and self._ended() != "unmarked"
+
+    def _doubted(self, response: ModelResponse) -> ModelResponse:
+        """The response; less sure where the stream is not in order, though each piece of it could be read."""
+        signal = response.signal
+        if not self._doubtful or signal.confidence is not Confidence.HIGH or signal.finish_reason is FinishReason.ERROR:
+            return response
+        told = f"{signal.message} But pieces of the stream are missing, or came after its end."
+        return replace(response, signal=replace(signal, confidence=Confidence.MEDIUM, message=told))
 
     def _take_rest(self) -> None:
         """Take what was on its way. An event that was cut off there is how a stream breaks off (`_torn`), and no damage to what came
@@ -80,6 +93,8 @@ class BodyParser:
     def _event(self, name: bytes, data: bytes, told: list[StreamEvent]) -> None:
         if data == b"[DONE]":
             self._done = True
+            if self._size_at_done is None:
+                self._size_at_done = self._size()
             return
         try:
             chunk = read.loads(data)
@@ -106,7 +121,23 @@ class BodyParser:
             told.append(SignalSeen(self._signal_now()))
 
     def _ended(self) -> Ended:
-        return "marked" if self._done else "whole" if self._incoming.is_json else "unmarked"
+        if self._done:
+            return "unmarked" if self._torn else "marked"
+        return "whole" if self._incoming.is_json else "unmarked"
+
+    def _size(self) -> tuple[int, int]:
+        """How many pieces of text, and of calls, have come. Of use to a wire whose last word is `[DONE]`."""
+        return 0, 0
+
+    def _weigh_order(self) -> None:
+        """Look at a stream that is over for pieces that are missing, or came after its end: `_doubtful`, and `_damaged` where a call is
+        concerned, which is then not closed."""
+        self._weigh_size(self._size_at_done)
+
+    def _weigh_size(self, at_end: tuple[int, int] | None) -> None:
+        if at_end is not None and (now := self._size()) != at_end:
+            self._doubtful = True
+            self._damaged = self._damaged or now[1] > at_end[1]
 
     def _clear(self) -> None:
         raise NotImplementedError

@@ -1,25 +1,28 @@
 """Anthropic, over the messages API.
 
-Vendor page: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons, read 2026-11-22; the fields of messages and
-usage from the types of the vendor's client (anthropic 2.12).
+Vendor pages: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons and
+https://platform.claude.com/docs/en/build-with-claude/compaction, read 2026-11-22; the fields of messages and usage from the types of
+the vendor's client (anthropic 2.12). What Bedrock adds where it serves this wire:
+https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-use.html, read 2026-11-22.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
-from agentlab.providers._anthropic_stream import AnthropicStreamParser, end_details, is_call, settled_tools
+from agentlab.providers._anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
 from agentlab.providers._versions import check_date
 from agentlab.types import (
     JSON,
+    Confidence,
     FinishReason,
     Message,
     ModelRequest,
@@ -50,10 +53,13 @@ FINISH_REASONS = Table(
         "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
         "refusal": FinishReason.CONTENT_FILTERED,
         "pause_turn": FinishReason.PAUSED,
+        "compaction": FinishReason.PAUSED,  # after a summary of the conversation, where a request asks to be told
     },
 )
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
+_AS_IF_ENDED = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,15 +218,30 @@ def read_body(
 
 
 def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
-    return judge(FINISH_REASONS, stop_reason, facts, provider=Anthropic.name, model=model)
+    signal = judge(FINISH_REASONS, stop_reason, facts, provider=Anthropic.name, model=model)
+    if facts.metadata.get("guardrail") != "INTERVENED" or signal.finish_reason not in _AS_IF_ENDED:
+        return signal
+    # Bedrock's guardrail withheld or changed the answer, which then comes under an ordinary reason, or under none.
+    return replace(
+        signal,
+        finish_reason=FinishReason.CONTENT_FILTERED,
+        confidence=Confidence.MEDIUM if facts.damaged or facts.ended == "unmarked" else Confidence.HIGH,
+        raw_field=GUARDRAIL,
+        raw_value="INTERVENED",
+        message="A guardrail intervened.",
+    )
 
 
 def read_usage(reported: JSON) -> Usage:
-    """Tokens by the one convention. Here `input_tokens` are only those that were neither read from nor written to a cache."""
+    """Tokens by the one convention. Here `input_tokens` are only those that were neither read from nor written to a cache. What a
+    summary of the conversation took is paid for, stands among the iterations, and is not in the sums."""
     usage = read.as_dict(reported)
-    fresh, output = read.count(usage.get("input_tokens")), read.count(usage.get("output_tokens"))
-    cache_read = read.count(usage.get("cache_read_input_tokens"))
-    cache_write = read.count(usage.get("cache_creation_input_tokens"))
+    counts = [read.count(usage.get(name)) for name in _COUNTS]
+    for iteration in read.as_list(usage.get("iterations")):
+        if read.as_dict(iteration).get("type") == "compaction":
+            more = [read.count(iteration.get(name)) for name in _COUNTS]
+            counts = [one if other is None else (one or 0) + other for one, other in zip(counts, more, strict=True)]
+    fresh, output, cache_read, cache_write = counts
     if fresh is None and output is None:
         return Usage()
     return Usage(

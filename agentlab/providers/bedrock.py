@@ -183,7 +183,7 @@ def read_body(
         signal=_signal(stop_reason, facts, model),
         tool_calls=calls,
         usage=usage,
-        reasoning=read.whole_text("".join(read.as_text(_reasoning_text(block).get("text")) for block in blocks)),
+        reasoning=read.whole_text("".join(map(_reasoning, blocks))),
         model=read.some_text(router.get("invokedModelId")),  # other bodies do not say
         native=_native(blocks),
         raw=payload,
@@ -196,8 +196,15 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
 
 def _text(block: dict[str, Any]) -> str:
     """A block's part of the answer: text, or text with citations."""
-    cited = read.as_list(read.as_dict(block.get("citationsContent")).get("content"))
-    return read.as_text(block.get("text")) + "".join(read.as_text(read.as_dict(part).get("text")) for part in cited)
+    text = read.as_text(block.get("text"))
+    if "citationsContent" not in block:
+        return text
+    cited = read.as_list(read.as_dict(block["citationsContent"]).get("content"))
+    return text + "".join(read.as_text(read.as_dict(part).get("text")) for part in cited)
+
+
+def _reasoning(block: dict[str, Any]) -> str:
+    return read.as_text(_reasoning_text(block).get("text")) if "reasoningContent" in block else ""
 
 
 def _reasoning_text(block: dict[str, Any]) -> dict[str, Any]:
@@ -280,12 +287,10 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
 def _sendable(tool_use: dict[str, Any], number: int) -> dict[str, Any]:
     """A call with the id that its result is given, and with arguments that are an object."""
     given = tool_use.get("input")
-    text = read.arguments_text(given, closed=False)
-    return {
-        **tool_use,
-        "toolUseId": tool_use_id(read.as_text(tool_use.get("toolUseId")) or f"call_{number}"),
-        "input": given if isinstance(given, dict) else read.loads(read.arguments_object(text)),
-    }
+    if not isinstance(given, dict):
+        given = read.loads(read.arguments_object(read.arguments_text(given, closed=False)))
+    call_id = tool_use_id(read.as_text(tool_use.get("toolUseId")) or f"call_{number}")
+    return {**tool_use, "toolUseId": call_id, "input": given}
 
 
 PROVIDER = Bedrock

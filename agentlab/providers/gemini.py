@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities, StreamParser
+from agentlab.providers._gemini_arguments import is_open
 from agentlab.providers._gemini_request import request_body
-from agentlab.providers._gemini_stream import GeminiStreamParser
+from agentlab.providers._gemini_stream import GeminiStreamParser, unwrapped
 from agentlab.providers._request import clean_url, content_headers, find_key
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
 from agentlab.providers._versions import place_version
@@ -141,7 +142,7 @@ class Gemini:
 
 def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
     """A whole body, or what was put together from a stream, as a ModelResponse."""
-    body = read.as_dict(payload)
+    body = unwrapped(read.as_dict(payload))
     candidate = first_candidate(body)
     content = read.as_dict(candidate.get("content"))
     parts = [part for part in read.as_list(content.get("parts")) if isinstance(part, dict)]
@@ -151,6 +152,7 @@ def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "who
     text = _joined(parts, thought=False)
     facts = Facts(
         tool_calls=len(calls),
+        complete_calls=all(call.closed for call in calls),
         answered=bool(text or calls),
         ended=ended,
         damaged=damaged,
@@ -228,8 +230,8 @@ def read_usage(reported: JSON) -> Usage:
 
 
 def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[ToolCall, ...]:
-    """The function calls. A part comes whole, so each is closed. Most come without an id: one is made of the response's id and the
-    call's number, so that it is the same at each reading and another one in each turn."""
+    """The function calls. A part comes whole, so each is closed, unless it says that more of it was to come. Most come without an id:
+    one is made of the response's id and the call's number, so that it is the same at each reading and another one in each turn."""
     calls: list[ToolCall] = []
     for part in parts:
         call = part.get("functionCall")
@@ -240,6 +242,7 @@ def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[T
                     id=read.as_text(call.get("id")) or made,
                     name=read.as_text(call.get("name")),
                     arguments=read.arguments_text(call.get("args"), closed=True),
+                    closed=not is_open(call),
                 )
             )
     return tuple(calls)

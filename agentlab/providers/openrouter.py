@@ -55,8 +55,16 @@ NATIVE_REASONS = Table(
         "BLOCKLIST": FinishReason.CONTENT_FILTERED,
         "PROHIBITED_CONTENT": FinishReason.CONTENT_FILTERED,
         "SPII": FinishReason.CONTENT_FILTERED,
+        "LANGUAGE": FinishReason.CONTENT_FILTERED,
+        "IMAGE_SAFETY": FinishReason.CONTENT_FILTERED,
+        "IMAGE_PROHIBITED_CONTENT": FinishReason.CONTENT_FILTERED,
+        "IMAGE_RECITATION": FinishReason.CONTENT_FILTERED,
+        "MODEL_ARMOR": FinishReason.CONTENT_FILTERED,
         "MALFORMED_FUNCTION_CALL": FinishReason.ERROR,
         "UNEXPECTED_TOOL_CALL": FinishReason.ERROR,
+        "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
+        "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
+        "MALFORMED_RESPONSE": FinishReason.ERROR,
         # Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
         "guardrail_intervened": FinishReason.CONTENT_FILTERED,
         "content_filtered": FinishReason.CONTENT_FILTERED,
@@ -64,12 +72,14 @@ NATIVE_REASONS = Table(
         "eos": FinishReason.END_TURN,
         # Mistral: https://docs.mistral.ai/api/
         "model_length": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+        # DeepSeek: https://api-docs.deepseek.com/api/create-chat-completion
+        "insufficient_system_resource": FinishReason.ERROR,
         # Zhipu: https://docs.z.ai/api-reference/llm/chat-completion
         "sensitive": FinishReason.CONTENT_FILTERED,
         "network_error": FinishReason.ERROR,
     },
     stop_with_calls=True,
-    repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"}),
+    repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
 """What the vendors behind OpenRouter say, each in the words of its own page. `_native_reason.py` tells what they count for."""
 

@@ -116,7 +116,7 @@ ANTHROPIC = [
         id="calls of code that runs are not",
     ),
     pytest.param(claude(None), (F.UNKNOWN, LOW, None), id="null"),
-    pytest.param(claude("compaction"), (F.UNKNOWN, LOW, "compaction"), id="a new word"),
+    pytest.param(claude("nap"), (F.UNKNOWN, LOW, "nap"), id="a new word"),
     pytest.param(
         {"type": "error", "error": {"type": "overloaded_error", "message": "x"}},
         (F.ERROR, HIGH, "overloaded_error"),

@@ -1,0 +1,204 @@
+"""What the fuzzing found, a case each: streams that were taken for more than they are, and beside them what must stay clean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab.providers._read import dumps
+from agentlab.types import Confidence, FinishReason
+from tests.fuzz.properties import read
+from tests.providers import bedrock_bodies, bodies, responses_bodies
+from tests.providers.bodies import Answer, Call, sse
+
+F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
+
+TEXT = Answer(text=("One", " two", " three"))
+CALLS = Answer(text=(), calls=(Call("f", {"a": 1, "b": "some words"}),), finish=F.TOOL_CALLS)
+
+
+def blocks(body: bytes) -> list[bytes]:
+    return [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
+
+
+CHAT = blocks(bodies.stream("openai", TEXT))  # the role, three pieces, the reason, the usage, [DONE]
+CLAUDE = blocks(bodies.stream("anthropic", TEXT))  # start, ping, block, three pieces, end of block, reason, last word
+GEMINI = blocks(bodies.stream("gemini", TEXT))  # three pieces, the reason
+BEDROCK = bedrock_bodies.frames(bedrock_bodies.events(TEXT))  # start, three pieces, end of block, last word, usage
+RESPONSES = blocks(responses_bodies.stream(TEXT))
+EMPTY_END = blocks(responses_bodies.stream(TEXT, "empty end"))
+
+
+def seen(provider: str, pieces: Sequence[bytes]) -> tuple[FinishReason, Confidence, bool]:
+    response, _, sound = read(provider, [b"".join(pieces)])
+    return response.signal.finish_reason, response.signal.confidence, sound
+
+
+@pytest.mark.parametrize(
+    ("provider", "pieces"),
+    [("openai", CHAT), ("anthropic", CLAUDE), ("gemini", GEMINI), ("bedrock", BEDROCK), ("openai-responses", RESPONSES)],
+)
+def test_whole_they_are_clean(provider: str, pieces: list[bytes]):
+    assert seen(provider, pieces) == (F.END_TURN, HIGH, True)
+    torn = [*pieces[:-1], pieces[-1][: len(pieces[-1]) // 2]]
+    assert seen(provider, torn)[1:] != (HIGH, True)
+
+
+@pytest.mark.parametrize(
+    ("provider", "pieces"),
+    [
+        pytest.param("openai", [*CHAT[:3], CHAT[4], CHAT[3], *CHAT[5:]], id="chat: a piece after the reason"),
+        pytest.param("openai", [*CHAT[:3], *CHAT[4:], CHAT[3]], id="chat: a piece after [DONE]"),
+        pytest.param("openai", [CHAT[0], CHAT[-1], *CHAT[1:-1]], id="chat: [DONE] too early"),
+        pytest.param("openai", [*CHAT, *CHAT[:3]], id="chat: another one, broken off"),
+        pytest.param("openai", [*CHAT, CHAT[0][:40]], id="chat: another one, torn"),
+        pytest.param("openai", [*CHAT, *CHAT], id="chat: twice"),
+        pytest.param("anthropic", [*CLAUDE[:6], *CLAUDE[7:]], id="anthropic: the end of the block was lost"),
+        pytest.param("anthropic", CLAUDE[1:], id="anthropic: the beginning was lost"),
+        pytest.param("anthropic", [*CLAUDE[:5], CLAUDE[6], CLAUDE[5], *CLAUDE[7:]], id="anthropic: a piece after its block"),
+        pytest.param("anthropic", [*CLAUDE[:2], *CLAUDE[6:]], id="anthropic: the end of a block that never began"),
+        pytest.param("anthropic", [*CLAUDE[:5], *CLAUDE[6:], CLAUDE[5]], id="anthropic: a piece after the last word"),
+        pytest.param("anthropic", [*CLAUDE, *CLAUDE], id="anthropic: twice"),
+        pytest.param("gemini", [*GEMINI[:2], GEMINI[3], GEMINI[2]], id="gemini: a piece after the reason"),
+        pytest.param("gemini", [*GEMINI, *GEMINI[:2]], id="gemini: another one, broken off"),
+        pytest.param("gemini", [*GEMINI, *(one.replace(b'"r1"', b'"r2"') for one in GEMINI)], id="gemini: two of them"),
+        pytest.param("bedrock", [*BEDROCK[:4], *BEDROCK[5:]], id="bedrock: the end of the block was lost"),
+        pytest.param("bedrock", [*BEDROCK[:2], *BEDROCK[3:], BEDROCK[2]], id="bedrock: a piece after the last word"),
+        pytest.param("bedrock", [*BEDROCK, *BEDROCK], id="bedrock: twice"),
+        pytest.param("openai-responses", [*RESPONSES[:5], *RESPONSES[6:], RESPONSES[5]], id="responses: a piece after the end"),
+        pytest.param("openai-responses", [*RESPONSES, *RESPONSES], id="responses: twice"),
+        pytest.param("openai-responses", [*EMPTY_END[:4], *EMPTY_END[7:]], id="responses: numbers are missing, and the output"),
+    ],
+)
+def test_an_end_that_the_rest_contradicts_is_not_sure(provider: str, pieces: list[bytes]):
+    assert seen(provider, pieces) == (F.END_TURN, MEDIUM, False)
+
+
+@pytest.mark.parametrize(
+    ("provider", "pieces"),
+    [
+        pytest.param("anthropic", [*CLAUDE, *CLAUDE[:5]], id="anthropic"),
+        pytest.param("bedrock", [*BEDROCK, *BEDROCK[:4]], id="bedrock"),
+        pytest.param(
+            "openai-responses",
+            [*RESPONSES, *(one.replace(b"resp_1", b"resp_2") for one in RESPONSES[:6])],
+            id="responses",
+        ),
+    ],
+)
+def test_the_end_of_an_earlier_response_is_not_that_of_a_broken_one(provider: str, pieces: list[bytes]):
+    """Where the wire says that another response begins, its end is waited for."""
+    assert seen(provider, pieces) == (F.UNKNOWN, LOW, False)
+
+
+def test_lines_of_json_without_the_last_word_are_not_sound():
+    events = [block.partition(b"data: ")[2].strip() + b"\n" for block in CLAUDE]
+    assert seen("anthropic", events)[2]
+    assert not seen("anthropic", events[:-1])[2]
+
+
+def test_done_is_no_last_word_where_there_is_another():
+    pieces = blocks(responses_bodies.stream(TEXT, "unnamed"))
+    assert seen("openai-responses", pieces) == (F.END_TURN, HIGH, True)
+    assert seen("openai-responses", [*pieces[:-2], pieces[-1]]) == (F.END_TURN, MEDIUM, False)
+
+
+@pytest.mark.parametrize("words", [["stop"] * 3, [None, "stop", "stop"]])
+def test_a_reason_that_is_given_more_than_once_is_clean(words: list[Any]):
+    """As some servers do: with each call, and again at the end."""
+    chunks = [
+        {"id": "r1", "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": word}], "usage": None} for word in words
+    ]
+    assert seen("compatible", [sse([*chunks, "[DONE]"])]) == (F.END_TURN, HIGH, True)
+    google = [{"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": word and "STOP"}]} for word in words]
+    assert seen("gemini", [sse(google)]) == (F.END_TURN, HIGH, True)
+
+
+def chat_call(index: int, arguments: str, **more: Any) -> dict[str, Any]:
+    call = {"index": index, **more, "function": {"arguments": arguments, **({"name": f"f{index}"} if more else {})}}
+    return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+
+
+def test_calls_that_come_by_turns_are_closed_by_their_arguments():
+    """That another call follows does not mean that the first is over."""
+    chunks = [chat_call(0, '{"a":', id="c0"), chat_call(1, '{"b":', id="c1"), chat_call(0, " 1}"), chat_call(1, " 2}")]
+    closed = [[call.closed for call in read("compatible", [sse(chunks[:many])])[0].tool_calls] for many in (2, 3, 4)]
+    assert closed == [[False, False], [True, False], [True, False]]
+
+
+def test_half_a_character_in_an_error_can_be_written_down():
+    signal = lab.detect("bedrock", b'"so\\udeee"', status=503)
+    assert signal.message == "HTTP 503: so\ufffd"
+
+
+@pytest.mark.parametrize("levels", [100, 400, 490, 600, 1_200])
+def test_a_deep_value_with_no_number_in_it_can_be_written(levels: int):
+    deep: Any = float("nan")
+    for _ in range(levels):
+        deep = {"a": deep}
+    assert dumps(deep) in (b"null", b'{"a":' * levels + b"null" + b"}" * levels)
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "openai-responses"])
+def test_what_may_stand_before_the_first_event(provider: str):
+    pieces = {"openai": CHAT, "anthropic": CLAUDE, "gemini": GEMINI, "openai-responses": RESPONSES}[provider]
+    for before in (b"\xef\xbb\xbf\xef\xbb\xbf", b" \n\xef\xbb\xbf\r\n"):
+        body = before + b"".join(pieces)
+        for at in range(len(before) + 1):
+            assert read(provider, [body[:at], body[at:]])[0] == read(provider, [b"".join(pieces)])[0]
+
+
+@pytest.mark.parametrize("garbage", [b"data: {]\n\n", b"dat{}\n\n"], ids=["no JSON", "no field"])
+def test_what_is_unreadable_leaves_a_call_in_pieces_open_whatever_the_chunks(garbage: bytes):
+    calls = (
+        {"name": "f", "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True},
+        {},
+    )
+    events = [{"candidates": [{"content": {"parts": [{"functionCall": call}]}}]} for call in calls]
+    sound = [*(sse([event]) for event in events), sse([{"candidates": [{"finishReason": "STOP"}]}])]
+    for at in range(1, len(sound)):
+        body = b"".join([*sound[:at], garbage, *sound[at:]])
+        assert not any(call.closed for call in read("gemini", [body])[0].tool_calls)
+        for place in range(len(body)):
+            assert read("gemini", [body[:place], body[place:]])[0] == read("gemini", [body])[0]
+    (call,) = read("gemini", sound)[0].tool_calls
+    assert (call.arguments, call.closed) == ('{"a":1}', True)
+
+
+def without(events: list[Any], *kinds: str) -> list[Any]:
+    return [event for event in events if event["type"] not in kinds]
+
+
+PIECE = "response.function_call_arguments.delta"
+
+
+@pytest.mark.parametrize("manner", ["named", "empty end"])
+def test_a_piece_of_a_call_that_came_twice_is_not_taken_for_two(manner: str):
+    events = responses_bodies.events(CALLS, manner)
+    at = next(number for number, event in enumerate(events) if event["type"] == PIECE and "1" in event["delta"])  # type: ignore[index]
+    (call,) = read("openai-responses", [sse([*events[: at + 1], *events[at:]], named=True)])[0].tool_calls
+    assert call.arguments == '{"a": 1, "b": "some words"}'
+
+
+def test_a_piece_of_a_call_that_is_lost_closes_nothing():
+    events = responses_bodies.events(CALLS, "empty end")
+    known = without(events, "response.function_call_arguments.done", "response.output_item.done")
+    at = next(number for number, event in enumerate(known) if event["type"] == PIECE)
+    (call,) = read("openai-responses", [sse(known[:at] + known[at + 1 :], named=True)])[0].tool_calls
+    assert not call.closed
+
+
+def test_a_call_whose_pieces_come_before_it_is_one():
+    events: list[Any] = [{**event} for event in responses_bodies.events(CALLS)]  # type: ignore[dict-item]
+    at = next(number for number, event in enumerate(events) if event["type"] == "response.output_item.added")
+    events[at], events[at + 1] = events[at + 1], events[at]
+    for event in events:
+        event.pop("output_index", None)
+        event.pop("sequence_number", None)
+    response, _, sound = read("compatible-responses", [sse(events, named=True)])
+    assert [call.arguments for call in response.tool_calls] == ['{"a": 1, "b": "some words"}']
+    assert not sound

@@ -1,0 +1,122 @@
+"""Broken responses of every kind, on every wire: no exception, and no clean end of a broken stream. `properties.py` says what holds."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz import mutations, properties
+from tests.fuzz.seeds import seeds, sound_streams
+from tests.fuzz.wires import PROVIDERS, UNKNOWN_NAME, form, is_last
+
+chances = st.integers(0, 2**32 - 1).map(random.Random)
+few = settings(max_examples=40, deadline=None)
+every_provider = pytest.mark.parametrize("provider", PROVIDERS)
+KNOWN = [name for name in PROVIDERS if name != UNKNOWN_NAME]
+every_known = pytest.mark.parametrize("provider", KNOWN)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "agentlab")
+
+
+@every_provider
+@given(chance=chances)
+@settings(max_examples=60, deadline=None)
+def test_anything_is_read(provider: str, chance: random.Random):
+    many, others = seeds(provider), seeds(UNKNOWN_NAME)
+    body = mutations.mutated(chance, chance.choice(many).body, chance.choice(others).body)
+    places = [chance.randrange(len(body) + 1) for _ in range(chance.randrange(12))]
+    properties.check_anything(provider, body, places, chance.choice((None, 5, 0)))
+
+
+@every_provider
+def test_what_is_whole_is_read_as_whole(provider: str):
+    """The other side of the limit: the same streams, undamaged."""
+    found = sound_streams(provider)
+    assert len(found) >= 4
+    for seed in found:
+        response, _, sound = properties.read(provider, [seed.body])
+        assert sound
+        assert all(call.closed for call in response.tool_calls if response.signal.finish_reason in properties.CLEAN)
+
+
+@every_provider
+@given(chance=chances)
+@few
+def test_a_truncated_stream(provider: str, chance: random.Random):
+    seed = chance.choice(sound_streams(provider))
+    original, _, _ = properties.read(provider, [seed.body])
+    for _ in range(4):
+        properties.check_truncated(provider, seed.body, mutations.place(chance, seed.body), original)
+
+
+@every_known
+@given(chance=chances)
+@few
+def test_a_corrupted_event(provider: str, chance: random.Random):
+    seed = chance.choice(sound_streams(provider))
+    original, _, _ = properties.read(provider, [seed.body])
+    events = seed.events
+    last = next(number for number, event in enumerate(events) if is_last(seed.wire, event))
+    at = chance.choice([number for number, event in enumerate(events) if event.data is not None and number <= last])
+    if form(seed.body) == "frames":
+        broken = bytearray(events[at].raw)
+        broken[chance.randrange(12, len(broken))] ^= 1 << chance.randrange(8)
+        events[at] = mutations.Event(bytes(broken))
+    else:
+        events[at] = mutations.with_data(events[at], mutations.garbage(chance))
+    properties.check_corrupted(provider, seed.body, mutations.joined(events), original)
+
+
+@every_known
+@given(chance=chances)
+@few
+def test_a_dropped_event(provider: str, chance: random.Random):
+    seed = chance.choice(sound_streams(provider))
+    original, _, _ = properties.read(provider, [seed.body])
+    for _ in range(3):
+        properties.check_dropped(provider, seed.body, chance.randrange(len(seed.events)), original)
+
+
+@every_known
+@given(chance=chances)
+@few
+def test_reordered_events(provider: str, chance: random.Random):
+    seed = chance.choice(sound_streams(provider))
+    original, _, _ = properties.read(provider, [seed.body])
+    events = seed.events
+    if chance.random() < 0.5:
+        chance.shuffle(events)
+    else:
+        events.insert(chance.randrange(len(events)), events.pop(chance.randrange(len(events))))
+    properties.check_reordered(provider, events, original)
+
+
+@every_known
+@given(chance=chances)
+@few
+def test_two_responses_in_one_stream(provider: str, chance: random.Random):
+    same = [seed for seed in sound_streams(provider) if form(seed.body) == form(sound_streams(provider)[0].body)]
+    first, second = chance.choice(same), chance.choice(same)
+    properties.check_joined(provider, first.body, second.body, mutations.place(chance, second.body))
+
+
+@every_provider
+@given(chance=chances)
+@few
+def test_a_truncated_body(provider: str, chance: random.Random):
+    """JSON that was cut is no answer, however it was asked for."""
+    body = chance.choice([seed.body for seed in seeds(provider) if form(seed.body) == "json" and seed.body.lstrip()[:1] == b"{"])
+    value = body.strip()
+    cut = value[: chance.randrange(1, len(value))]
+    response, _, sound = properties.read(provider, [cut])
+    if b"\n" not in value:  # several values, one a line, may well be fewer
+        assert not sound
+        assert not properties.is_surely_clean(response.signal)
+    properties.check_anything(provider, cut)
