@@ -6,9 +6,9 @@ All that changes a run's state is in this file, in run.py and in step.py. Work o
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ class Drive:
         history: RunHistory | None = None,
         parent_run_id: str | None = None,
     ) -> None:
-        self.id = uuid.uuid4().hex[:12]
+        self.id = os.urandom(6).hex()
         self.parent_run_id = parent_run_id
         self.agent = agent
         self.prompt = prompt

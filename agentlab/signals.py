@@ -20,7 +20,6 @@ from agentlab.detectors import BodyReader, BodyReaderDetector, Detector, Renamed
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import provider_detector
-from agentlab.providers._pattern import PatternDetector
 from agentlab.providers._registry import names, split_version
 from agentlab.types import JSON, ModelResponse, TerminationSignal
 
@@ -122,6 +121,8 @@ class SignalRegistry:
         try:
             return provider_detector(name)
         except UnknownProviderError as error:
+            from agentlab.providers._pattern import PatternDetector  # for few people
+
             logger.warning("%s Its responses are read by their pattern, until signals.register(%r, …) says how.", error, name)
             return PatternDetector(name)
 

@@ -1,13 +1,15 @@
-"""One call over loopback HTTP with 60 messages of history: JSON, and a stream of a thousand chunks."""
+"""One call over loopback HTTP with 60 messages of history: JSON, and streams of a thousand chunks."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import httpx
 
 from tests.benchmarks.measure import Prepare, Thunk, await_it, interleaved
-from tests.benchmarks.server import CHUNKS, running
+from tests.benchmarks.server import running
+from tests.benchmarks.streams import CHUNKS
 from tests.benchmarks.table import Figure, Row, attempt
 
 HISTORY = 60
@@ -28,19 +30,32 @@ def history() -> list[dict[str, object]]:
     return messages[:HISTORY]
 
 
-def floor(base: str, stream: bool) -> Prepare:
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A wire as the server speaks it: agentlab's provider, the path behind `/v1`, and the vendor's client."""
+
+    provider: str
+    path: str
+    client: str
+
+
+CHAT = Wire("compatible", "/chat/completions", "openai")
+OTHERS = (Wire("openai-responses", "/responses", "openai"), Wire("anthropic", "/messages", "anthropic"))
+
+
+def floor(wire: Wire, base: str, stream: bool) -> Prepare:
     """httpx alone: what was sent back is read, and parsed only where it is one JSON text."""
     body = {"model": "scripted", "messages": history(), "stream": stream}
     client = httpx.AsyncClient()
 
     async def whole() -> None:
         for _ in range(REQUESTS):
-            answer = (await client.post(base + "/chat/completions", json=body)).json()
+            answer = (await client.post(base + wire.path, json=body)).json()
             assert answer["choices"][0]["finish_reason"] == "stop"
 
     async def streamed() -> None:
         seen = 0
-        async with client.stream("POST", base + "/chat/completions", json=body) as response:
+        async with client.stream("POST", base + wire.path, json=body) as response:
             async for _ in response.aiter_bytes():
                 seen += 1
         assert seen >= CHUNKS, seen
@@ -48,8 +63,16 @@ def floor(base: str, stream: bool) -> Prepare:
     return lambda: lambda: await_it(streamed() if stream else whole())
 
 
-def peers(base: str, stream: bool) -> Prepare:
+async def _count(stream: Any) -> None:
+    seen = 0
+    async for _ in stream:
+        seen += 1
+    assert seen >= CHUNKS, seen
+
+
+def peers(wire: Wire, base: str, stream: bool) -> Prepare:
     """The vendor's own client."""
+    from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
 
     client = AsyncOpenAI(base_url=base, api_key="none")
@@ -60,20 +83,26 @@ def peers(base: str, stream: bool) -> Prepare:
             answer = await client.chat.completions.create(model="scripted", messages=messages)
             assert answer.choices[0].finish_reason == "stop"
 
-    async def streamed() -> None:
-        seen = 0
-        async for _ in await client.chat.completions.create(model="scripted", messages=messages, stream=True):
-            seen += 1
-        assert seen >= CHUNKS, seen
+    async def chat() -> None:
+        await _count(await client.chat.completions.create(model="scripted", messages=messages, stream=True))
 
+    async def responses() -> None:
+        await _count(await client.responses.create(model="scripted", input=messages, stream=True))
+
+    claude = AsyncAnthropic(base_url=base.removesuffix("/v1"), api_key="none")
+
+    async def anthropic() -> None:
+        await _count(await claude.messages.create(model="scripted", messages=messages, max_tokens=2_000, stream=True))
+
+    streamed = {"/chat/completions": chat, "/responses": responses, "/messages": anthropic}[wire.path]
     return lambda: lambda: await_it(streamed() if stream else whole())
 
 
-def ours(base: str, stream: bool) -> Prepare:
+def ours(wire: Wire, base: str, stream: bool) -> Prepare:
     """A provider's request over the live transport, its answer parsed; of the history the last two messages are new."""
+    from agentlab import FinishReason, Provider
     from agentlab.calls import CallContext, HttpModel
     from agentlab.conversation import Conversation
-    from agentlab.providers.compatible import Compatible
     from agentlab.transport import current
     from agentlab.types import Message, ModelRequest, ToolCall, ToolResult
 
@@ -83,7 +112,7 @@ def ours(base: str, stream: bool) -> Prepare:
         calls = [ToolCall(call["id"], **call["function"]) for call in sent.get("tool_calls", ())]
         return Message(sent["role"], sent["content"], tuple(calls))
 
-    provider = Compatible(model="scripted", base_url=base)
+    provider = Provider(wire.provider, model="scripted", base_url=base, api_key="none")
     model = HttpModel(provider)
     context = CallContext(current(), "", 1, on_text=lambda text: None, on_retry=lambda *failure: None)
     messages = [message(sent) for sent in history()]
@@ -98,7 +127,7 @@ def ours(base: str, stream: bool) -> Prepare:
     async def ask(requests: list[ModelRequest]) -> None:
         for one in requests:
             response = await model.respond(one, context)
-            assert response.signal.raw_value == "stop", response.signal
+            assert response.signal.finish_reason is FinishReason.END_TURN, response.signal
 
     def ready() -> Thunk:
         requests = [request() for _ in range(1 if stream else REQUESTS)]
@@ -108,14 +137,15 @@ def ours(base: str, stream: bool) -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """A request as JSON, a chunk of a stream."""
-    goals = ((False, "loopback, a JSON request", REQUESTS, 1.25), (True, "loopback, a streamed chunk", CHUNKS, 1.5))
+    """A request as JSON, and a chunk of a stream on each wire."""
+    asked = [(CHAT, False, "loopback, a JSON request", REQUESTS, 1.25), (CHAT, True, "loopback, a streamed chunk", CHUNKS, 1.5)]
+    asked += [(wire, True, f"loopback, a streamed chunk, {wire.provider}", CHUNKS, 1.5) for wire in OTHERS]
     with running() as base:
-        for stream, benchmark, units, at_most in goals:
-            candidate, why_not = attempt(partial(ours, base, stream))
-            candidates: dict[str, Prepare] = {"floor": floor(base, stream)}
+        for wire, stream, benchmark, units, at_most in asked:
+            candidate, why_not = attempt(partial(ours, wire, base, stream))
+            candidates: dict[str, Prepare] = {"floor": floor(wire, base, stream)}
             if with_peers:
-                candidates["openai"] = peers(base, stream)
+                candidates[wire.client] = peers(wire, base, stream)
             if candidate:
                 candidates["ours"] = candidate
             taken = {name: us / units for name, us in interleaved(candidates, repeats=12).items()}
@@ -125,7 +155,7 @@ def rows(with_peers: bool) -> Iterator[Row]:
                 goal=f"<= {at_most} x httpx",
                 at_most=at_most,
                 floor=taken["floor"],
-                peer=Figure("openai", taken["openai"]) if with_peers else None,
+                peer=Figure(wire.client, taken[wire.client]) if with_peers else None,
                 ours=taken.get("ours"),
                 against=taken["floor"],
                 why_not=why_not,

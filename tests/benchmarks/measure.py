@@ -51,6 +51,12 @@ def interleaved(candidates: Mapping[str, Prepare], *, repeats: int, seconds: flo
     return best
 
 
+def set_aside() -> None:
+    """Take what has been imported so far out of the garbage collector's way: a vendor's library would make every further run slower."""
+    gc.collect()
+    gc.freeze()
+
+
 def traced_mb(prepare: Prepare) -> float:
     """Megabytes by which Python's memory grew at its peak during a run. Slow: never measured while timing."""
     run = prepare()

@@ -7,54 +7,49 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-CHUNKS = 1_000
-"""Pieces of text in one streamed answer, each in a chunk of its own."""
+from tests.benchmarks.streams import anthropic, compatible, openai_responses
 
-_HEAD = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "scripted"}
-_USAGE = {"prompt_tokens": 2_000, "completion_tokens": 20, "total_tokens": 2_020}
+HEAD_WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+HEAD_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+STREAMED = {b"/chat/completions": compatible, b"/responses": openai_responses, b"/messages": anthropic}
+"""By the end of the path: the events of the streamed answer, each of them in a chunk of its own."""
 
 
 def completion() -> bytes:
     """A whole answer of the chat completions wire."""
     message = {"role": "assistant", "content": "The lighthouse was lit in 1822 and is 47 metres high.", "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": _USAGE}).encode()
+    usage = {"prompt_tokens": 2_000, "completion_tokens": 20, "total_tokens": 2_020}
+    head = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "scripted", "object": "chat.completion"}
+    return json.dumps({**head, "choices": [choice], "usage": usage}).encode()
 
 
-def events() -> list[bytes]:
-    """The same wire as server-sent events, with the finish reason and the usage at the end."""
-
-    def event(choices: list[dict[str, object]], **more: object) -> bytes:
-        return b"data: " + json.dumps({**_HEAD, "object": "chat.completion.chunk", "choices": choices, **more}).encode() + b"\n\n"
-
-    def choice(delta: dict[str, str], finish_reason: str | None = None) -> list[dict[str, object]]:
-        return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
-
-    first = event(choice({"role": "assistant", "content": ""}))
-    pieces = [event(choice({"content": f" word{number}"})) for number in range(CHUNKS)]
-    return [first, *pieces, event(choice({}, "stop")), event([], usage=_USAGE), b"data: [DONE]\n\n"]
-
-
-def answers() -> tuple[bytes, bytes]:
-    """The two responses, heads and bodies: JSON, and a stream in chunked encoding."""
+def whole_answer() -> bytes:
+    """Head and body of the answer as JSON."""
     body = completion()
-    whole = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    chunks = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events())
-    return whole, head + chunks + b"0\r\n\r\n"
+    return HEAD_WHOLE % len(body) + body
+
+
+def streamed_answers() -> dict[bytes, bytes]:
+    """Heads and bodies of the streams, in chunked encoding."""
+    chunks = {path: b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in make()) for path, make in STREAMED.items()}
+    return {path: HEAD_STREAM + body + b"0\r\n\r\n" for path, body in chunks.items()}
 
 
 async def serve() -> None:
     """Print the port, then answer every request: with the stream where its body asks for one, else with JSON."""
-    whole, streamed = answers()
+    whole, streamed = whole_answer(), streamed_answers()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                path = head.split(b" ", 2)[1]
                 length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
                 body = await reader.readexactly(length)
-                writer.write(streamed if b'"stream":true' in body.replace(b" ", b"") else whole)
+                stream = next(answer for end, answer in streamed.items() if path.endswith(end))
+                writer.write(stream if b'"stream":true' in body.replace(b" ", b"") else whole)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
