@@ -23,7 +23,14 @@ QUICK = lab.RetryPolicy(attempts=4, first_wait_s=0.01, longest_wait_s=0.2)
 
 go = asyncio.run
 
-KEY_VARIABLE = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
+KEY_VARIABLE = {
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "xai": "XAI_API_KEY",
+    "azure": "AZURE_OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+}
 
 HELLO = Answer(text=("Hel", "lo ", "there"))
 LOOK = Answer(text=("Let me see",), calls=(Call("look", {"q": "tea"}),), finish=FinishReason.TOOL_CALLS)

@@ -31,7 +31,7 @@ from .made import (
 )
 from .server import Asked, Reply, raw, serving, status, stream, whole
 
-HEADER = {"openai": "authorization", "compatible": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+HEADER = {"anthropic": "x-api-key", "gemini": "x-goog-api-key", "azure": "api-key"}
 
 
 @pytest.mark.parametrize("wire", KEY_VARIABLE)
@@ -84,7 +84,7 @@ def test_a_compatible_server_needs_no_key_and_gets_nobody_else_s(monkeypatch: py
 
 def told_back(asked: Asked, wire: str) -> str:
     """Words of a server that repeats the key, as some gateways do."""
-    return f"invalid key {asked.headers[HEADER[wire]]} (that is {KEY})"
+    return f"invalid key {asked.headers[HEADER.get(wire, 'authorization')]} (that is {KEY})"
 
 
 def refused(asked: Asked, wire: str) -> Reply:
@@ -137,7 +137,10 @@ SERVERS: dict[str, tuple[Callable[[Asked, str], Reply], StopReason]] = {
 }
 
 
-@pytest.mark.parametrize(("wire", "streaming"), [("openai", True), ("compatible", False), ("anthropic", True), ("gemini", False)])
+@pytest.mark.parametrize(
+    ("wire", "streaming"),
+    [("openai", True), ("compatible", False), ("azure", True), ("openrouter", False), ("anthropic", True), ("gemini", False)],
+)
 @pytest.mark.parametrize(("reply", "expected"), SERVERS.values(), ids=SERVERS)
 def test_a_key_is_shown_nowhere(
     wire: str,
@@ -158,7 +161,7 @@ def test_a_key_is_shown_nowhere(
             run = one.run("go")
         result = go(finished(run))
     assert result.stop_reason is expected
-    assert KEY in server.asked[0].headers[HEADER[wire]]
+    assert KEY in server.asked[0].headers[HEADER.get(wire, "authorization")]
     shown = [everything_shown(result), repr(run), repr(one), repr(one.model), repr(recording)]
     for error in filter(None, (result.error, *(step.error for step in result.history))):
         shown.append("".join(traceback.format_exception(error)))

@@ -341,7 +341,7 @@ WORDS = {
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_refusal_names_provider_model_status_words_and_the_next_step(wire: str) -> None:
-    with serving(status(404, WORDS[wire])) as server:
+    with serving(status(404, WORDS.get(wire, WORDS["openai"]))) as server:
         error = result_of(server, wire).error
     assert str(error) == (
         f"{wire} (some-model) answered with status 404: The model `x` does not exist. Check the model's name and the address."

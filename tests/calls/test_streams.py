@@ -204,7 +204,7 @@ ERRORS = {
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_an_error_within_a_stream(wire: str, end: str) -> None:
     before, _ = before_the_end(wire, TALK_AND_LOOK)
-    with serving(stream(before, ERRORS[wire], end=end)) as server:
+    with serving(stream(before, ERRORS.get(wire, ERRORS["openai"]), end=end)) as server:
         result = result_of(server, wire, stream=True)
     assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "Let me see")
     assert result.detail == "The provider reports an error: The server had an error"
