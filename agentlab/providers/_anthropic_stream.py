@@ -129,7 +129,7 @@ class AnthropicStreamParser(BodyParser):
         elif kind == "message_delta":
             self._message_delta(chunk, told)
         elif kind == "message_start":
-            self._doubtful = self._doubtful or self._done  # another message after this one
+            self._doubtful = self._doubtful or self._done or self._over  # an end before the beginning, or another message
             self._blocks.clear()  # a second one starts the message anew
             self._tools = 0
             self._begun, self._over, self._done = True, False, False
