@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from agentlab import events as events
     from agentlab import plots as plots
     from agentlab import signals as signals
+    from agentlab import telemetry as telemetry
     from agentlab import termination as termination
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
+    from agentlab.budget import Budget as Budget
     from agentlab.calls import RetryPolicy as RetryPolicy
+    from agentlab.chat import Chat as Chat
+    from agentlab.chat import ChatReply as ChatReply
+    from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
     from agentlab.results import StepResult as StepResult
     from agentlab.run import Run as Run
     from agentlab.run import RunState as RunState
-    from agentlab.settings import Budget as Budget
     from agentlab.settings import LiveSettings as LiveSettings
     from agentlab.settings import RunSettings as RunSettings
     from agentlab.signals import detect as detect
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
     from agentlab.stop import Not as Not
     from agentlab.stop import StepCountIs as StepCountIs
     from agentlab.stop import StopCondition as StopCondition
+    from agentlab.telemetry import Telemetry as Telemetry
+    from agentlab.terminating import TerminatingTools as TerminatingTools
     from agentlab.termination import DecisionContext as DecisionContext
     from agentlab.termination import decide as decide
     from agentlab.tools import Tool as Tool
@@ -75,6 +81,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "agentlab.agent": ("Agent",),
     "agentlab.calls": ("RetryPolicy",),
+    "agentlab.chat": ("Chat", "ChatReply"),
+    "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
     "agentlab.evaluate": ("is_stop_condition_met",),
     "agentlab.history": ("RunHistory",),
@@ -82,7 +90,8 @@ _PLACES = {
     "agentlab.recorder": ("termination_report",),
     "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),
     "agentlab.run": ("Run", "RunState"),
-    "agentlab.settings": ("Budget", "LiveSettings", "RunSettings"),
+    "agentlab.budget": ("Budget",),
+    "agentlab.settings": ("LiveSettings", "RunSettings"),
     "agentlab.signals": ("detect",),
     "agentlab.stop": (
         "AllOf",
@@ -96,6 +105,8 @@ _PLACES = {
         "StepCountIs",
         "StopCondition",
     ),
+    "agentlab.telemetry": ("Telemetry",),
+    "agentlab.terminating": ("TerminatingTools",),
     "agentlab.termination": ("DecisionContext", "decide"),
     "agentlab.tools": ("Tool", "tool"),
     "agentlab.transport": ("record", "replay"),
@@ -104,7 +115,7 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "events", "plots", "signals", "termination", "testing")
+_MODULES = ("errors", "events", "plots", "signals", "telemetry", "termination", "testing")
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, cast
 
+from agentlab.budget import Budget
 from agentlab.calls import HttpModel, Model, RetryPolicy
+from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
-from agentlab.errors import ConfigurationError, LimitError
+from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
 from agentlab.run import Run
-from agentlab.settings import Budget, LiveSettings, RunSettings, as_policy
+from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
+from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
@@ -35,6 +40,8 @@ class Agent:
     tools         functions with annotations, sync or async, or `lab.tool(…)` of one
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
     policy        a function `(signal, context) -> Decision`, default for its runs: what follows from the end of a response
+    continuation  a ContinuationPolicy, default for its runs: how far a cut answer is continued; None: not at all
+    terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them is reminded
     stream        ask for the answer as a stream
     options       further fields of the provider's own request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
@@ -51,6 +58,8 @@ class Agent:
         budget: Budget | None = None,
         stop: object = None,
         policy: Policy | None = None,
+        continuation: ContinuationPolicy | None = CONTINUATION,
+        terminating: TerminatingTools | Sequence[str] | None = None,
         stream: bool = False,
         options: Mapping[str, JSON] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -64,7 +73,11 @@ class Agent:
         self.tools = types.MappingProxyType(as_tools(tools))
         self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
-        self.settings = _settings(budget, stop, policy, RunSettings())
+        self.settings = replace(
+            _settings(RunSettings(), budget, stop, policy),
+            continuation=as_continuation(continuation),
+            terminating=self._known(as_terminating(terminating)),
+        )
         self.stream = stream
         self.options = types.MappingProxyType(dict(options or {}))
         self.middleware = tuple(middleware)
@@ -78,6 +91,8 @@ class Agent:
         stop: object = None,
         budget: Budget | None = None,
         policy: Policy | None = None,
+        continuation: ContinuationPolicy | None = None,
+        terminating: TerminatingTools | Sequence[str] | None = None,
         messages: Iterable[Message] = (),
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
@@ -89,16 +104,32 @@ class Agent:
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
+        settings = _settings(self.settings, budget, stop, policy)
+        if continuation is not None:
+            settings = replace(settings, continuation=as_continuation(continuation))
+        if terminating is not None:
+            settings = replace(settings, terminating=self._known(as_terminating(terminating)))
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
         return Run(
             self,
             prompt,
             conversation,
-            LiveSettings(_settings(budget, stop, policy, self.settings)),
+            LiveSettings(settings),
             transport or current(),
             observers=(*self.observers, *observers),
         )
+
+    def _known(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
+        """Terminating tools that the agent has. Raises ToolDefinitionError for a name that none of its tools bears."""
+        for name in terminating.tools if terminating is not None else ():
+            if name not in self.tools:
+                near = difflib.get_close_matches(name, self.tools, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ToolDefinitionError(
+                    f"The terminating tool {name!r} is none of the agent's.{hint} Its tools: {', '.join(self.tools) or 'none'}."
+                )
+        return terminating
 
     def through_middleware(self, ask: Ask) -> Ask:
         """`ask` with the middleware around it."""
@@ -124,13 +155,14 @@ def _as_model(model: str | Provider | Model, retry: RetryPolicy) -> Model:
     )
 
 
-def _settings(budget: Budget | None, stop: object, policy: Policy | None, defaults: RunSettings) -> RunSettings:
+def _settings(defaults: RunSettings, budget: Budget | None, stop: object, policy: Policy | None) -> RunSettings:
     if budget is not None and not isinstance(budget, Budget):
         raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
-    return RunSettings(
-        defaults.budget if budget is None else budget,
-        defaults.stop if stop is None else as_condition(stop),
-        defaults.policy if policy is None else as_policy(policy),
+    return replace(
+        defaults,
+        budget=defaults.budget if budget is None else budget,
+        stop=defaults.stop if stop is None else as_condition(stop),
+        policy=defaults.policy if policy is None else as_policy(policy),
     )
 
 

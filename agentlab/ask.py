@@ -16,6 +16,7 @@ from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, St
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, decide, is_cut_off
+from agentlab.turns import GoingOn
 from agentlab.types import (
     Cost,
     CostSource,
@@ -50,7 +51,18 @@ class ExplicitStop:
 class Draft:
     """A step under way."""
 
-    __slots__ = ("calls", "decision", "error", "explicit", "open_calls", "settings", "started_s", "tool_results")
+    __slots__ = (
+        "answer",
+        "calls",
+        "decision",
+        "error",
+        "explicit",
+        "open_calls",
+        "settings",
+        "started_s",
+        "terminating",
+        "tool_results",
+    )
 
     def __init__(self, settings: RunSettings, started_s: float) -> None:
         self.settings = settings
@@ -61,6 +73,8 @@ class Draft:
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
+        self.answer: ModelResponse | None = None
+        self.terminating: ToolResult | None = None
 
     def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
         """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""
@@ -84,6 +98,7 @@ class Draft:
             run.clock.elapsed_s() - self.started_s,
             stop_reason,
             self.error,
+            self.answer,
         )
 
 
@@ -91,20 +106,25 @@ class NothingLeft(Exception):  # noqa: N818  a signal to the step, which ends th
     """A middleware asks the model again and the budget is used up."""
 
 
-async def ask(run: Drive, draft: Draft) -> ModelResponse:
+async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> ModelResponse:
     """Ask the model: its response is in the draft and in the conversation before anything else can happen.
 
     A middleware may ask several times, or answer of its own. Each answer that came back is a call of the step, whatever becomes of it.
+    `going_on` asks for the rest of the newest answer, which is then put together with it.
     """
     agent = run.agent
     before = len(draft.calls)
     if before:
         draft.calls[-1] = replace(draft.calls[-1], decision=draft.decision)
+    budget, known = draft.settings.budget, run.history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])
+    cap = budget.output_cap(known)
+    if going_on is not None and going_on.cap is not None:
+        cap = going_on.cap if budget.max_tokens is None else min(going_on.cap, max(1, budget.max_tokens - known))
     request = ModelRequest(
-        run.conversation.view(),
+        run.conversation.view(None if going_on is None else going_on.messages),
         agent.instructions,
         agent.tool_specs,
-        draft.settings.budget.output_cap(run.history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])),
+        cap,
         agent.options,
         agent.stream,
     )
@@ -114,11 +134,15 @@ async def ask(run: Drive, draft: Draft) -> ModelResponse:
         try:
             response = await agent.through_middleware(lambda asked: _send(run, draft, asked))(request)
         except BaseException:
-            if len(draft.calls) > before:
+            if len(draft.calls) > before and going_on is None:
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
         response = _settle(run, draft, request, response, before)
-    run.conversation.append(_assistant_message(response))
+    if going_on is None:
+        run.conversation.append(_assistant_message(response))
+    else:
+        response = draft.answer = going_on.put_together(response)
+        run.conversation.replace_last(_assistant_message(response))
     context = DecisionContext(
         response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
     )
@@ -215,7 +239,10 @@ def no_call_left(run: Drive, draft: Draft) -> bool:
     """The budget, read before a further call inside the step: calls are counted exactly, tokens and cost with those of the step."""
     settings = run.limits.snapshot()
     budget, history = settings.budget, run.history
-    if budget.max_calls is not None and history.calls + len(draft.calls) + draft.open_calls >= budget.max_calls:
+    calls = history.calls + len(draft.calls) + draft.open_calls
+    if budget.max_calls is not None and calls >= budget.max_calls:
+        return True
+    if settings.terminating is not None and calls >= settings.terminating.max_invocations:
         return True
     tokens = history.known_tokens + sum(call.usage.known_tokens for call in draft.calls)
     if budget.max_tokens is not None and tokens >= budget.max_tokens:

@@ -107,6 +107,11 @@ class HttpModel:
         """The model's name."""
         return self.provider.model
 
+    @property
+    def prefills(self) -> bool:
+        """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
+        return bool(getattr(self.provider, "prefills", False))
+
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Send the request and read the answer; what may pass later is tried again, visibly."""
         http_request = self.provider.build_request(request)

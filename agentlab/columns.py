@@ -280,23 +280,48 @@ def plain(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
+def _changes(part: str, before: Any, after: Any) -> list[str]:
+    """What differs between two values of one part of the settings, field by field; either may be None."""
+    if before is None or after is None:
+        return [] if before is after else [f"{part} {before!r} -> {after!r}"]
+    fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
+    return [f"{name} {old} -> {new}" for name, old, new in fields if old != new]
+
+
 def _event_detail(event: events.Event) -> str:
     match event:
         case events.RunStarted():
             return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
         case events.LimitsChanged():
             changed = [
-                f"{name} {getattr(event.before.budget, name)} -> {getattr(event.after.budget, name)}"
-                for name in event.before.budget.__dataclass_fields__
-                if getattr(event.before.budget, name) != getattr(event.after.budget, name)
+                told
+                for part in ("budget", "continuation", "terminating")
+                for told in _changes(part, getattr(event.before, part), getattr(event.after, part))
             ]
-            if event.before.stop != event.after.stop:
-                changed.append(f"stop {event.before.stop!r} -> {event.after.stop!r}")
+            changed += [
+                f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
+                for name in ("stop", "policy")
+                if getattr(event.before, name) != getattr(event.after, name)
+            ]
             return f"{', '.join(changed)} (by {event.by})"
         case events.StopReasonObserved():
             return f"{event.finish_reason} ({event.raw_value!r})"
         case events.CallRetried():
             return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
+        case events.ContinuationAttempted():
+            tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
+            so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"
+            return f"attempt {event.attempt}, {event.remaining} left: {so_far}"
+        case events.ContinuationEnded():
+            attempts = f"{event.attempts} attempt{'s' * (event.attempts != 1)}"
+            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s"
+        case events.ToolPayloadRepair():
+            asked = (
+                "not asked again" if not event.attempted else "asked again, whole" if event.succeeded else "asked again, in vain"
+            )
+            return f"{event.issue} tool call: {asked}"
+        case events.Nudged():
+            return f"reminder {event.consecutive} of {event.allowed} in a row"
         case events.ToolStarted():
             return f"{event.tool_call.name}({event.tool_call.arguments})"
         case events.ToolFinished():

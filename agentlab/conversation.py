@@ -28,11 +28,7 @@ class Conversation(Sequence[Message]):
     def append(self, message: Message) -> None:
         """Add a message at the end; `characters` counts the text of all of them."""
         self._messages.append(message)
-        self.characters += len(message.text)
-        for call in message.tool_calls:
-            self.characters += len(call.name) + len(call.arguments)
-        for result in message.tool_results:
-            self.characters += len(result.content)
+        self.characters += _characters(message)
 
     def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
         """Close the assistant's turn: its tool calls get these results, in order, and the rest the word that it was not executed."""
@@ -43,9 +39,19 @@ class Conversation(Sequence[Message]):
         rest = [ToolResult(call.id, call.name, not_done, error="not_executed") for call in last.tool_calls[len(results) :]]
         self.append(Message("tool", tool_results=(*results, *rest)))
 
-    def view(self) -> ConversationView:
-        """What is there now, fixed in length."""
-        return ConversationView(self, len(self._messages))
+    def replace_last(self, message: Message) -> None:
+        """Put the newest message in again, as it has become."""
+        self.characters -= _characters(self._messages[-1])
+        self._messages[-1] = message
+        self.characters += _characters(message)
+        for done in self._encoded.values():
+            del done[len(self._messages) - 1 :]
+
+    def view(self, tail: Sequence[Message] | None = None) -> ConversationView:
+        """What is there now, fixed in length. With a `tail`, these messages stand in place of the newest one."""
+        if tail is None:
+            return ConversationView(self, len(self._messages))
+        return ConversationView(self, len(self._messages) - 1, tuple(tail))
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes], length: int) -> list[bytes]:
         """The first `length` messages in `wire`'s bytes, each encoded at most once."""
@@ -67,24 +73,35 @@ class Conversation(Sequence[Message]):
         return self._messages[index]
 
 
+def _characters(message: Message) -> int:
+    return (
+        len(message.text)
+        + sum([len(call.name) + len(call.arguments) for call in message.tool_calls])
+        + sum([len(result.content) for result in message.tool_results])
+    )
+
+
 class ConversationView(Sequence[Message]):
-    """The first `length` messages of a conversation."""
+    """The first `length` messages of a conversation, and a `tail` behind them that is not part of it."""
 
-    __slots__ = ("_conversation", "_length")
+    __slots__ = ("_conversation", "_length", "_tail")
 
-    def __init__(self, conversation: Conversation, length: int) -> None:
+    def __init__(self, conversation: Conversation, length: int, tail: tuple[Message, ...] = ()) -> None:
         self._conversation = conversation
         self._length = length
+        self._tail = tail
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-        """The messages in `wire`'s bytes, each encoded at most once in the conversation's life."""
-        return self._conversation.encoded(wire, encode, self._length)
+        """The messages in `wire`'s bytes, those of the conversation each encoded at most once in its life."""
+        encoded = self._conversation.encoded(wire, encode, self._length)
+        return [*encoded, *map(encode, self._tail)] if self._tail else encoded
 
     def __len__(self) -> int:
-        return self._length
+        return self._length + len(self._tail)
 
     def __iter__(self) -> Iterator[Message]:
-        return (self._conversation[index] for index in range(self._length))
+        yield from (self._conversation[index] for index in range(self._length))
+        yield from self._tail
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -92,10 +109,11 @@ class ConversationView(Sequence[Message]):
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         if isinstance(index, slice):
-            return [self._conversation[position] for position in range(*index.indices(self._length))]
-        if not -self._length <= index < self._length:
+            return [self[position] for position in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
             raise IndexError(index)
-        return self._conversation[index % self._length]
+        index %= len(self)
+        return self._conversation[index] if index < self._length else self._tail[index - self._length]
 
 
 def encode_messages(messages: Sequence[Message], wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:

@@ -7,7 +7,7 @@ LimitsChanged on the thread that made the change. One that raises is reported on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab.results import Remaining, RunResult, StepResult
 from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
@@ -70,6 +70,58 @@ class StopReasonObserved(Event):
     raw_value: str | int | None
     turn: int
     call: int
+
+
+ContinuationOutcome: TypeAlias = Literal["completed", "retry_limit", "budget_exhausted", "safety_blocked"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationAttempted(Event):
+    """A response was cut, and the model is asked to go on: the `attempt`-th time in this step.
+
+    `output_tokens` (None: not reported) and `output_chars` are those of the step so far, `remaining` how many more times it may be
+    asked.
+    """
+
+    turn: int
+    attempt: int
+    output_tokens: int | None
+    output_chars: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationEnded(Event):
+    """Going on with a cut response has come to its end after `attempts`, in `duration_s` seconds since the first cut.
+
+    `completed`: the answer is whole. `retry_limit`: it is not, and no attempt is left (or none was allowed). `budget_exhausted`: a cap
+    on tokens or characters of the step, or the run's budget, is reached. `safety_blocked`: the provider filtered what came.
+    """
+
+    turn: int
+    outcome: ContinuationOutcome
+    attempts: int
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPayloadRepair(Event):
+    """A tool call came incomplete. `issue` says how: `incomplete` (cut off) or `malformed` (the provider could not read it).
+    `attempted` is whether the model was asked again, `succeeded` whether it then gave a whole one."""
+
+    turn: int
+    issue: str
+    attempted: bool
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nudged(Event):
+    """An answer without a tool call was answered with the reminder, the `consecutive`-th in a row of at most `allowed`."""
+
+    turn: int
+    consecutive: int
+    allowed: int
 
 
 @dataclass(frozen=True, slots=True)

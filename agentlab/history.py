@@ -81,12 +81,12 @@ class RunHistory(Sequence[StepResult]):
             self.known_tokens += call.usage.known_tokens
             if call.cost.usd is not None:
                 self.known_cost_usd += call.cost.usd
-            for tool_call in call.response.tool_calls:
-                self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
             signal = call.response.signal
             for value in (signal.finish_reason.value, signal.raw_value):
                 if value is not None:
                     self._finish_values.setdefault(str(value), step.index)
+        for tool_call in step.tool_calls:
+            self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
 
     def amend(self, step: StepResult) -> None:
         """Put the newest step in again with what only could be read when it was there; its calls are the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -57,3 +58,10 @@ def seconds(owner: str, name: str, value: object) -> float:
     if not math.isfinite(number) or number <= 0:
         raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds. Leave it out for no limit.")
     return number
+
+
+def no_such(kind: str, name: str, known: list[str]) -> str:
+    """What to say of a name that there is none of; with the nearest one that there is."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"There is no {kind} {name!r}.{hint} There is: {', '.join(known) or 'none'}."

@@ -159,6 +159,7 @@ class StepResult:
     duration_s: float
     stop_reason: StopReason | None = None
     error: BaseException | None = None
+    answer: ModelResponse | None = None
 
     def __repr__(self) -> str:
         parts = [f"StepResult({self.index}", str(self.finish_reason or "no answer")]
@@ -188,11 +189,15 @@ class StepResult:
     @property
     def text(self) -> str:
         """What the model said, over all calls of the step."""
+        if self.answer is not None:
+            return self.answer.text
         return "".join([call.response.text for call in self.calls if call.used])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """What the model asked for, over all calls of the step."""
+        if self.answer is not None:
+            return self.answer.tool_calls
         if len(self.calls) == 1:
             return self.calls[0].response.tool_calls
         return tuple([tool_call for call in self.calls if call.used for tool_call in call.response.tool_calls])

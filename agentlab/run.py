@@ -21,14 +21,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agentlab import background, events, sugar
 from agentlab.ask import ExplicitStop
+from agentlab.budget import Budget
+from agentlab.continuation import ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.drive import Drive, RunState
 from agentlab.errors import ConfigurationError
 from agentlab.jupyter import frontend
 from agentlab.owner import running_loop
 from agentlab.results import RunResult, StepResult
-from agentlab.settings import Budget, LiveSettings, RunSettings, as_policy
+from agentlab.settings import LiveSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
+from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
 from agentlab.types import Message
 
@@ -68,6 +71,13 @@ class Run(Drive):
         return f"Run({self.agent.name}, {self.state}{end}, {len(self.history)} steps, {self.limits.snapshot().budget!r})"
 
     # Going on ---------------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if not self._started:
+            # An event does not say whose it is, so who keeps a state for each run is asked for an observer of this one.
+            of_this_run = (getattr(one, "follow_run", None) for one in self.observers)
+            self.observers = tuple(one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True))
+        super()._begin()
 
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
@@ -172,6 +182,8 @@ class Run(Drive):
         budget: Budget | None = None,
         stop: object = None,
         policy: Policy | None = None,
+        continuation: ContinuationPolicy | None = None,
+        terminating: TerminatingTools | None = None,
         agent: Agent | None = None,
     ) -> Run:
         """A new run that shares the first `at` steps (0 to all) and has another future: other limits, another policy or agent."""
@@ -187,10 +199,13 @@ class Run(Drive):
             self.prompt,
             Conversation(self.conversation[:kept]),
             LiveSettings(
-                RunSettings(
-                    budget or settings.budget,
-                    settings.stop if stop is None else as_condition(stop),
-                    settings.policy if policy is None else as_policy(policy),
+                replace(
+                    settings,
+                    budget=budget or settings.budget,
+                    stop=settings.stop if stop is None else as_condition(stop),
+                    policy=settings.policy if policy is None else as_policy(policy),
+                    continuation=settings.continuation if continuation is None else as_continuation(continuation),
+                    terminating=settings.terminating if terminating is None else as_terminating(terminating),
                 )
             ),
             self.transport,

@@ -3,162 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import functools
 import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, cast
 
+from agentlab.budget import Budget, MissingUsage
+from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
-from agentlab.history import RunHistory
-from agentlab.limits import limit_field, money, seconds, whole_number
-from agentlab.results import Decision, Reading, Remaining
-from agentlab.stop import StopCondition, as_condition, describe, reached
-from agentlab.types import StopReason
+from agentlab.limits import no_such
+from agentlab.results import Decision
+from agentlab.stop import StopCondition, as_condition, describe
+from agentlab.terminating import TerminatingTools
 
-MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
-C = TypeVar("C")
-
-
-def _told_of_misspellings(cls: type[C]) -> type[C]:
-    """Make a mistyped keyword of a dataclass an error that says which one was meant."""
-    make = cls.__init__
-    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-
-    @functools.wraps(make)
-    def checked(self: C, *args: Any, **given: Any) -> None:
-        for name in given:
-            if name not in known:
-                raise LimitError(_no_such("limit", name, known))
-        make(self, *args, **given)
-
-    cls.__init__ = checked  # type: ignore[method-assign, assignment]
-    return cls
-
-
-@_told_of_misspellings
-@dataclass(frozen=True, slots=True, repr=False)
-class Budget:
-    """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
-
-    max_turns            steps of the loop; 20 unless you say otherwise
-    max_calls            round trips to the model, over all steps
-    max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
-    max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
-    max_cost             US dollars; may be passed by one call
-    timeout              seconds of wall time from the first step; time paused by the person does not count
-    missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
-                         `charge_cap` (the output cap, and an estimate of the input)
-    """
-
-    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, help="steps of the loop")
-    max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, help="round trips to the model")
-    max_tokens: int | None = limit_field(default=None, unit="tokens", minimum=1, help="input and output tokens of all calls")
-    max_tokens_per_turn: int | None = limit_field(default=None, unit="tokens", minimum=1, help="output cap of one response")
-    max_cost: Decimal | None = limit_field(default=None, unit="USD", minimum=0, help="cost of all calls")
-    timeout: float | None = limit_field(default=None, unit="s", minimum=0, help="active wall time from the first step")
-    missing_usage: MissingUsage = "warn"
-
-    def __post_init__(self) -> None:
-        for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
-            if getattr(self, name) is not None:
-                whole_number("Budget", name, getattr(self, name))
-        if self.max_cost is not None:
-            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost))
-        if self.timeout is not None:
-            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout))
-        if self.missing_usage not in get_args(MissingUsage):
-            raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
-
-    def __repr__(self) -> str:
-        shown = [
-            f"{field.name}={getattr(self, field.name)!s}" for field in dataclasses.fields(self) if _is_worth_showing(self, field)
-        ]
-        return f"Budget({', '.join(shown)})"
-
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether nothing at all bounds the run."""
-        limits = (self.max_turns, self.max_calls, self.max_tokens, self.max_cost, self.timeout)
-        return all(limit is None for limit in limits)
-
-    def readings(
-        self, history: RunHistory, elapsed_s: float, turns: int | None = None, calls: int | None = None
-    ) -> list[Reading]:
-        """What is used of each limit that is set, in the order in which they are looked at.
-
-        `turns` and `calls` are those of the history unless a step is under way.
-        """
-        used_turns = len(history) if turns is None else turns
-        used_calls = history.calls if calls is None else calls
-        found = []
-        if self.max_turns is not None:
-            found.append(Reading("max_turns", used_turns, self.max_turns, used_turns >= self.max_turns))
-        if self.max_calls is not None:
-            found.append(Reading("max_calls", used_calls, self.max_calls, used_calls >= self.max_calls))
-        if self.max_tokens is not None:
-            found.append(Reading("max_tokens", *reached(history.tokens, history.known_tokens, self.max_tokens)))
-        if self.max_cost is not None:
-            found.append(Reading("max_cost", *reached(history.cost_usd, history.known_cost_usd, self.max_cost)))
-        if self.timeout is not None:
-            found.append(Reading("timeout", elapsed_s, self.timeout, elapsed_s >= self.timeout))
-        return found
-
-    def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
-        """The first limit that is met, or None."""
-        if not self._is_spent(history, elapsed_s):
-            return None
-        return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
-
-    def _is_spent(self, history: RunHistory, elapsed_s: float) -> bool:
-        """Whether any limit is met, without making its reading: this is asked twice a step and mostly answered with no. What is known
-        is a lower bound of what was used, and the same where all of it is known."""
-        return (
-            (self.max_turns is not None and len(history) >= self.max_turns)
-            or (self.max_calls is not None and history.calls >= self.max_calls)
-            or (self.max_tokens is not None and history.known_tokens >= self.max_tokens)
-            or (self.max_cost is not None and history.known_cost_usd >= self.max_cost)
-            or (self.timeout is not None and elapsed_s >= self.timeout)
-        )
-
-    def remaining(self, history: RunHistory, elapsed_s: float) -> Remaining:
-        """What is left on each dimension, never below 0; None where there is no limit or the use is unknown."""
-        tokens, cost = history.tokens, history.cost_usd
-        return Remaining(
-            None if self.max_turns is None else max(0, self.max_turns - len(history)),
-            None if self.max_calls is None else max(0, self.max_calls - history.calls),
-            None if self.max_tokens is None or tokens is None else max(0, self.max_tokens - tokens),
-            None if self.max_cost is None or cost is None else max(Decimal(0), self.max_cost - cost),
-            None if self.timeout is None else max(0.0, self.timeout - elapsed_s),
-        )
-
-    def output_cap(self, known_tokens: int) -> int | None:
-        """The output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
-
-        None without `max_tokens_per_turn`: a provider refuses a cap above its model's own, which nobody here knows.
-        """
-        if self.max_tokens_per_turn is None or self.max_tokens is None:
-            return self.max_tokens_per_turn
-        return min(self.max_tokens_per_turn, max(1, self.max_tokens - known_tokens))
-
-
-def _is_worth_showing(budget: Budget, field: dataclasses.Field[Any]) -> bool:
-    """Every limit that is set, the turns in any case, and what was chosen by hand."""
-    return field.name == "max_turns" or getattr(budget, field.name) != field.default
-
-
-LIMIT_REASONS = {
-    "max_turns": StopReason.TURN_LIMIT,
-    "max_calls": StopReason.CALL_LIMIT,
-    "max_tokens": StopReason.TOKEN_BUDGET,
-    "max_cost": StopReason.COST_BUDGET,
-    "timeout": StopReason.TIMEOUT,
-}
-"""Which reason a met limit of the budget gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +26,14 @@ class RunSettings:
     """All that bounds a run at one moment. One of these is read per step, and kept on it.
 
     `policy` decides what follows from the end of each response, see `agentlab.termination`; None is its standard table.
+    `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
     """
 
     budget: Budget = Budget()
     stop: StopCondition | None = None
     policy: Callable[..., Decision] | None = None
+    continuation: ContinuationPolicy = CONTINUATION
+    terminating: TerminatingTools | None = None
 
 
 def as_policy(policy: object) -> Callable[..., Decision] | None:
@@ -180,14 +43,39 @@ def as_policy(policy: object) -> Callable[..., Decision] | None:
     raise ConfigurationError(f"policy={policy!r}: pass a function of (signal, context) that returns a Decision, or None.")
 
 
-def _of_budget(name: str) -> Any:
+def as_continuation(continuation: object) -> ContinuationPolicy:
+    """A continuation policy; 0, False or None mean that nothing is continued. Raises ConfigurationError for anything else."""
+    if isinstance(continuation, ContinuationPolicy):
+        return continuation
+    if continuation is None or (isinstance(continuation, int) and not continuation):
+        return NO_CONTINUATION
+    raise ConfigurationError(
+        f"continuation={continuation!r}: pass a ContinuationPolicy, such as ContinuationPolicy(max_continuations_per_turn=2)."
+    )
+
+
+def as_terminating(terminating: object) -> TerminatingTools | None:
+    """Terminating tools, from a list of names too. Raises LimitError for what names no tool."""
+    if terminating is None or isinstance(terminating, TerminatingTools):
+        return terminating
+    return TerminatingTools(cast("tuple[str, ...]", terminating))  # it says itself what is wrong
+
+
+EDITABLE: dict[str, type] = {"budget": Budget, "continuation": ContinuationPolicy, "terminating": TerminatingTools}
+"""The parts of RunSettings whose fields can be changed one by one."""
+
+PART_OF = {field.name: part for part, kind in EDITABLE.items() for field in dataclasses.fields(kind)}
+"""Which part a field belongs to; no two parts have a field of the same name."""
+
+
+def _live(name: str) -> Any:
     def get(self: LiveSettings) -> Any:
-        return getattr(self.snapshot().budget, name)
+        return getattr(getattr(self.snapshot(), PART_OF[name]), name, None)
 
     def set_(self: LiveSettings, value: Any) -> None:
         self.edit(**{name: value})
 
-    return property(get, set_, doc=f"`Budget.{name}`, live.")
+    return property(get, set_, doc=f"`{EDITABLE[PART_OF[name]].__name__}.{name}`, live.")
 
 
 class LiveSettings:
@@ -203,13 +91,22 @@ class LiveSettings:
 
     __slots__ = ("_listeners", "_lock", "_settings")
 
-    max_turns: int | None = _of_budget("max_turns")
-    max_calls: int | None = _of_budget("max_calls")
-    max_tokens: int | None = _of_budget("max_tokens")
-    max_tokens_per_turn: int | None = _of_budget("max_tokens_per_turn")
-    max_cost: Decimal | float | str | None = _of_budget("max_cost")
-    timeout: float | None = _of_budget("timeout")
-    missing_usage: MissingUsage = _of_budget("missing_usage")
+    max_turns: int | None = _live("max_turns")
+    max_calls: int | None = _live("max_calls")
+    max_tokens: int | None = _live("max_tokens")
+    max_tokens_per_turn: int | None = _live("max_tokens_per_turn")
+    max_cost: Decimal | float | str | None = _live("max_cost")
+    timeout: float | None = _live("timeout")
+    missing_usage: MissingUsage = _live("missing_usage")
+    max_continuations_per_turn: int = _live("max_continuations_per_turn")
+    max_total_completion_tokens_per_turn: int | None = _live("max_total_completion_tokens_per_turn")
+    max_total_output_chars_per_turn: int = _live("max_total_output_chars_per_turn")
+    max_tool_repair_attempts: int = _live("max_tool_repair_attempts")
+    hint: str = _live("hint")
+    tools: tuple[str, ...] = _live("tools")
+    consecutive_nudges: int = _live("consecutive_nudges")
+    nudge_message: str = _live("nudge_message")
+    max_invocations: int = _live("max_invocations")
 
     def __init__(self, settings: RunSettings | None = None) -> None:
         self._settings = settings or RunSettings()
@@ -252,17 +149,53 @@ class LiveSettings:
         self._swap(lambda now: dataclasses.replace(now, policy=checked), "code")
 
     @property
+    def continuation(self) -> ContinuationPolicy:
+        """The caps on going on with a cut answer, live."""
+        return self._settings.continuation
+
+    @continuation.setter
+    def continuation(self, continuation: ContinuationPolicy) -> None:
+        checked = as_continuation(continuation)
+        self._swap(lambda now: dataclasses.replace(now, continuation=checked), "code")
+
+    @property
+    def terminating(self) -> TerminatingTools | None:
+        """The tools that end the run, live; None: a plain answer does."""
+        return self._settings.terminating
+
+    @terminating.setter
+    def terminating(self, terminating: object) -> None:
+        checked = as_terminating(terminating)
+        self._swap(lambda now: dataclasses.replace(now, terminating=checked), "code")
+
+    @property
     def leaves(self) -> dict[str, StopCondition]:
         """The single conditions of `stop`, by a name unique in it."""
         return {} if self._settings.stop is None else dict(describe(self._settings.stop))
 
     def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
-        """Change fields of the budget, all or none; returns the new settings. `by` says who did it, in the LimitsChanged event."""
-        known = [field.name for field in dataclasses.fields(Budget)]
+        """Change fields of the budget, the continuation policy or the terminating tools, all or none; returns the new settings.
+
+        `by` says who did it, in the LimitsChanged event.
+        """
         for name in fields:
-            if name not in known:
-                raise LimitError(_no_such("limit", name, known))
-        return self._swap(lambda now: dataclasses.replace(now, budget=dataclasses.replace(now.budget, **fields)), by)
+            if name not in PART_OF:
+                raise LimitError(no_such("limit", name, list(PART_OF)))
+
+        def changed(now: RunSettings) -> RunSettings:
+            for part in dict.fromkeys(PART_OF[name] for name in fields):
+                mine = {name: value for name, value in fields.items() if PART_OF[name] == part}
+                old = getattr(now, part)
+                if old is None and "tools" not in mine:
+                    raise LimitError(
+                        f"{next(iter(mine))} belongs to the terminating tools, and this run has none: set "
+                        'limits.terminating = TerminatingTools(["finalize"]) first.'
+                    )
+                new = TerminatingTools(**mine) if old is None else dataclasses.replace(old, **mine)
+                now = dataclasses.replace(now, **cast("dict[str, Any]", {part: new}))
+            return now
+
+        return self._swap(changed, by)
 
     def edit_leaf(self, name: str, /, *, by: str = "code", **fields: Any) -> RunSettings:
         """Change one condition of `stop`, by its name in `leaves`; returns the new settings."""
@@ -270,11 +203,11 @@ class LiveSettings:
         def changed(now: RunSettings) -> RunSettings:
             leaves = {} if now.stop is None else describe(now.stop)
             if now.stop is None or name not in leaves:
-                raise LimitError(_no_such("stop condition", name, list(leaves)))
+                raise LimitError(no_such("stop condition", name, list(leaves)))
             known = [field.name for field in dataclasses.fields(leaves[name])]  # type: ignore[arg-type]
             for field_name in fields:
                 if field_name not in known:
-                    raise LimitError(_no_such(f"field of {name}", field_name, known))
+                    raise LimitError(no_such(f"field of {name}", field_name, known))
             return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
 
         return self._swap(changed, by)
@@ -309,15 +242,8 @@ class LiveSettings:
 
     def __setattr__(self, name: str, value: object) -> None:
         if not hasattr(type(self), name):
-            known = [field.name for field in dataclasses.fields(Budget)]
-            raise LimitError(_no_such("limit", name, [*known, "budget", "stop", "policy"]))
+            raise LimitError(no_such("limit", name, [*PART_OF, *EDITABLE, "stop", "policy"]))
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"LiveSettings({self._settings.budget!r}, stop={self._settings.stop!r})"
-
-
-def _no_such(kind: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no {kind} {name!r}.{hint} There is: {', '.join(known) or 'none'}."

@@ -1,12 +1,12 @@
 """One step of a run: the model's answer, the tools it asked for, and whether the run ends.
 
     before    the budget is read; with nothing left the run ends and no call is started
-    ask       one call, or more where the provider pauses its turn
+    ask       one call, or more where the provider pauses its turn, or the answer was cut: the table in turns.py
     decide    what follows from the response (termination.decide)
-    act       the tools, in order
+    act       the tools, in order, up to the first terminating one; or the reminder that one is to be called
     record    the step goes into the history
     read      stop condition and budget, the new step included
-    end       explicit stop > the model's own end, or an abort > condition > budget
+    end       terminating tool > explicit stop > the model's own end, or an abort > condition > budget
 
 Whatever breaks into this (a cancel, an interrupt, a time-out, an error) the calls that came back and the tools that ran are
 recorded as a step before anything else happens.
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentlab import events
-from agentlab.ask import Draft, ExplicitStop, NothingLeft, ask, no_call_left
+from agentlab.ask import Draft, ExplicitStop, NothingLeft
+from agentlab.budget import LIMIT_REASONS
 from agentlab.errors import (
     MissingUsageError,
     ProviderError,
@@ -28,11 +29,13 @@ from agentlab.errors import (
 )
 from agentlab.evaluate import read_condition
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
-from agentlab.settings import LIMIT_REASONS
 from agentlab.stop import HasToolCall
-from agentlab.suggestions import INCREASE_BUDGET, for_failure
+from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
+from agentlab.take_turn import take_turn
+from agentlab.terminating import TerminatingTools
 from agentlab.tools import execute
 from agentlab.types import (
+    Message,
     ModelResponse,
     StopReason,
     ToolResult,
@@ -40,9 +43,6 @@ from agentlab.types import (
 
 if TYPE_CHECKING:
     from agentlab.drive import Drive
-
-MOST_RESUMES = 8
-"""How often a turn that the provider pauses is resumed within one step."""
 
 NOTHING_READ = Remaining()
 _INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
@@ -71,6 +71,11 @@ async def take_step(run: Drive) -> StepResult | None:
     spent = settings.budget.exhausted(run.history, started_s)
     if spent is not None:
         run.end(Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}."))
+        return None
+    terminating = settings.terminating
+    if terminating is not None and run.history.calls >= terminating.max_invocations:
+        told = f"The model was called {run.history.calls} times (max_invocations), and no terminating tool was."
+        run.end(Ending(StopReason.CALL_LIMIT, told))
         return None
     draft = Draft(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
@@ -114,8 +119,12 @@ async def _judge(run: Drive, draft: Draft) -> StepResult:
 
 
 def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exception | None) -> Ending | None:
-    """Explicit stop > the model's own end, or an abort > condition > budget. Conditions that were met are told in any case."""
+    """Terminating tool > explicit stop > the model's own end, or an abort > condition > budget. Conditions that were met are told in
+    any case."""
     met = tuple(reading.deciding()) if reading is not None else ()
+    if (done := draft.terminating) is not None:
+        output = done.stop.output if done.stop is not None else done.value
+        return Ending(StopReason.TERMINATING_TOOL, f"The terminating tool {done.name} was called.", met, output=output)
     explicit = draft.explicit or run.stop_request
     if explicit is not None:
         told = f"Stopped by the {explicit.who}: {explicit.reason}"
@@ -166,6 +175,7 @@ def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | 
         newest.duration_s,
         None if ending is None else ending.stop_reason,
         draft.error if ending is None or ending.error is None else ending.error,
+        newest.answer,
     )
     run.history.amend(step)
     run.mark_step()
@@ -191,26 +201,41 @@ async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
 
 async def _ask_and_act(run: Drive, draft: Draft) -> None:
     try:
-        response = await ask(run, draft)
-        for _ in range(MOST_RESUMES):
-            if draft.decision.action is not Action.RESUME or no_call_left(run, draft):
-                break
-            response = await ask(run, draft)
-        if draft.decision.action is Action.RESUME and not no_call_left(run, draft):
-            said = f"The provider paused its turn and was not resumed after {len(draft.calls)} calls."
-            draft.decision = Decision(Action.ABORT, said, StopReason.TRUNCATED, INCREASE_BUDGET)
+        response = await take_turn(run, draft)
         if draft.decision.action is Action.EXECUTE_TOOLS:
             await _execute_tools(run, draft, response)
+        elif draft.decision.action is Action.COMPLETE and draft.settings.terminating is not None:
+            _remind(run, draft, draft.settings.terminating)
     except StopRequested as stop:  # from a middleware; a tool's becomes its result
         draft.explicit = ExplicitStop(stop.reason, stop.output, "middleware")
     except NothingLeft:
         draft.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
 
 
+def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
+    """An answer that calls no tool does not end a run that has terminating tools: it is answered with the reminder, so many times."""
+    before = 0
+    for step in reversed(run.history):
+        if step.decision.action is not Action.NUDGE:
+            break
+        before += 1
+    if before >= terminating.consecutive_nudges:
+        told = (
+            f"Max consecutive nudges exceeded: {before} of {terminating.consecutive_nudges}, and no terminating tool was called."
+        )
+        draft.decision = Decision(Action.ABORT, told, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
+        return
+    draft.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")
+    run.conversation.append(Message("user", terminating.nudge_message))
+    run.emit(events.Nudged(run.clock.elapsed_s(), len(run.history) + 1, before + 1, terminating.consecutive_nudges))
+
+
 async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> None:
-    """Run the tools in the order they were asked for; the first that asks for a stop ends it, the rest is answered unexecuted."""
+    """Run the tools in the order they were asked for; the first that asks for a stop ends it, and so does the first terminating one
+    that succeeds. After a stop the rest is answered unexecuted; after a terminating tool it is taken out of the conversation."""
     turn = len(run.history) + 1
-    for tool_call in response.tool_calls:
+    terminating = draft.settings.terminating
+    for number, tool_call in enumerate(response.tool_calls, 1):
         run.emit(events.ToolStarted(run.clock.elapsed_s(), turn, tool_call))
         started = time.perf_counter()
         try:
@@ -221,6 +246,12 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             _tool_done(run, draft, result)
             raise
         _tool_done(run, draft, result)
+        if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
+            draft.terminating = result
+            if number < len(response.tool_calls):
+                executed = Message("assistant", response.text, response.tool_calls[:number])
+                run.conversation.replace_last(executed)
+            break
         if result.stop is not None:
             draft.explicit = ExplicitStop(result.stop.reason, result.stop.output, "tool")
             break

@@ -4,19 +4,23 @@ A policy is a plain function from a signal and its context to a Decision; `stand
 
 the response ended for                   and it holds                    then                   the run's reason, if it ends
 ---------------------------------------- ------------------------------- ---------------------- -----------------------------
+ERROR, repairable                        repairs are allowed             REPAIR_TOOL_CALL       -
 ERROR                                    anything                        ABORT                  ERROR
 CONTENT_FILTERED                         anything                        ABORT                  CONTENT_FILTERED
 CANCELLED                                anything                        ABORT                  CANCELLED
 PAUSED                                   no tool call                    RESUME                 -
 CONTEXT_WINDOW_EXCEEDED                  anything                        ABORT                  TRUNCATED
-any other                                a tool call that was cut off    ABORT                  TRUNCATED
-MAX_TOKENS                               a call without any arguments    ABORT                  TRUNCATED
+any other                                a tool call that was cut off    REPAIR_TOOL_CALL       -
+MAX_TOKENS                               a call without any arguments    REPAIR_TOOL_CALL       -
 MAX_TOKENS                               complete tool calls             EXECUTE_TOOLS          -
-MAX_TOKENS                               no tool call                    ABORT                  TRUNCATED
+MAX_TOKENS                               no tool call                    CONTINUE_OUTPUT        -
 any other                                tool calls                      EXECUTE_TOOLS          -
 UNKNOWN, TOOL_CALLS                      no text, no call                ABORT                  ERROR
 UNKNOWN, TOOL_CALLS                      text                            COMPLETE               COMPLETED
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
+
+REPAIR_TOOL_CALL and CONTINUE_OUTPUT are ABORT as TRUNCATED where the ContinuationPolicy allows none. How often they are carried out
+in one turn, and what happens at the caps, is in turns.py.
 
 Whatever a policy says, a tool call that was cut off is never executed.
 """
@@ -76,6 +80,8 @@ def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN,
 def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
     """The table above."""
     reason, response = signal.finish_reason, context.response
+    if signal.repairable and _allows(context, "max_tool_repair_attempts"):
+        return Decision(Action.REPAIR_TOOL_CALL, signal.message or "The tool call was malformed.")
     if reason in _ABORTED:
         stop_reason, suggestion = _ABORTED[reason]
         if reason is FinishReason.ERROR:
@@ -86,10 +92,10 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
         return Decision(Action.RESUME, "The provider paused its turn and is asked to go on.")
     if calls:
         if any(map(is_cut_off, calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(calls)):
-            return _truncated(_HALF_CALL, context)
+            return _REPAIR if _allows(context, "max_tool_repair_attempts") else _truncated(_HALF_CALL, context)
         return _EXECUTE
     if reason is FinishReason.MAX_TOKENS:
-        return _truncated(_CUT_OFF, context)
+        return _CONTINUE if _allows(context, "max_continuations_per_turn") else _truncated(_CUT_OFF, context)
     if reason is FinishReason.TOOL_CALLS and response is None:  # all that is known is that tools are asked for
         return _EXECUTE
     if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS) and not (response is not None and response.text):
@@ -111,7 +117,7 @@ def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN
     decision = standard(signal, context)
     response = context.response
     if (
-        decision.stop_reason in (StopReason.TRUNCATED, StopReason.CONTENT_FILTERED)
+        (decision.action is Action.CONTINUE_OUTPUT or decision.stop_reason in _WITH_TEXT)
         and response is not None
         and response.text
         and not response.tool_calls
@@ -120,6 +126,7 @@ def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN
     return decision
 
 
+_WITH_TEXT = (StopReason.TRUNCATED, StopReason.CONTENT_FILTERED)
 _ABORTED = {
     FinishReason.ERROR: (StopReason.ERROR, RETRY),
     FinishReason.CONTENT_FILTERED: (StopReason.CONTENT_FILTERED, MODIFY_PROMPT),
@@ -128,8 +135,15 @@ _ABORTED = {
 }
 _CUT_OFF = "The response was cut off at its output cap."
 _HALF_CALL = "The response was cut off inside a tool call, which was not executed."
+_CONTINUE = Decision(Action.CONTINUE_OUTPUT, f"{_CUT_OFF} The model is asked to go on.")
+_REPAIR = Decision(Action.REPAIR_TOOL_CALL, "A tool call was cut off. The model is asked for the whole of it.")
 _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
 _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED, STOP)
+
+
+def _allows(context: DecisionContext, cap: str) -> bool:
+    """Whether the run's continuation policy allows any further call of this kind; a signal alone has no run."""
+    return context.settings is not None and getattr(context.settings.continuation, cap) > 0
 
 
 def _truncated(told: str, context: DecisionContext) -> Decision:
@@ -141,7 +155,7 @@ def _truncated(told: str, context: DecisionContext) -> Decision:
 # What a policy may say -----------------------------------------------------------------------------------------------------
 
 _ENDS = {Action.COMPLETE: StopReason.COMPLETED, Action.ABORT: StopReason.ERROR}
-_GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME)
+_GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.REPAIR_TOOL_CALL)
 
 
 def _checked(decision: Decision, policy: Policy, context: DecisionContext) -> Decision:

@@ -8,6 +8,7 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-use.html, read 2
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -57,6 +58,10 @@ FINISH_REASONS = Table(
     },
 )
 
+PREFILLED = re.compile(r"claude-(?:[123]\b|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
+"""Models that take an assistant's message at the end: https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
+read 2026-11-22."""
+
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _AS_IF_ENDED = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -83,6 +88,11 @@ class Anthropic:
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", clean_url(self.base_url, self.name).removesuffix("/v1"))
         check_date(self.api_version, self.name)
+
+    @property
+    def prefills(self) -> bool:
+        """Whether the model goes on behind the beginning of an answer: those before Claude 4.6 do, later ones refuse it."""
+        return PREFILLED.match(self.model) is not None
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """A POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own."""

@@ -19,7 +19,8 @@ from agentlab.providers._request import check_key, clean_url
 class Compatible(ChatCompletions):
     """A server on the chat completions wire at `base_url`, which is needed (for example `http://127.0.0.1:8080/v1`).
 
-    `api_key` is optional, and the only key that is ever sent: no environment variable is read.
+    `api_key` is optional, and the only key that is ever sent: no environment variable is read. `prefill` says that the server, given
+    the beginning of an answer as the last message, goes on right behind it: a cut answer is then continued so.
     """
 
     name: ClassVar[str] = "compatible"
@@ -28,6 +29,12 @@ class Compatible(ChatCompletions):
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
 
     base_url: str = ""
+    prefill: bool = False
+
+    @property
+    def prefills(self) -> bool:
+        """Whether a cut answer is continued behind its own words."""
+        return self.prefill
 
     def __post_init__(self) -> None:
         if not self.base_url:

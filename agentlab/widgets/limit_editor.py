@@ -14,9 +14,10 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError
 from agentlab.run import Run, RunState
-from agentlab.settings import Budget, RunSettings
+from agentlab.settings import RunSettings
 from agentlab.stop import Custom, StopCondition
 from agentlab.widgets import markup
 

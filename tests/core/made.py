@@ -91,8 +91,9 @@ def finalize(answer: str = "") -> str:
 
 
 def agent(script: Sequence[Said] | Callable[[ModelRequest, int], Said], **more: Any) -> lab.Agent:
-    """An agent on a script, with the tools `look` and `finalize` unless told otherwise."""
+    """An agent on a script, with the tools `look` and `finalize` unless told otherwise. What is cut stays cut."""
     more.setdefault("tools", [look, finalize])
+    more.setdefault("continuation", None)
     return lab.Agent(ScriptedProvider(script), **more)
 
 

@@ -31,7 +31,8 @@ def look(q: str) -> str:
 
 def run(script: list[Any], **settings: Any) -> RunResult:
     async def go() -> RunResult:
-        return await lab.Agent(ScriptedProvider(script), tools=[look], retry=lab.RetryPolicy(attempts=1)).run("task", **settings)
+        retry = lab.RetryPolicy(attempts=1)
+        return await lab.Agent(ScriptedProvider(script), tools=[look], retry=retry, continuation=None).run("task", **settings)
 
     return asyncio.run(go())
 
@@ -120,7 +121,7 @@ def test_a_policy_is_a_function_and_can_be_swapped_per_run() -> None:
 
 def test_the_agent_has_a_default_and_a_fork_keeps_or_changes_it() -> None:
     cut = say("half", finish=F.MAX_TOKENS)
-    agent = lab.Agent(ScriptedProvider([call("look", {"q": "x"}), cut]), tools=[look], policy=lenient)
+    agent = lab.Agent(ScriptedProvider([call("look", {"q": "x"}), cut]), tools=[look], policy=lenient, continuation=None)
 
     async def go() -> list[RunResult]:
         first = agent.run("task")

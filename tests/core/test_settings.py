@@ -364,7 +364,7 @@ def test_repr_shows_what_holds() -> None:
 
 
 def test_each_limit_has_its_reason() -> None:
-    from agentlab.settings import LIMIT_REASONS
+    from agentlab.budget import LIMIT_REASONS
 
     readings = Budget(max_turns=1, max_calls=1, max_tokens=1, max_cost=1, timeout=1).readings(steps(1, cost="1"), 1.0)
     assert [LIMIT_REASONS[each.name] for each in readings] == [

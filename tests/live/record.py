@@ -49,14 +49,17 @@ def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
 def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
     """Every recording: its name, which is its folder below `fixtures/local`, its scenario, and the agent."""
     for scenario in SCENARIOS:
-        if scenario.continuation is not None:  # an agent does not continue a cut answer yet
-            continue
+        hint = scenario.continuation
+        continuation = None if hint is None else lab.ContinuationPolicy(hint=hint)
         for wire, provider in providers(scenario):
+            if wire not in scenario.wires:
+                continue
             for stream in (False, True):
                 agent = lab.Agent(
                     provider,  # type: ignore[arg-type]
                     tools=[lab.tool(inline=True)(tool.function) for tool in scenario.tools],
                     instructions=scenario.instructions,
+                    continuation=continuation,
                     stream=stream,
                     options=dict(scenario.extra) if wire == "chat" else {"temperature": 0},
                 )
@@ -65,7 +68,7 @@ def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
 
 async def run(scenario: Scenario, agent: lab.Agent, transport: object) -> RunResult:
     """Run one case to its end: the scenario's number of calls, or the agent's own end."""
-    budget = lab.Budget(max_turns=len(scenario.finish_reasons), max_tokens_per_turn=scenario.max_tokens)
+    budget = lab.Budget(max_turns=scenario.turns or len(scenario.finish_reasons), max_tokens_per_turn=scenario.max_tokens)
     return await agent.run(scenario.prompt, stop=lab.HasToolCall("finalize"), budget=budget, transport=transport)  # type: ignore[arg-type]
 
 
@@ -91,10 +94,10 @@ def environment() -> Path:
     return python
 
 
-async def record(python: Path, only: str) -> None:
-    """Record every case, or those of one wire."""
+async def record(python: Path, only: str, scenario_name: str) -> None:
+    """Record every case, or those of one wire or scenario."""
     for name, scenario, agent in cases():
-        if not name.rpartition("/")[2].startswith(only):
+        if not name.rpartition("/")[2].startswith(only) or scenario_name not in ("", scenario.name):
             continue
         target = FOLDER / f"{name}.yaml"
         target.unlink(missing_ok=True)
@@ -114,10 +117,11 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--python", type=Path, help="an environment that has the server and the model; default: .venv-local")
     arguments.add_argument("--only", default="", choices=("chat", "messages", "responses"), help="one wire; default: all")
+    arguments.add_argument("--scenario", default="", help="one scenario; default: all")
     given = arguments.parse_args()
     python = given.python or environment()
     with llama_server(python, port=PORT):
-        asyncio.run(record(python, given.only))
+        asyncio.run(record(python, given.only, given.scenario))
 
 
 if __name__ == "__main__":

@@ -85,10 +85,14 @@ class Scenario:
     finish_reasons: tuple[str, ...]
     """Of the model calls in their order, in the words of chat completions."""
     tools: tuple[LocalTool, ...] = ()
+    turns: int | None = None
+    """Of the run; None: as many as there are finish reasons."""
     max_tokens: int = 64
     """Cap on the tokens of one response."""
     continuation: str | None = None
-    """The user's message after each cut answer; None means the first cut is the end."""
+    """What the model is told after each cut answer; None means the first cut is the end."""
+    wires: tuple[str, ...] = ("chat", "messages", "responses")
+    """Over which it was tried; a model this small may well say something else where the prompt differs by a line."""
     extra: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 1})
     """Further fields of the request's body. The server has the same values without them."""
 
@@ -265,7 +269,9 @@ SCENARIOS = (
         prompt="Name the months of the year.",
         max_tokens=8,
         continuation=CONTINUE,
+        turns=1,
         finish_reasons=("length", "length", "stop"),
+        wires=("chat", "messages"),
     ),
     Scenario(
         name="truncated-tool-call",
@@ -275,6 +281,17 @@ SCENARIOS = (
         tools=(GET_WEATHER, CONVERT, FINALIZE),
         max_tokens=22,
         finish_reasons=("length",),
+    ),
+    Scenario(
+        name="repaired-tool-call",
+        shows="a tool call cut within its arguments, and said again whole when the model is asked",
+        instructions=TO_FAHRENHEIT,
+        prompt="How warm is it in Paris?",
+        tools=(GET_WEATHER, CONVERT, FINALIZE),
+        max_tokens=22,
+        continuation="How warm is it in Paris?",
+        turns=1,
+        finish_reasons=("length", "tool_calls"),
     ),
     Scenario(
         name="truncated-after-arguments",

@@ -48,23 +48,23 @@ def live(name: str, budget: lab.Budget | None = None) -> RunResult:
 
 def test_every_scenario_runs_over_the_three_wires_streaming_and_not() -> None:
     assert {name.partition("/")[2] for name in CASES} == set(MODES)
-    assert len(CASES) == len(MODES) * sum(scenario.continuation is None for scenario in SCENARIOS)
+    assert len(CASES) == 2 * sum(len(scenario.wires) for scenario in SCENARIOS)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_response_ends_as_the_scenario_says(name: str) -> None:
     scenario, _ = CASES[name]
     result = live(name)
-    signals = [step.signal for step in result.history if step.signal is not None]
+    signals = [call.response.signal for step in result.history for call in step.calls]
     assert [signal.finish_reason for signal in signals] == [WORDS[word] for word in scenario.finish_reasons], result
     for signal, word in zip(signals, scenario.finish_reasons, strict=True):
         quirk = "/responses" in name and word == "length"
         assert (signal.raw_value == "completed") is ("/responses" in name)
         assert signal.confidence is (Confidence.MEDIUM if quirk else Confidence.HIGH)
-    for step in result.history:
-        assert step.usage.input_tokens and step.usage.output_tokens
-        assert step.usage.output_tokens <= scenario.max_tokens
-        assert step.cost.source == "unknown"
+    for call in [call for step in result.history for call in step.calls]:
+        assert call.usage.input_tokens and call.usage.output_tokens
+        assert call.usage.output_tokens <= (call.requested_cap or 0)
+        assert call.cost.source == "unknown"
 
 
 @pytest.mark.parametrize("mode", MODES)

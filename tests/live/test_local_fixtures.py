@@ -35,10 +35,11 @@ async def _run(scenario: Scenario, agent: lab.Agent, name: str) -> RunResult:
 def test_each_case_replays_with_the_finish_reasons_of_its_scenario(name: str) -> None:
     scenario, _ = CASES[name]
     result = replayed(name)
-    said = [step.signal.raw_value for step in result.history if step.signal is not None]
+    signals = [call.response.signal for step in result.history for call in step.calls]
+    said = [signal.raw_value for signal in signals]
     words = IN_WORDS_OF.get(name.partition("/")[2].removesuffix("-stream"), {})
     assert said == [words.get(word, word) for word in scenario.finish_reasons]
-    judged = [step.finish_reason for step in result.history]
+    judged = [signal.finish_reason for signal in signals]
     assert judged == [WORDS[word] for word in scenario.finish_reasons]
     assert result.usage.total_tokens is not None
     assert result.usage.total_tokens > 0

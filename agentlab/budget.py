@@ -1,0 +1,156 @@
+"""The limits of a run: how many turns, calls, tokens, dollars and seconds it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+from agentlab.errors import LimitError
+from agentlab.history import RunHistory
+from agentlab.limits import limit_field, money, no_such, seconds, whole_number
+from agentlab.results import Reading, Remaining
+from agentlab.stop import reached
+from agentlab.types import StopReason
+
+MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
+C = TypeVar("C")
+
+
+def _told_of_misspellings(cls: type[C]) -> type[C]:
+    """Make a mistyped keyword of a dataclass an error that says which one was meant."""
+    make = cls.__init__
+    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    @functools.wraps(make)
+    def checked(self: C, *args: Any, **given: Any) -> None:
+        for name in given:
+            if name not in known:
+                raise LimitError(no_such("limit", name, known))
+        make(self, *args, **given)
+
+    cls.__init__ = checked  # type: ignore[method-assign, assignment]
+    return cls
+
+
+@_told_of_misspellings
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget:
+    """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
+
+    max_turns            steps of the loop; 20 unless you say otherwise
+    max_calls            round trips to the model, over all steps
+    max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
+    max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
+    max_cost             US dollars; may be passed by one call
+    timeout              seconds of wall time from the first step; time paused by the person does not count
+    missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
+                         `charge_cap` (the output cap, and an estimate of the input)
+    """
+
+    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, help="steps of the loop")
+    max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, help="round trips to the model")
+    max_tokens: int | None = limit_field(default=None, unit="tokens", minimum=1, help="input and output tokens of all calls")
+    max_tokens_per_turn: int | None = limit_field(default=None, unit="tokens", minimum=1, help="output cap of one response")
+    max_cost: Decimal | None = limit_field(default=None, unit="USD", minimum=0, help="cost of all calls")
+    timeout: float | None = limit_field(default=None, unit="s", minimum=0, help="active wall time from the first step")
+    missing_usage: MissingUsage = "warn"
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
+            if getattr(self, name) is not None:
+                whole_number("Budget", name, getattr(self, name))
+        if self.max_cost is not None:
+            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout))
+        if self.missing_usage not in get_args(MissingUsage):
+            raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={getattr(self, field.name)!s}" for field in dataclasses.fields(self) if _is_worth_showing(self, field)
+        ]
+        return f"Budget({', '.join(shown)})"
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing at all bounds the run."""
+        limits = (self.max_turns, self.max_calls, self.max_tokens, self.max_cost, self.timeout)
+        return all(limit is None for limit in limits)
+
+    def readings(
+        self, history: RunHistory, elapsed_s: float, turns: int | None = None, calls: int | None = None
+    ) -> list[Reading]:
+        """What is used of each limit that is set, in the order in which they are looked at.
+
+        `turns` and `calls` are those of the history unless a step is under way.
+        """
+        used_turns = len(history) if turns is None else turns
+        used_calls = history.calls if calls is None else calls
+        found = []
+        if self.max_turns is not None:
+            found.append(Reading("max_turns", used_turns, self.max_turns, used_turns >= self.max_turns))
+        if self.max_calls is not None:
+            found.append(Reading("max_calls", used_calls, self.max_calls, used_calls >= self.max_calls))
+        if self.max_tokens is not None:
+            found.append(Reading("max_tokens", *reached(history.tokens, history.known_tokens, self.max_tokens)))
+        if self.max_cost is not None:
+            found.append(Reading("max_cost", *reached(history.cost_usd, history.known_cost_usd, self.max_cost)))
+        if self.timeout is not None:
+            found.append(Reading("timeout", elapsed_s, self.timeout, elapsed_s >= self.timeout))
+        return found
+
+    def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
+        """The first limit that is met, or None."""
+        if not self._is_spent(history, elapsed_s):
+            return None
+        return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
+
+    def _is_spent(self, history: RunHistory, elapsed_s: float) -> bool:
+        """Whether any limit is met, without making its reading: this is asked twice a step and mostly answered with no. What is known
+        is a lower bound of what was used, and the same where all of it is known."""
+        return (
+            (self.max_turns is not None and len(history) >= self.max_turns)
+            or (self.max_calls is not None and history.calls >= self.max_calls)
+            or (self.max_tokens is not None and history.known_tokens >= self.max_tokens)
+            or (self.max_cost is not None and history.known_cost_usd >= self.max_cost)
+            or (self.timeout is not None and elapsed_s >= self.timeout)
+        )
+
+    def remaining(self, history: RunHistory, elapsed_s: float) -> Remaining:
+        """What is left on each dimension, never below 0; None where there is no limit or the use is unknown."""
+        tokens, cost = history.tokens, history.cost_usd
+        return Remaining(
+            None if self.max_turns is None else max(0, self.max_turns - len(history)),
+            None if self.max_calls is None else max(0, self.max_calls - history.calls),
+            None if self.max_tokens is None or tokens is None else max(0, self.max_tokens - tokens),
+            None if self.max_cost is None or cost is None else max(Decimal(0), self.max_cost - cost),
+            None if self.timeout is None else max(0.0, self.timeout - elapsed_s),
+        )
+
+    def output_cap(self, known_tokens: int) -> int | None:
+        """The output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
+
+        None without `max_tokens_per_turn`: a provider refuses a cap above its model's own, which nobody here knows.
+        """
+        if self.max_tokens_per_turn is None or self.max_tokens is None:
+            return self.max_tokens_per_turn
+        return min(self.max_tokens_per_turn, max(1, self.max_tokens - known_tokens))
+
+
+def _is_worth_showing(budget: Budget, field: dataclasses.Field[Any]) -> bool:
+    """Every limit that is set, the turns in any case, and what was chosen by hand."""
+    return field.name == "max_turns" or getattr(budget, field.name) != field.default
+
+
+LIMIT_REASONS = {
+    "max_turns": StopReason.TURN_LIMIT,
+    "max_calls": StopReason.CALL_LIMIT,
+    "max_tokens": StopReason.TOKEN_BUDGET,
+    "max_cost": StopReason.COST_BUDGET,
+    "timeout": StopReason.TIMEOUT,
+}
+"""Which reason a met limit of the budget gives."""

@@ -1,0 +1,68 @@
+"""How far a response that was cut is asked to go on, within one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentlab.errors import LimitError
+from agentlab.limits import limit_field, whole_number
+
+RECOVERY_HINT = (
+    "Previous response was truncated by token limit.\n"
+    "Continue exactly from where you left off.\n"
+    "If you intended a tool call, emit one complete tool call payload only.\n"
+    "Do not repeat already-sent text."
+)
+"""What a model is told that cannot be given the beginning of its answer to go on from."""
+
+FIRST_CAPS = 4
+"""How many times its first cap an answer may grow to where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationPolicy:
+    """Caps on going on with a response that was cut at its token cap. All are counted within one step, and editable live.
+
+    max_continuations_per_turn              further calls for the rest of a cut answer; 0 means that none is made
+    max_total_completion_tokens_per_turn    output tokens of all calls of the step; None means 4 times the first call's cap
+    max_total_output_chars_per_turn         characters of the answer
+    max_tool_repair_attempts                further calls for a tool call that was cut in half; 0 means that none is made
+    hint                                    what the model is told, where it cannot be given its own words to go on from
+    """
+
+    max_continuations_per_turn: int = limit_field(
+        default=3, unit="calls", minimum=0, help="further calls for the rest of a cut answer; 0: none"
+    )
+    max_total_completion_tokens_per_turn: int | None = limit_field(
+        default=None, unit="tokens", minimum=1, help="output of all calls of a step; no limit set: 4 times the first cap"
+    )
+    max_total_output_chars_per_turn: int = limit_field(
+        default=120_000, unit="characters", minimum=1, help="characters of a step's answer"
+    )
+    max_tool_repair_attempts: int = limit_field(
+        default=1, unit="calls", minimum=0, help="further calls for half a tool call; 0: none"
+    )
+    hint: str = RECOVERY_HINT
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        whole_number(kind, "max_continuations_per_turn", self.max_continuations_per_turn, 0)
+        whole_number(kind, "max_tool_repair_attempts", self.max_tool_repair_attempts, 0)
+        whole_number(kind, "max_total_output_chars_per_turn", self.max_total_output_chars_per_turn)
+        if self.max_total_completion_tokens_per_turn is not None:
+            whole_number(kind, "max_total_completion_tokens_per_turn", self.max_total_completion_tokens_per_turn)
+        if not isinstance(self.hint, str) or not self.hint.strip():
+            raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): say in words what the model is to do.")
+
+    def completion_tokens(self, first_cap: int | None) -> int | None:
+        """The cap on the step's output tokens, given that of its first call; None where neither is known."""
+        if self.max_total_completion_tokens_per_turn is not None:
+            return self.max_total_completion_tokens_per_turn
+        return None if first_cap is None else FIRST_CAPS * first_cap
+
+
+CONTINUATION = ContinuationPolicy()
+"""What holds unless something else is said."""
+
+NO_CONTINUATION = ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_attempts=0)
+"""A cut answer stays cut."""

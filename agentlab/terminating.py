@@ -1,0 +1,45 @@
+"""Tools that end a run, for an agent that works with no user: an answer that calls none of them is reminded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agentlab.errors import LimitError
+from agentlab.limits import limit_field, whole_number
+
+NUDGE_MESSAGE = (
+    "You are currently in an autonomous execution mode with no user interaction. "
+    "You must complete your task by calling one of the terminating tools."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TerminatingTools:
+    """The run ends when one of these tools has been called, and not before.
+
+        agent.run("…", terminating=TerminatingTools(["finalize", "give_up"]))
+
+    tools               names of the agent's tools; the first of them that succeeds ends the run, and its value is the result's output
+    consecutive_nudges  how often in a row an answer without any tool call is answered with the reminder; 0 means never
+    nudge_message       the reminder
+    max_invocations     round trips to the model in the whole run; at it the run ends as CALL_LIMIT
+    """
+
+    tools: tuple[str, ...]
+    consecutive_nudges: int = limit_field(default=1, unit="nudges", minimum=0, help="reminders in a row; 0: none")
+    nudge_message: str = NUDGE_MESSAGE
+    max_invocations: int = limit_field(default=64, unit="calls", minimum=1, help="round trips to the model in the run")
+
+    def __post_init__(self) -> None:
+        given: object = self.tools
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise LimitError(f'TerminatingTools(tools={self.tools!r}): give the names in a list, such as ["finalize"].')
+        names = tuple(getattr(tool, "name", None) or getattr(tool, "__name__", tool) for tool in given)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise LimitError(f'TerminatingTools(tools={self.tools!r}): name at least one tool, such as ["finalize"].')
+        object.__setattr__(self, "tools", names)
+        whole_number("TerminatingTools", "consecutive_nudges", self.consecutive_nudges, 0)
+        whole_number("TerminatingTools", "max_invocations", self.max_invocations)
+        if not isinstance(self.nudge_message, str) or not self.nudge_message.strip():
+            raise LimitError(f"TerminatingTools(nudge_message={self.nudge_message!r}): say in words what the model is to do.")

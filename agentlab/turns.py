@@ -1,0 +1,183 @@
+"""One turn as a state machine: from the request over what is asked for again to what it comes to. The table is all there is to it.
+
+Request ── response ──► EvaluateStop ── the decision ──► ExecuteTools, Complete, Abort: the turn is over
+   ▲                      │      ▲  │
+   └────── resume ────────┘      │  └── continue_output, repair_tool_call ──► ContinuePending
+                              response                                            │       │
+                                 │                                             allowed  at_cap, no_budget
+                                 └────────── RequestContinuation ◄────────────────┘       │
+                                                                                          ▼
+                                                                                     AbortPartial
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from agentlab.continuation import ContinuationPolicy
+from agentlab.events import ContinuationOutcome
+from agentlab.results import Action, Decision, ModelCall
+from agentlab.seam import at_a_word, joined
+from agentlab.suggestions import INCREASE_BUDGET, larger_cap
+from agentlab.termination import is_cut_off
+from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall
+
+
+class TurnState(StrEnum):
+    """Where a turn is."""
+
+    REQUEST = "Request"
+    EVALUATE_STOP = "EvaluateStop"
+    CONTINUE_PENDING = "ContinuePending"
+    REQUEST_CONTINUATION = "RequestContinuation"
+    EXECUTE_TOOLS = "ExecuteTools"
+    COMPLETE = "Complete"
+    ABORT = "Abort"
+    ABORT_PARTIAL = "AbortPartial"
+
+
+S = TurnState
+TRANSITIONS: dict[tuple[TurnState, str], TurnState] = {
+    (S.REQUEST, "response"): S.EVALUATE_STOP,
+    (S.EVALUATE_STOP, Action.RESUME): S.REQUEST,
+    (S.EVALUATE_STOP, Action.CONTINUE_OUTPUT): S.CONTINUE_PENDING,
+    (S.EVALUATE_STOP, Action.REPAIR_TOOL_CALL): S.CONTINUE_PENDING,
+    (S.EVALUATE_STOP, Action.EXECUTE_TOOLS): S.EXECUTE_TOOLS,
+    (S.EVALUATE_STOP, Action.COMPLETE): S.COMPLETE,
+    (S.EVALUATE_STOP, Action.ABORT): S.ABORT,
+    (S.CONTINUE_PENDING, "allowed"): S.REQUEST_CONTINUATION,
+    (S.CONTINUE_PENDING, "at_cap"): S.ABORT_PARTIAL,
+    (S.CONTINUE_PENDING, "no_budget"): S.ABORT_PARTIAL,
+    (S.REQUEST_CONTINUATION, "response"): S.EVALUATE_STOP,
+    (S.REQUEST_CONTINUATION, "not_recorded"): S.ABORT_PARTIAL,
+}
+"""What happens in a state, and the state that follows."""
+
+FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
+
+
+@dataclass(frozen=True, slots=True)
+class GoingOn:
+    """What a model is asked when it is to go on: its answer so far, and the messages that stand in its place. `exact`: the model is
+    given its own words and goes on behind them, so that nothing can be doubled."""
+
+    so_far: ModelResponse
+    messages: tuple[Message, ...]
+    exact: bool
+    cap: int | None = None
+
+    def put_together(self, rest: ModelResponse) -> ModelResponse:
+        """The answer with the rest that came: one text, the whole calls of both; how it ended is how the rest did."""
+        before = self.so_far.text
+        if not rest.text:
+            text = before
+        elif self.exact:
+            text = before.rstrip() + rest.text
+        else:
+            text = joined(at_a_word(before), rest.text)
+        return replace(
+            rest,
+            text=text,
+            tool_calls=_calls_of_both(self.so_far.tool_calls, rest.tool_calls),
+            reasoning=self.so_far.reasoning + rest.reasoning,
+            native=None,
+        )
+
+
+def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """The calls that were whole before, then those that came, without one that was said twice; ids stay unique."""
+    calls = [call for call in first if not is_cut_off(call)]
+    said = {(call.name, call.arguments) for call in calls}
+    ids = {call.id for call in calls}
+    for call in rest:
+        if (call.name, call.arguments) in said:
+            continue
+        number = 2
+        new_id = call.id
+        while new_id in ids:
+            new_id, number = f"{call.id}_{number}", number + 1
+        ids.add(new_id)
+        calls.append(call if new_id == call.id else replace(call, id=new_id))
+    return tuple(calls)
+
+
+class Turn:
+    """What is counted within one turn. `continuations` and `repairs` are the further calls so far."""
+
+    __slots__ = ("continuations", "cut_s", "issue", "outcome", "policy", "repairs")
+
+    def __init__(self, policy: ContinuationPolicy) -> None:
+        self.policy = policy
+        self.continuations = 0
+        self.repairs = 0
+        self.issue = ""
+        self.outcome: ContinuationOutcome = "completed"
+        self.cut_s = 0.0
+
+    @property
+    def attempts(self) -> int:
+        """Further calls that were asked for, of either kind."""
+        return self.continuations + self.repairs
+
+    def pending(self, action: Action, calls: list[ModelCall], answer: ModelResponse, policy: ContinuationPolicy) -> str:
+        """What happens in ContinuePending: `allowed`, or `at_cap` with the cap in `self.outcome`."""
+        self.policy = policy
+        made, most = (
+            (self.repairs, policy.max_tool_repair_attempts)
+            if action is Action.REPAIR_TOOL_CALL
+            else (self.continuations, policy.max_continuations_per_turn)
+        )
+        if made >= most:
+            self.outcome = "retry_limit"
+            return "at_cap"
+        left = self.tokens_left(calls)
+        if (left is not None and left <= 0) or len(answer.text) >= policy.max_total_output_chars_per_turn:
+            self.outcome = "budget_exhausted"
+            return "at_cap"
+        return "allowed"
+
+    def tokens_left(self, calls: list[ModelCall]) -> int | None:
+        """Output tokens that the turn may still take; None where that is not known. The first call's cap is what it was asked for, or
+        where nothing was asked for, what it came to."""
+        first = calls[0]
+        cap = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
+        return None if cap is None else cap - sum(call.usage.output_tokens or 0 for call in calls)
+
+    def request(self, answer: ModelResponse, action: Action, calls: list[ModelCall], *, prefills: bool) -> GoingOn:
+        """Count a further call, and say what to ask in it."""
+        cap, left = calls[-1].requested_cap, self.tokens_left(calls)
+        if action is Action.REPAIR_TOOL_CALL:
+            self.repairs += 1
+            prefills = False  # half a call is no text to go on from
+            cap = None if cap is None else left  # within the cap that cut it, it would be cut again
+        else:
+            self.continuations += 1
+            cap = cap if cap is None or left is None else min(cap, left)
+        said = answer.text.rstrip() if prefills else at_a_word(answer.text)
+        partial = (Message("assistant", said),) if said.strip() else ()
+        hint = () if prefills and partial else (Message("user", self.policy.hint),)
+        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap)
+
+    def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
+        """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""
+        what = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is not whole"
+        why = why or self._which_cap(calls, answer)
+        metadata = {**larger_cap(calls[-1].requested_cap, answer), "outcome": self.outcome, "attempts": self.attempts}
+        return Decision(Action.ABORT, f"{what}: {why}.", StopReason.TRUNCATED, INCREASE_BUDGET, metadata)
+
+    def _which_cap(self, calls: list[ModelCall], answer: ModelResponse) -> str:
+        left, first = self.tokens_left(calls), calls[0]
+        if self.outcome == "budget_exhausted" and left is not None and left <= 0:
+            most = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
+            return f"the step's {most} output tokens are used (max_total_completion_tokens_per_turn)"
+        if self.outcome == "budget_exhausted":
+            return f"it has {len(answer.text):,} characters (max_total_output_chars_per_turn)"
+        if self.issue:
+            return f"the model was asked {self.repairs} more time{'s' * (self.repairs != 1)} (max_tool_repair_attempts)"
+        return f"it was continued {self.continuations} time{'s' * (self.continuations != 1)} (max_continuations_per_turn)"
+
+
+def issue_of(response: ModelResponse) -> str:
+    """What is wrong with a response whose tool call is to be said again."""
+    return "malformed" if response.signal.finish_reason is FinishReason.ERROR else "incomplete"

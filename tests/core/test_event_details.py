@@ -1,0 +1,81 @@
+"""The events frame says in words what happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentlab import Budget, ContinuationPolicy, MaxCost, RunSettings, TerminatingTools, events
+from agentlab.columns import EVENT_COLUMNS, Source
+
+BEFORE = RunSettings()
+
+
+def detail(event: events.Event) -> Any:
+    (column,) = [column for column in EVENT_COLUMNS if column.name == "detail"]
+    source: Any = Source
+    return column.read(source, event)
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        pytest.param(
+            events.ContinuationAttempted(1.0, 2, 1, 1234, 5678, 2),
+            "attempt 1, 2 left: 1,234 output tokens and 5,678 characters so far",
+            id="a continuation",
+        ),
+        pytest.param(
+            events.ContinuationAttempted(1.0, 2, 3, None, 9, 0),
+            "attempt 3, 0 left: unknown output tokens and 9 characters so far",
+            id="with unknown usage",
+        ),
+        pytest.param(
+            events.ContinuationEnded(1.0, 2, "retry_limit", 3, 2.25), "retry_limit after 3 attempts and 2.2 s", id="its end"
+        ),
+        pytest.param(
+            events.ContinuationEnded(1.0, 2, "completed", 1, 0.5), "completed after 1 attempt and 0.5 s", id="after one attempt"
+        ),
+        pytest.param(
+            events.ToolPayloadRepair(1.0, 2, "incomplete", True, True), "incomplete tool call: asked again, whole", id="repaired"
+        ),
+        pytest.param(
+            events.ToolPayloadRepair(1.0, 2, "malformed", True, False), "malformed tool call: asked again, in vain", id="in vain"
+        ),
+        pytest.param(
+            events.ToolPayloadRepair(1.0, 2, "incomplete", False, False), "incomplete tool call: not asked again", id="left"
+        ),
+        pytest.param(events.Nudged(1.0, 2, 1, 2), "reminder 1 of 2 in a row", id="a nudge"),
+    ],
+)
+def test_what_happened_around_a_cut_answer(event: events.Event, expected: str) -> None:
+    assert detail(event) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param({"budget": Budget(max_turns=20, max_tokens=9)}, "max_tokens None -> 9", id="the budget"),
+        pytest.param({"stop": MaxCost(1)}, "stop None -> MaxCost(1)", id="the condition"),
+        pytest.param(
+            {"continuation": ContinuationPolicy(max_continuations_per_turn=5)},
+            "max_continuations_per_turn 3 -> 5",
+            id="continuation",
+        ),
+        pytest.param({"terminating": TerminatingTools(["end"])}, "terminating None -> TerminatingTools(", id="terminating tools"),
+        pytest.param({}, " (by panel)", id="nothing"),
+    ],
+)
+def test_every_setting_that_was_changed_is_named(change: dict[str, Any], expected: str) -> None:
+    told = detail(events.LimitsChanged(1.0, BEFORE, replace(BEFORE, **change), "panel"))
+
+    assert told.startswith(expected)
+    assert told.endswith(" (by panel)")
+
+
+def test_a_field_of_the_terminating_tools_is_named_alone() -> None:
+    one, two = (replace(BEFORE, terminating=TerminatingTools(["end"], consecutive_nudges=n)) for n in (1, 2))
+
+    assert detail(events.LimitsChanged(1.0, one, two, "code")) == "consecutive_nudges 1 -> 2 (by code)"

@@ -1,0 +1,181 @@
+"""Terminating tools: an agent with no user comes to its end by calling one, and is reminded where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import events
+from agentlab.errors import LimitError, NudgesExhausted, ToolDefinitionError
+from agentlab.results import Action, RunResult
+from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import FinishReason, StopReason, ToolCall
+
+S = StopReason
+done: list[str] = []
+
+
+@lab.tool(inline=True)
+def look(q: str) -> str:
+    """Look something up."""
+    done.append(q)
+    return f"found {q}"
+
+
+@lab.tool(inline=True)
+def finalize(answer: str) -> str:
+    """Hand in the answer."""
+    done.append(answer)
+    return answer.upper()
+
+
+END = TerminatingTools(["finalize"])  # type: ignore[arg-type]
+FINISH = call("finalize", {"answer": "yes"})
+
+
+def run(script: list[Any], **more: Any) -> RunResult:
+    done.clear()
+    more.setdefault("terminating", END)
+    agent = lab.Agent(ScriptedProvider(script), tools=[look, finalize])
+
+    async def go() -> RunResult:
+        return await agent.run("task", **more)
+
+    return asyncio.run(go())
+
+
+def test_the_first_call_of_a_terminating_tool_ends_the_run_with_its_output() -> None:
+    result = run([call("look", {"q": "x"}), FINISH])
+    assert (result.stop_reason, result.output, result.terminated, len(result.history)) == (S.TERMINATING_TOOL, "YES", True, 2)
+    assert result.raise_for_stop() is result
+    assert "finalize" in result.detail
+
+
+def test_an_answer_without_a_call_is_answered_with_the_reminder() -> None:
+    result = run(["I think so.", FINISH])
+    assert (result.stop_reason, len(result.history)) == (S.TERMINATING_TOOL, 2)
+    assert result.history[0].decision.action is Action.NUDGE
+    assert [(message.role, message.text) for message in result.messages][2] == ("user", NUDGE_MESSAGE)
+    (nudged,) = [event for event in result.events if isinstance(event, events.Nudged)]
+    assert (nudged.consecutive, nudged.allowed) == (1, 1)
+
+
+@pytest.mark.parametrize(("allowed", "answers"), [(0, 1), (1, 2), (3, 4)])
+def test_past_the_reminders_the_run_ends(allowed: int, answers: int) -> None:
+    result = run(
+        [f"answer {number}" for number in range(9)], terminating=TerminatingTools(("finalize",), consecutive_nudges=allowed)
+    )
+    assert (result.stop_reason, len(result.history), result.text) == (S.NUDGES_EXHAUSTED, answers, f"answer {answers - 1}")
+    with pytest.raises(NudgesExhausted, match="Max consecutive nudges exceeded"):
+        result.raise_for_stop()
+
+
+def test_the_count_begins_anew_at_any_tool_call() -> None:
+    result = run(["a", call("look", {"q": "x"}), "b", call("look", {"q": "y"}), "c", FINISH])
+    assert (result.stop_reason, len(result.history)) == (S.TERMINATING_TOOL, 6)
+    assert [event.consecutive for event in result.events if isinstance(event, events.Nudged)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_past_the_invocations_it_is_a_call_limit(most: int) -> None:
+    result = run(
+        [call("look", {"q": str(number)}) for number in range(9)],
+        terminating=TerminatingTools(("finalize",), max_invocations=most),
+    )
+    assert (result.stop_reason, result.history.calls) == (S.CALL_LIMIT, most)
+    assert "max_invocations" in result.detail
+
+
+def several(*names: tuple[str, dict[str, Any]]) -> Any:
+    import json
+
+    calls = [ToolCall(f"c{number}", name, json.dumps(arguments)) for number, (name, arguments) in enumerate(names)]
+    return say("Now.", finish=FinishReason.TOOL_CALLS, calls=calls)
+
+
+def test_of_several_calls_those_up_to_the_terminating_one_are_executed_and_kept() -> None:
+    result = run(
+        [several(("look", {"q": "1"}), ("finalize", {"answer": "a"}), ("look", {"q": "2"}), ("finalize", {"answer": "b"}))]
+    )
+    assert (result.stop_reason, result.output, done) == (S.TERMINATING_TOOL, "A", ["1", "a"])
+    assistant, tool = result.messages[1:]
+    assert [call.name for call in assistant.tool_calls] == ["look", "finalize"]
+    assert [answered.call_id for answered in tool.tool_results] == ["c0", "c1"]
+    assert assistant.native is None
+
+
+def test_one_that_fails_ends_nothing() -> None:
+    result = run([call("finalize", {"wrong": 1}), FINISH])
+    assert (result.stop_reason, len(result.history), result.output) == (S.TERMINATING_TOOL, 2, "YES")
+    assert result.history[0].tool_results[0].is_error
+
+
+def test_without_terminating_tools_an_answer_ends_the_run() -> None:
+    assert run(["answer"], terminating=None).stop_reason is S.COMPLETED
+    assert run([FINISH, "answer"], terminating=None).stop_reason is S.COMPLETED
+
+
+def test_it_wins_over_a_condition_and_conditions_are_told() -> None:
+    result = run([FINISH], stop=lab.StepCountIs(1))
+    assert (result.stop_reason, result.stopped_by_condition) == (S.TERMINATING_TOOL, True)
+
+
+def test_a_budget_ends_a_run_that_is_being_reminded() -> None:
+    result = run(["a", "b", "c"], budget=lab.Budget(max_turns=1))
+    assert result.stop_reason is S.TURN_LIMIT
+
+
+def test_it_can_be_edited_while_the_run_goes_on() -> None:
+    agent = lab.Agent(ScriptedProvider(["a", "b", "c", FINISH]), tools=[look, finalize], terminating=["finalize"])
+
+    async def go() -> RunResult:
+        going = agent.run("task")
+        await going.step()
+        going.limits.consecutive_nudges = 5
+        assert going.limits.terminating is not None and going.limits.terminating.consecutive_nudges == 5
+        with pytest.raises(LimitError):
+            going.limits.consecutive_nudges = -1
+        return await going
+
+    assert asyncio.run(go()).stop_reason is S.TERMINATING_TOOL
+
+
+def test_a_fork_keeps_them() -> None:
+    agent = lab.Agent(ScriptedProvider(["a", FINISH]), tools=[finalize], terminating=["finalize"])
+
+    async def go() -> RunResult:
+        going = agent.run("task")
+        await going.step()
+        return await going.fork(at=1)
+
+    assert asyncio.run(go()).stop_reason is S.TERMINATING_TOOL
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: TerminatingTools("finalize"), LimitError, "in a list"),  # type: ignore[arg-type]
+        (lambda: TerminatingTools(()), LimitError, "at least one"),
+        (lambda: TerminatingTools((7,)), LimitError, "7"),  # type: ignore[arg-type]
+        (lambda: TerminatingTools(("finalize",), consecutive_nudges=-1), LimitError, "consecutive_nudges=-1"),
+        (lambda: TerminatingTools(("finalize",), max_invocations=0), LimitError, "max_invocations=0"),
+        (lambda: TerminatingTools(("finalize",), nudge_message=""), LimitError, "nudge_message"),
+        (
+            lambda: lab.Agent(ScriptedProvider([]), tools=[finalize], terminating=["finalise"]),
+            ToolDefinitionError,
+            "Did you mean 'finalize'",
+        ),
+        (lambda: setattr(lab.Agent(ScriptedProvider([])).run("x").limits, "consecutive_nudges", 3), LimitError, "has none"),
+    ],
+)
+def test_what_cannot_be(make: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        make()
+
+
+def test_tools_may_be_given_as_they_are() -> None:
+    assert TerminatingTools([finalize]).tools == ("finalize",)  # type: ignore[arg-type]

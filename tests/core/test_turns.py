@@ -1,0 +1,342 @@
+"""A turn that was cut is continued, half a tool call is said again or left alone, and every transition of the table is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab import events
+from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
+from agentlab.errors import LimitError, ProviderConnectionError
+from agentlab.results import Action, RunResult
+from agentlab.seam import at_a_word
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.turns import FINAL, TRANSITIONS, TurnState
+from agentlab.types import FinishReason, ModelRequest, ModelResponse, StopReason, ToolCall
+
+F, S = FinishReason, StopReason
+TEXT = "The harbour was quiet that morning, and all the small boats were asleep. Nobody came."
+
+looked: list[str] = []
+
+
+@lab.tool(inline=True)
+def look(q: str) -> str:
+    """Look something up."""
+    looked.append(q)
+    return f"found {q}"
+
+
+def cut(text: str = "", *calls: ToolCall, tokens: int = 5) -> ModelResponse:
+    return say(text, finish=F.MAX_TOKENS, tokens=(10, tokens), calls=calls)
+
+
+HALF = ToolCall("c1", "look", '{"q": "x')
+WHOLE = ToolCall("c2", "look", '{"q": "xyz"}')
+
+
+def run(script: Any, **more: Any) -> RunResult:
+    looked.clear()
+    model = more.pop("model", None) or ScriptedProvider(script)
+    agent = lab.Agent(model, tools=[look], retry=lab.RetryPolicy(attempts=1))
+
+    async def go() -> RunResult:
+        return await agent.run("task", **more)
+
+    return asyncio.run(go())
+
+
+def told(result: RunResult, kind: type[events.Event]) -> list[Any]:
+    return [event for event in result.events if isinstance(event, kind)]
+
+
+def asked_of(script: list[Any], **more: Any) -> tuple[RunResult, list[ModelRequest]]:
+    asked: list[ModelRequest] = []
+
+    def answer(request: ModelRequest, index: int) -> Any:
+        asked.append(request)
+        return script[index - 1]
+
+    return run(answer, **more), asked
+
+
+# The table -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_state_that_is_not_final_leads_somewhere_and_every_one_is_reached() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(TurnState) - FINAL
+    assert set(TRANSITIONS.values()) == set(TurnState)
+
+
+PATHS: dict[str, tuple[list[Any], dict[str, Any], StopReason, int]] = {
+    "complete": (["done"], {}, S.COMPLETED, 1),
+    "tools": ([call("look", {"q": "x"}), "done"], {}, S.COMPLETED, 1),
+    "abort": ([say("", finish=F.CONTENT_FILTERED)], {}, S.CONTENT_FILTERED, 1),
+    "resume": ([say("a", finish=F.PAUSED), "b"], {}, S.COMPLETED, 2),
+    "continue-complete": ([cut("a b "), "c"], {}, S.COMPLETED, 2),
+    "continue-continue-complete": ([cut("a b "), cut("c d "), "e"], {}, S.COMPLETED, 3),
+    "continue-tools": ([cut("a "), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"], {}, S.COMPLETED, 2),
+    "continue-at-cap": ([cut("a ")] * 4, {}, S.TRUNCATED, 4),
+    "continue-filtered": ([cut("a "), say("b", finish=F.CONTENT_FILTERED)], {}, S.CONTENT_FILTERED, 2),
+    "continue-context-window": ([cut("a "), say("b", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, 2),
+    "continue-no-budget": ([cut("a ")], {"budget": lab.Budget(max_calls=1)}, S.CALL_LIMIT, 1),
+    "repair-tools": ([cut("", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"], {}, S.COMPLETED, 2),
+    "repair-at-cap": ([cut("", HALF)] * 2, {}, S.TRUNCATED, 2),
+    "repair-then-continue": ([cut("a ", HALF), cut("b "), "c"], {}, S.COMPLETED, 3),
+    "repair-no-budget": ([cut("", HALF)], {"budget": lab.Budget(max_calls=1)}, S.CALL_LIMIT, 1),
+}
+
+
+@pytest.mark.parametrize(("script", "more", "stop_reason", "calls"), PATHS.values(), ids=PATHS.keys())
+def test_every_path_through_the_table(script: list[Any], more: dict[str, Any], stop_reason: StopReason, calls: int) -> None:
+    result = run(script, **more)
+    assert (result.stop_reason, len(result.history[0].calls)) == (stop_reason, calls), result
+
+
+# Continuation --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_answer_becomes_one_text_in_one_step() -> None:
+    result, asked = asked_of([cut(TEXT[:30]), cut(TEXT[len(at_a_word(TEXT[:30])) : 60]), TEXT[50:]])
+    assert (result.stop_reason, result.text, len(result.history)) == (S.COMPLETED, TEXT, 1)
+    assert [message.role for message in result.messages] == ["user", "assistant"]
+    assert result.messages[-1].text == TEXT
+    assert result.usage.output_tokens == 15
+    for request in asked[1:]:
+        *_, partial, hint = request.messages
+        assert (partial.role, hint.role, hint.text) == ("assistant", "user", RECOVERY_HINT)
+        assert TEXT.startswith(partial.text)
+        assert len(request.messages) == 3
+    assert [step.text for step in result.history] == [TEXT]
+    assert list(result.to_frame()["text"]) == [TEXT]
+    assert list(result.to_frame("termination")["action"]) == ["continue_output", "continue_output", "complete"]
+
+
+@given(position=st.integers(1, len(TEXT) - 1), again=st.integers(0, 40))
+@settings(max_examples=60, deadline=None)
+def test_wherever_it_is_cut_and_however_much_is_said_again(position: int, again: int) -> None:
+    kept = at_a_word(TEXT[:position])
+    result = run([cut(TEXT[:position]), TEXT[max(0, len(kept) - again) :]])
+    assert result.text == TEXT
+
+
+def test_the_events_of_a_continuation() -> None:
+    result = run([cut("a b "), cut("c d "), "e"])
+    attempts = told(result, events.ContinuationAttempted)
+    assert [(one.attempt, one.output_tokens, one.output_chars, one.remaining) for one in attempts] == [
+        (1, 5, 4, 2),
+        (2, 10, 8, 1),
+    ]
+    (end,) = told(result, events.ContinuationEnded)
+    assert (end.outcome, end.attempts, end.duration_s >= 0) == ("completed", 2, True)
+    assert told(run(["whole"]), events.ContinuationEnded) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "policy", "outcome", "calls", "said"),
+    [
+        ([cut("a ")] * 9, {}, "retry_limit", 4, "continued 3 times (max_continuations_per_turn)"),
+        ([cut("a ")] * 9, {"max_continuations_per_turn": 1}, "retry_limit", 2, "continued 1 time "),
+        ([cut("a ")] * 9, {"max_total_completion_tokens_per_turn": 10}, "budget_exhausted", 2, "10 output tokens are used"),
+        ([cut("a ")] * 9, {"max_total_completion_tokens_per_turn": 11}, "budget_exhausted", 3, "11 output tokens are used"),
+        ([cut("abc ")] * 9, {"max_total_output_chars_per_turn": 8}, "budget_exhausted", 2, "9 characters"),
+        ([cut("a "), say("b", finish=F.CONTENT_FILTERED)], {}, "safety_blocked", 2, ""),
+    ],
+)
+def test_at_a_cap_the_partial_text_comes_back_with_a_notice(
+    script: list[Any], policy: dict[str, int], outcome: str, calls: int, said: str
+) -> None:
+    pieces = [
+        response if index < 1 else say(f"{index}{response.text}", finish=response.signal.finish_reason)
+        for index, response in enumerate(script)
+    ]
+    result = run(pieces, continuation=lab.ContinuationPolicy(**policy))
+    assert result.stop_reason in (S.TRUNCATED, S.CONTENT_FILTERED)
+    assert len(result.history[0].calls) == calls
+    assert result.text.startswith(script[0].text)
+    assert said in result.detail
+    (end,) = told(result, events.ContinuationEnded)
+    assert end.outcome == outcome
+    if said:
+        assert result.history[0].decision.suggestion == "increase_budget"
+
+
+def test_without_a_word_of_it_four_times_the_first_cap_is_the_most() -> None:
+    budget = lab.Budget(max_tokens_per_turn=5)
+    result, asked = asked_of([cut(f"{number} ") for number in range(9)], budget=budget, continuation=lab.ContinuationPolicy(9))
+    assert result.history[0].usage.output_tokens == FIRST_CAPS * 5
+    assert [request.max_output_tokens for request in asked] == [5] * 4
+    assert "20 output tokens" in result.detail
+
+
+def test_none_is_allowed_where_it_says_so() -> None:
+    for nothing in (lab.ContinuationPolicy(max_continuations_per_turn=0), 0, False):
+        result = run([cut("a b")], continuation=nothing)
+        assert (result.stop_reason, result.text) == (S.TRUNCATED, "a b")
+        assert result.history[0].decision.action is Action.ABORT
+    assert told(result, events.ContinuationEnded) == []
+
+
+def test_the_caps_can_be_changed_while_the_turn_is_under_way() -> None:
+    def answer(request: ModelRequest, index: int) -> ModelResponse:
+        if index == 2:
+            going.limits.max_continuations_per_turn = 5
+        return cut(f"{index} ", tokens=50 if index == 1 else 5) if index < 6 else say("end")
+
+    agent = lab.Agent(ScriptedProvider(answer))
+    going = agent.run("task")
+
+    async def go() -> RunResult:
+        return await going
+
+    result = asyncio.run(go())
+    assert (result.stop_reason, len(result.history[0].calls)) == (S.COMPLETED, 6)
+    with pytest.raises(LimitError, match="at least 0"):
+        going.limits.max_continuations_per_turn = -1
+    assert going.limits.continuation.max_continuations_per_turn == 5
+
+
+def test_a_call_for_the_rest_that_fails_loses_nothing() -> None:
+    result = run([cut("paid for "), ProviderConnectionError("gone")])
+    assert (result.stop_reason, result.text, result.history[0].usage.output_tokens) == (S.ERROR, "paid for ", None)
+    assert result.messages[-1].text == "paid for "
+    assert told(result, events.ContinuationEnded)[0].outcome == "retry_limit"
+
+
+def test_what_comes_after_a_continued_turn_sees_one_message() -> None:
+    script = [cut("Let me "), say("look.", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"]
+    result, asked = asked_of(script)
+    assert [message.role for message in asked[2].messages] == ["user", "assistant", "tool"]
+    assert asked[2].messages[1].text == "Let me look."
+    assert looked == ["xyz"]
+    assert result.history.tool_count("look") == 1
+
+
+class Prefilling(ScriptedProvider):
+    """A model that goes on behind its own words."""
+
+    prefills = True
+
+
+def test_a_provider_that_can_be_prefilled_goes_on_behind_its_own_words() -> None:
+    asked: list[ModelRequest] = []
+    pieces = [cut("The ball "), "ball is round."]
+
+    def answer(request: ModelRequest, index: int) -> Any:
+        asked.append(request)
+        return pieces[index - 1]
+
+    result = run(None, model=Prefilling(answer))
+    assert result.text == "The ballball is round."  # exactly what came: nothing is taken for a repetition
+    assert [(message.role, message.text) for message in asked[1].messages][1:] == [("assistant", "The ball")]
+
+
+@pytest.mark.parametrize(
+    ("model", "prefills"),
+    [
+        ("claude-3-5-haiku-20241022", True),
+        ("claude-sonnet-4-20250514", True),
+        ("claude-sonnet-4-5", True),
+        ("claude-opus-4-1-20250805", True),
+        ("claude-sonnet-4-6", False),
+        ("claude-opus-5", False),
+        ("other", False),
+    ],
+)
+def test_which_models_of_anthropic_can_be_prefilled(model: str, prefills: bool) -> None:
+    assert lab.Agent(f"anthropic:{model}").model.prefills is prefills  # type: ignore[attr-defined]
+
+
+# Half tool calls -----------------------------------------------------------------------------------------------------------------
+
+ARGUMENTS = json.dumps({"q": 'a "quoted" thing, and ünïcode'})
+
+
+@pytest.mark.parametrize("end", range(1, len(ARGUMENTS)))
+@pytest.mark.parametrize("finish", [F.MAX_TOKENS, F.TOOL_CALLS, F.UNKNOWN])
+def test_arguments_cut_at_any_character_are_never_executed(end: int, finish: FinishReason) -> None:
+    half = say("", finish=finish, calls=[ToolCall("c", "look", ARGUMENTS[:end])])
+    result = run([half, half])
+    assert (result.stop_reason, looked) == (S.TRUNCATED, [])
+    assert "was not executed" in result.detail
+    assert [(one.issue, one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == [
+        ("incomplete", True, False)
+    ]
+    assert all(not message.tool_calls for message in result.messages)
+
+
+def test_a_call_that_is_said_again_whole_is_executed_once() -> None:
+    result, asked = asked_of([cut("I look. ", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"])
+    assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
+    assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == [(True, True)]
+    assert [message.role for message in asked[1].messages] == ["user", "assistant", "user"]
+    assert result.messages[1].text == "I look. "
+
+
+def test_the_repair_has_room_that_the_first_call_had_not() -> None:
+    _, asked = asked_of(
+        [cut("", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"], budget=lab.Budget(max_tokens_per_turn=5)
+    )
+    assert [request.max_output_tokens for request in asked] == [5, 15, 5]
+
+
+def test_whole_calls_beside_a_half_one_are_kept_and_none_is_executed_twice() -> None:
+    first = ToolCall("c1", "look", '{"q": "one"}')
+    again = say("", finish=F.TOOL_CALLS, calls=[ToolCall("c1", "look", '{"q": "one"}'), ToolCall("c1", "look", '{"q": "two"}')])
+    result = run([cut("", first, ToolCall("c2", "look", '{"q": "tw')), again, "done"])
+    assert (result.stop_reason, looked) == (S.COMPLETED, ["one", "two"])
+    ids = [call.id for call in result.history[0].tool_calls]
+    assert len(set(ids)) == 2
+
+
+def test_no_repair_where_none_is_allowed() -> None:
+    result = run([cut("", HALF)], continuation=lab.ContinuationPolicy(max_tool_repair_attempts=0))
+    assert (result.stop_reason, len(result.history[0].calls), looked) == (S.TRUNCATED, 1, [])
+
+
+def test_a_malformed_call_is_asked_for_again() -> None:
+    from dataclasses import replace
+
+    bad = say("", finish=F.ERROR)
+    bad = replace(bad, signal=replace(bad.signal, repairable=True, raw_value="MALFORMED_FUNCTION_CALL"))
+    result = run([bad, say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"])
+    assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
+    twice = run([bad, bad])
+    assert (twice.stop_reason, len(twice.history[0].calls)) == (S.ERROR, 2)
+    assert [one.issue for one in told(twice, events.ToolPayloadRepair)] == ["malformed"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_continuations_per_turn": -1},
+        {"max_total_output_chars_per_turn": 0},
+        {"max_tool_repair_attempts": 1.5},
+        {"hint": " "},
+    ],
+)
+def test_caps_that_cannot_be(wrong: dict[str, Any]) -> None:
+    with pytest.raises(LimitError, match=next(iter(wrong))):
+        lab.ContinuationPolicy(**wrong)
+
+
+def test_a_recording_that_was_cut_and_never_continued_replays_as_it_is() -> None:
+    async def go() -> RunResult:
+        with lab.replay("fixtures/essay"):
+            run = lab.Agent("anthropic:claude-sonnet-4-6").run(
+                "Why are night trains coming back? Write a short essay.", budget=lab.Budget(max_tokens_per_turn=80)
+            )
+        return await run
+
+    result = asyncio.run(go())
+    assert (result.stop_reason, len(result.history), len(result.history[0].calls)) == (S.TRUNCATED, 1, 1)
+    assert result.text
+    assert result.usage.output_tokens == 80
+    assert "the recording has no answer" in result.detail
+    assert told(result, events.ContinuationEnded)[0].outcome == "retry_limit"
