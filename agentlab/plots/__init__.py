@@ -4,10 +4,11 @@
     lab.plots.cost(lab.frame(results))                     cumulative cost of several runs and providers
     lab.plots.stop_reasons(lab.frame(results, "runs"))     why the runs of each provider ended
     lab.plots.curves(result.to_frame())                    tokens and cost side by side
+    lab.plots.timeline(result)                             what happened when: calls, tools, continuations, nudges
 
-Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`) and a drawing of that data. With `ax=` it draws into
-your axes; without, it makes a figure of its own, never through pyplot. The returned Axes show themselves as the last expression of a
-notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
+Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`) and a drawing of that data. With
+`ax=` it draws into your axes; without, it makes a figure of its own, never through pyplot. The returned Axes show themselves as the
+last expression of a notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
@@ -17,6 +18,8 @@ from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import cost, curves, tokens
 from agentlab.plots._data import cost_data, stop_reasons_data, tokens_data
 from agentlab.plots._figure import PlotAxes, PlotFigure
+from agentlab.plots._timeline import timeline
+from agentlab.plots._timeline_data import timeline_data
 
 __all__ = [
     "PlotAxes",
@@ -26,6 +29,8 @@ __all__ = [
     "curves",
     "stop_reasons",
     "stop_reasons_data",
+    "timeline",
+    "timeline_data",
     "tokens",
     "tokens_data",
 ]

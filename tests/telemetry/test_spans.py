@@ -1,0 +1,560 @@
+"""Which spans a run leaves: names, parents, times, attributes, errors; for many runs at once and whatever ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.trace import SpanKind, StatusCode
+
+import agentlab as lab
+from agentlab import AgentlabWarning, Budget, errors
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import FinishReason, ModelRequest, ModelResponse
+
+from .collected import Collected, attributes, children, seconds
+
+BRIEF_S = 0.05
+
+
+def look(q: str = "") -> str:
+    """A tool that answers at once."""
+    return f"seen {q}"
+
+
+def broken() -> str:
+    """A tool that fails."""
+    raise ValueError("the secret of the house")
+
+
+async def slow() -> str:
+    """A tool that takes its time."""
+    await asyncio.sleep(BRIEF_S)
+    return "slept"
+
+
+class Slow:
+    """A model that takes `wait_s` for each answer of its script, with a cap that never comes."""
+
+    name, model = "slow", "snail"
+
+    def __init__(self, *script: Any, wait_s: float = BRIEF_S) -> None:
+        self.script, self.wait_s = script, wait_s
+
+    async def respond(self, request: ModelRequest, context: Any) -> ModelResponse:
+        await asyncio.sleep(self.wait_s)
+        said = self.script[context.index - 1]
+        if isinstance(said, Exception):
+            raise said
+        return say(said) if isinstance(said, str) else said
+
+
+def agent_of(*script: Any, to: Collected, **more: Any) -> lab.Agent:
+    model = ScriptedProvider(script, name="one", model="m1")
+    return lab.Agent(more.pop("model", model), tools=[look, broken, slow], observers=[to.telemetry], **more)
+
+
+async def done(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+# What is there -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
+    to = Collected()
+    agent = agent_of(call("look", {"q": "x"}, id="c1"), "done", to=to, name="finder")
+
+    result = asyncio.run(done(agent.run("go")))
+
+    run = to.one("invoke_agent")
+    assert run.name == "invoke_agent finder"
+    assert run.kind is SpanKind.INTERNAL
+    assert run.parent is None
+    assert [span.name for span in children(run, to.spans)] == ["chat m1", "execute_tool look", "chat m1"]
+    assert len(to.spans) == 4
+    assert attributes(run) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "finder",
+        "gen_ai.provider.name": "one",
+        "gen_ai.request.model": "m1",
+        "gen_ai.usage.input_tokens": 20,
+        "gen_ai.usage.output_tokens": 10,
+        "agentlab.run.id": result.run_id,
+        "agentlab.stop_reason": "completed",
+        "agentlab.steps": 2,
+    }
+    chat = to.named("chat")[0]
+    assert chat.kind is SpanKind.CLIENT
+    assert attributes(chat) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "one",
+        "gen_ai.request.model": "m1",
+        "gen_ai.response.model": "script",
+        "gen_ai.response.finish_reasons": ("tool_calls",),
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.usage.output_tokens": 5,
+        "agentlab.step": 1,
+        "agentlab.call": 1,
+        "agentlab.finish_reason": "tool_calls",
+        "agentlab.retries": 0,
+    }
+    assert attributes(to.one("execute_tool")) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "look",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": "c1",
+        "agentlab.step": 1,
+    }
+    assert all(span.status.status_code is StatusCode.UNSET for span in to.spans)
+
+
+def test_a_recorded_run_tells_what_the_provider_said() -> None:
+    to = Collected()
+    with lab.replay("fixtures/essay", match="order"):  # its first answer was cut
+        agent = lab.Agent("anthropic:claude-sonnet-4-6", observers=[to.telemetry])
+        asyncio.run(done(agent.run("Why are night trains coming back?")))
+
+    cut, rest = map(attributes, to.named("chat"))
+    assert cut["gen_ai.provider.name"] == "anthropic"
+    assert cut["gen_ai.request.model"] == cut["gen_ai.response.model"] == "claude-sonnet-4-6"
+    assert cut["gen_ai.response.id"].startswith("msg_")
+    assert (cut["gen_ai.response.finish_reasons"], cut["agentlab.finish_reason"]) == (("max_tokens",), "max_tokens")
+    assert (cut["server.address"], cut["server.port"]) == ("api.anthropic.com", 443)
+    assert cut["gen_ai.usage.cache_read.input_tokens"] == 0
+    assert rest["agentlab.step"] == cut["agentlab.step"] == 1
+    assert (rest["agentlab.call"], rest["agentlab.finish_reason"]) == (2, "end_turn")
+    (count,) = to.points("agentlab.continuations")
+    assert (count.value, count.attributes["gen_ai.provider.name"]) == (1, "anthropic")
+    (attempts,) = to.points("agentlab.continuation.attempts")
+    assert (attempts.sum, attempts.attributes["agentlab.continuation.outcome"]) == (1, "completed")
+    assert to.points("agentlab.truncation_exits") == []
+
+
+# Times ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_spans_lie_where_things_happened() -> None:
+    to = Collected()
+    agent = agent_of(to=to, model=Slow(call("slow"), "done"))
+    before = time.time_ns()
+
+    async def go() -> None:
+        run = agent.run("go")
+        await run.step()
+        await asyncio.sleep(2 * BRIEF_S)  # the run's own clock stands still, that on the wall does not
+        await run
+
+    asyncio.run(go())
+    after = time.time_ns()
+
+    run = to.one("invoke_agent")
+    first, tool, second = children(run, to.spans)
+    assert [first.name, tool.name, second.name] == ["chat snail", "execute_tool slow", "chat snail"]
+    assert before <= run.start_time <= first.start_time
+    assert first.end_time <= tool.start_time + 1_000_000
+    assert second.start_time - tool.end_time >= 1.9 * BRIEF_S * 1e9
+    assert second.end_time <= run.end_time <= after
+    for span in (first, tool, second):
+        assert BRIEF_S * 0.9 <= seconds(span) <= BRIEF_S * 3
+
+
+def test_a_pause_is_part_of_the_run_and_of_no_call() -> None:
+    to = Collected()
+    agent = agent_of(call("look"), "done", to=to)
+
+    async def go() -> None:
+        run = agent.run("go")
+        await run.step()
+        run.pause()
+        asyncio.get_running_loop().call_later(2 * BRIEF_S, run.resume)
+        await run
+
+    asyncio.run(go())
+    run = to.one("invoke_agent")
+    assert seconds(run) >= 1.9 * BRIEF_S
+    assert all(seconds(span) < BRIEF_S for span in children(run, to.spans))
+    assert [event.name for event in run.events] == ["agentlab.run_paused", "agentlab.run_resumed"]
+
+
+# Above and below -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_run_lies_below_what_was_current_and_above_what_its_tools_do() -> None:
+    to = Collected()
+    tracer = to.tracers.get_tracer("mine")
+
+    def with_span() -> str:
+        """A tool with a span of its own."""
+        with tracer.start_as_current_span("inside"):
+            return "ok"
+
+    model = ScriptedProvider([call("with_span"), "done"])
+    agent = lab.Agent(model, tools=[with_span], observers=[to.telemetry])
+
+    async def go() -> None:
+        with tracer.start_as_current_span("outside"):
+            await agent.run("go")
+
+    asyncio.run(go())
+    assert [span.name for span in children(to.one("outside"), to.spans)] == ["invoke_agent scripted:script"]
+    assert [span.name for span in children(to.one("execute_tool"), to.spans)] == ["inside"]
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_two_telemetries_leave_the_context_as_it_was() -> None:
+    first, second = Collected(), Collected()
+    model = ScriptedProvider([call("look"), call("broken"), "done"])
+    agent = lab.Agent(model, tools=[look, broken], observers=[first.telemetry, second.telemetry])
+
+    async def go() -> None:
+        run = agent.run("go")
+        while run.result is None:
+            await run.step()
+            assert trace.get_current_span() is trace.INVALID_SPAN
+
+    asyncio.run(go())
+    for to in (first, second):
+        assert len(children(to.one("invoke_agent"), to.spans)) == len(to.spans) - 1 == 5
+
+
+def test_an_agent_in_a_tool_lies_below_that_tool() -> None:
+    to = Collected()
+    helper = agent_of("helped", to=to, name="helper")
+
+    async def delegate() -> str:
+        """Have another agent do it."""
+        return (await helper.run("help")).text
+
+    boss = lab.Agent(ScriptedProvider([call("delegate"), "done"]), tools=[delegate], observers=[to.telemetry], name="boss")
+    asyncio.run(done(boss.run("go")))
+
+    assert [span.name for span in children(to.one("execute_tool"), to.spans)] == ["invoke_agent helper"]
+    assert len(children(to.one("invoke_agent helper"), to.spans)) == 1
+    assert len(children(to.one("invoke_agent boss"), to.spans)) == 3
+
+
+def test_a_run_in_the_background_lies_below_the_span_of_its_cell() -> None:
+    to = Collected()
+    agent = agent_of(call("look"), "done", to=to)
+    with to.tracers.get_tracer("mine").start_as_current_span("cell"):
+        run = agent.run("go")
+        run.launch()
+        run.wait(10)
+
+    assert [span.name for span in children(to.one("cell"), to.spans)] == ["invoke_agent one:m1"]
+    assert len(children(to.one("invoke_agent"), to.spans)) == 3
+
+
+def test_many_runs_at_once_do_not_mix() -> None:
+    to = Collected()
+    agents = [
+        lab.Agent(
+            Slow(call("slow"), call("look"), "done", wait_s=0.002 * (number % 5)),
+            tools=[look, slow],
+            observers=[to.telemetry],
+            name=f"agent {number}",
+        )
+        for number in range(20)
+    ]
+
+    async def go() -> list[lab.RunResult]:
+        return await asyncio.gather(*[done(agent.run("go")) for agent in agents])
+
+    results = asyncio.run(go())
+    for number, result in enumerate(results):
+        run = next(span for span in to.spans if span.name == f"invoke_agent agent {number}")
+        assert attributes(run)["agentlab.run.id"] == result.run_id
+        below = children(run, to.spans)
+        assert [span.name for span in below] == [
+            "chat snail",
+            "execute_tool slow",
+            "chat snail",
+            "execute_tool look",
+            "chat snail",
+        ]
+        assert all(run.start_time <= span.start_time <= span.end_time <= run.end_time for span in below)
+    assert not to.telemetry._under_way
+
+
+def test_a_fork_is_linked_to_the_run_it_came_from() -> None:
+    to = Collected()
+    agent = agent_of(call("look"), call("look"), "done", to=to)
+
+    async def go() -> tuple[lab.RunResult, lab.RunResult]:
+        run = agent.run("go")
+        result = await run
+        return result, await run.fork(at=1)
+
+    first, fork = asyncio.run(go())
+    whole, branch = to.named("invoke_agent")
+    (link,) = branch.links
+    assert link.context.span_id == whole.context.span_id
+    assert attributes(branch)["agentlab.run.parent_id"] == first.run_id
+    assert fork.parent_run_id == first.run_id
+    assert attributes(branch)["gen_ai.usage.input_tokens"] == 20  # its own two calls, not the one it shares
+    assert len(children(branch, to.spans)) == 3
+
+
+def test_what_is_remembered_for_links_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab.telemetry, "LINKS_KEPT", 3)
+    to = Collected()
+    agent = agent_of("done", to=to)
+    for _ in range(5):
+        asyncio.run(done(agent.run("go")))
+
+    assert len(to.telemetry._ended) == 3
+    assert not to.telemetry._under_way
+
+
+# What goes wrong -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        pytest.param("broken", {}, "ValueError", id="an exception"),
+        pytest.param("nowhere", {}, "unknown_tool", id="no such tool"),
+        pytest.param("look", {"q": []}, "invalid_arguments", id="bad arguments"),
+    ],
+)
+def test_a_tool_that_fails(name: str, arguments: Any, expected: str) -> None:
+    to = Collected()
+    asyncio.run(done(agent_of(call(name, arguments), "done", to=to).run("go")))
+
+    tool = to.one("execute_tool")
+    assert tool.status.status_code is StatusCode.ERROR
+    assert attributes(tool)["error.type"] == expected
+    assert tool.status.description is None
+    assert to.one("invoke_agent").status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(errors.ProviderStatusError("no", status=503), "503", id="a status"),
+        pytest.param(errors.ProviderConnectionError("no"), "ProviderConnectionError", id="no connection"),
+    ],
+)
+def test_a_call_that_fails(error: Exception, expected: str) -> None:
+    to = Collected()
+    agent = agent_of(to=to, model=Slow(call("slow"), error))
+    asyncio.run(done(agent.run("go")))
+
+    run = to.one("invoke_agent")
+    first, tool, failed = children(run, to.spans)
+    assert attributes(failed)["error.type"] == expected
+    assert failed.status.status_code is StatusCode.ERROR
+    assert failed.start_time >= tool.end_time >= first.end_time
+    assert BRIEF_S * 0.9 <= seconds(failed) <= BRIEF_S * 3
+    assert run.status.status_code is StatusCode.ERROR
+    assert attributes(run)["error.type"] == expected
+    assert attributes(run)["agentlab.stop_reason"] == "error"
+    assert "gen_ai.usage.input_tokens" not in attributes(run)  # unknown is not 0
+
+
+@pytest.mark.parametrize(
+    ("script", "below", "error_type"),
+    [
+        pytest.param(["never"], ["chat snail"], "cancelled", id="in a call"),
+        pytest.param([call("forever")], ["chat snail", "execute_tool forever"], "interrupted", id="in a tool"),
+    ],
+)
+def test_a_cancelled_run_ends_its_spans(script: list[Any], below: list[str], error_type: str) -> None:
+    to = Collected()
+
+    async def forever() -> str:
+        """A tool that never comes back."""
+        await asyncio.sleep(60)
+        return ""
+
+    model = Slow(*script, wait_s=60 if script == ["never"] else 0)
+    agent = lab.Agent(model, tools=[forever], observers=[to.telemetry])
+
+    async def go() -> None:
+        run = agent.run("go")
+        asyncio.get_running_loop().call_later(BRIEF_S, run.cancel)
+        await run
+
+    asyncio.run(go())
+    run = to.one("invoke_agent")
+    assert [span.name for span in children(run, to.spans)] == below
+    last = children(run, to.spans)[-1]
+    assert attributes(last)["error.type"] == error_type
+    assert seconds(last) >= 0.9 * BRIEF_S
+    assert attributes(run)["agentlab.stop_reason"] == "cancelled"
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_a_call_cut_by_the_timeout() -> None:
+    to = Collected()
+    asyncio.run(done(agent_of(to=to, model=Slow("late", wait_s=60)).run("go", budget=Budget(timeout=BRIEF_S))))
+
+    assert attributes(to.one("chat"))["error.type"] == "timeout"
+    assert seconds(to.one("chat")) == pytest.approx(BRIEF_S, abs=BRIEF_S)
+    assert attributes(to.one("invoke_agent"))["agentlab.stop_reason"] == "timeout"
+
+
+def test_a_run_that_never_began_leaves_nothing() -> None:
+    to = Collected()
+    run = agent_of("done", to=to).run("go")
+    run.stop("changed my mind")
+
+    assert run.result is not None
+    assert to.spans == []
+
+
+class Sulking(SpanProcessor):
+    """A processor that raises whenever it is asked."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        raise RuntimeError("no room")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise RuntimeError("no network")
+
+
+def test_an_exporter_that_raises_is_reported_once_and_never_ends_the_run() -> None:
+    to = Collected()
+    to.tracers.add_span_processor(Sulking())
+    agent = agent_of(call("look"), call("look"), "done", to=to)
+
+    with pytest.warns(AgentlabWarning, match="no room") as warned:
+        result = asyncio.run(done(agent.run("go")))
+
+    assert str(result.stop_reason) == "completed"
+    assert len(warned) == 1
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    assert len(to.points("gen_ai.client.operation.duration")) == 1  # spans are gone, metrics go on
+    assert not to.telemetry._under_way
+
+
+# What was said -------------------------------------------------------------------------------------------------------------------
+
+KEY = "sk-abcdefghijklmnop1234"
+
+
+def everything_told(to: Collected) -> str:
+    told = [
+        [span.name, attributes(span), span.status.description, [dict(e.attributes or {}) for e in span.events]]
+        for span in to.spans
+    ]
+    return json.dumps(told, default=str)
+
+
+def secretive(to: Collected) -> lab.Agent:
+    answers = [call("look", {"q": "my diary"}), call("broken"), f"The key is {KEY}."]
+    return agent_of(*answers, to=to, instructions="Be discreet.")
+
+
+def test_nothing_that_was_said_is_written_unless_asked_for() -> None:
+    to = Collected()
+    asyncio.run(done(secretive(to).run("Tell me everything.")))
+
+    told = everything_told(to)
+    assert not any(word in told for word in ("diary", "discreet", "everything", KEY, "secret of the house", "The key"))
+
+
+def test_what_was_said_is_written_without_keys() -> None:
+    to = Collected(content=True)
+    asyncio.run(done(secretive(to).run("Tell me everything.")))
+
+    told = everything_told(to)
+    assert all(word in told for word in ("diary", "discreet", "everything", "secret of the house", "The key is REDACTED."))
+    assert KEY not in told
+    run = attributes(to.one("invoke_agent"))
+    assert json.loads(run["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "Tell me everything."}]}
+    ]
+    assert attributes(to.named("execute_tool")[0])["gen_ai.tool.call.arguments"] == '{"q": "my diary"}'
+    assert attributes(to.named("execute_tool")[0])["gen_ai.tool.call.result"] == "seen my diary"
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_half_a_character_can_be_exported(content: bool) -> None:
+    to = Collected(content=content)
+    asyncio.run(done(agent_of(call("look\ud83d", id="c\ud83d"), "cut \ud83d", to=to).run("go")))
+
+    everything_told(to).encode()
+    assert to.one("execute_tool").name == "execute_tool look?"
+
+
+def test_a_long_tool_name_from_a_model_is_cut() -> None:
+    to = Collected()
+    asyncio.run(done(agent_of(call("x" * 10_000), "done", to=to).run("go")))
+
+    assert len(to.one("execute_tool").name) < 120
+
+
+def test_an_answer_in_error_is_an_error_span() -> None:
+    to = Collected()
+    asyncio.run(done(agent_of(say("oh", finish=FinishReason.ERROR), to=to).run("go")))
+
+    assert to.one("chat").status.status_code is StatusCode.ERROR
+    assert attributes(to.one("chat"))["error.type"] == "error"
+
+
+# Ways in -------------------------------------------------------------------------------------------------------------------------
+
+
+def instrumented(thing: Any, to: Collected) -> Any:
+    return lab.telemetry.instrument(thing, to.tracers, to.meters)
+
+
+WAYS: dict[str, Callable[[Collected], lab.Run]] = {
+    "an agent": lambda to: instrumented(lab.Agent(ScriptedProvider(["done"])), to).run("go"),
+    "a run": lambda to: instrumented(lab.Agent(ScriptedProvider(["done"])).run("go"), to),
+    "both": lambda to: instrumented(instrumented(lab.Agent(ScriptedProvider(["done"])), to).run("go"), to),
+    "for one run": lambda to: lab.Agent(ScriptedProvider(["done"])).run("go", observers=[to.telemetry]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_gives_each_span_once(way: str) -> None:
+    to = Collected()
+    asyncio.run(done(WAYS[way](to)))
+
+    assert [span.name for span in to.spans] == ["invoke_agent scripted:script", "chat script"]
+
+
+def test_a_run_can_be_taken_up_in_mid_run() -> None:
+    to = Collected()
+
+    async def go() -> None:
+        run = lab.Agent(ScriptedProvider([call("look"), call("look"), "done"]), tools=[look]).run("go")
+        await run.step()
+        await lab.telemetry.instrument(run, to.tracers, to.meters)
+
+    asyncio.run(go())
+    assert [span.name for span in to.spans] == ["invoke_agent scripted:script", "chat script", "execute_tool look", "chat script"]
+
+
+def test_a_telemetry_observing_in_mid_run_is_told_how() -> None:
+    to = Collected()
+
+    async def go() -> None:
+        run = lab.Agent(ScriptedProvider([call("look"), "done"]), tools=[look]).run("go")
+        await run.step()
+        run.observe(to.telemetry)
+        await run
+
+    with pytest.warns(AgentlabWarning, match=r"lab\.telemetry\.instrument\(run\)"):
+        asyncio.run(go())
+
+
+def test_anything_else_cannot_be_instrumented() -> None:
+    with pytest.raises(errors.ConfigurationError, match="pass an Agent, or a Run"):
+        instrumented("openai:gpt", Collected())
+
+
+def test_without_an_sdk_nothing_happens() -> None:
+    agent = lab.Agent(ScriptedProvider([call("look"), "done"]), tools=[look], observers=[lab.Telemetry()])
+    with contextlib.nullcontext():
+        assert asyncio.run(done(agent.run("go"))).text == "done"
