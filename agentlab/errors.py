@@ -5,7 +5,8 @@
     │   ├── UnknownProviderError
     │   ├── MissingKeyError
     │   ├── LimitError                a limit, or another setting, with an impossible value
-    │   └── ToolDefinitionError       a function that cannot be offered as a tool
+    │   ├── ToolDefinitionError       a function that cannot be offered as a tool
+    │   └── ChatInputError            a field of what was said to a Chat
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -15,6 +16,7 @@
     │   ├── ProviderStatusError
     │   └── ProviderPayloadError
     ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
+    ├── ContextChangedError           another process wrote to a chat's context meanwhile
     ├── RunEndedError                 a step was asked of a run that has ended
     └── RunStopped                    from `result.raise_for_stop()`, with the result on it
         ├── TurnLimitReached, CallLimitReached, TokenBudgetReached, CostBudgetReached, TimeoutReached
@@ -59,6 +61,10 @@ class ToolDefinitionError(ConfigurationError):
     """A function that cannot be offered to a model as a tool."""
 
 
+class ChatInputError(ConfigurationError):
+    """What was said to a Chat cannot be taken; the message names the field."""
+
+
 class FixtureError(AgentlabError):
     """Recorded responses that cannot be used."""
 
@@ -101,6 +107,10 @@ class ProviderPayloadError(ProviderError):
 
 class MissingUsageError(AgentlabError):
     """The provider reported no usage and `Budget(missing_usage="fail")` was asked for."""
+
+
+class ContextChangedError(AgentlabError):
+    """Another process wrote to a chat's context while a request was under way; nothing was saved."""
 
 
 class RunEndedError(AgentlabError):

@@ -3,8 +3,8 @@
 Asked to go on exactly where they stopped, models do just that, or begin again with the last word, line, sentence or all of it, open a
 code fence again, or say an ellipsis first. So the longest end of the first piece with which the second one begins is taken once.
 
-No rule can tell `bal` and `l` from a repeated letter, or `10` and `000` from repeated zeros: so a model is not asked to go on from the
-middle of a word. `at_a_word` takes the begun one off before the question, and the model says it again, whole.
+Where a text repeats itself just at the cut (`bal` and `l`, `10` and `000`) no rule can tell going on from saying again; a provider that
+goes on behind its own words is spared the question.
 """
 
 from __future__ import annotations
@@ -14,21 +14,12 @@ import re
 LONGEST_OVERLAP = 8_000
 """Characters that are looked at for an overlap, on either side of the seam."""
 
-LONGEST_WORD = 40
-"""Characters of a begun word that are taken off at the most; text without spaces is left as it is."""
-
 SURE_OVERLAP = 4
 """Characters from which on a repetition is seen behind an ellipsis or an opened fence."""
 
 _LEAD_IN = re.compile(r"\s*(?:\.{3}|…)?\s*")
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 _FENCE_AGAIN = re.compile(r"\s*(?:`{3,}|~{3,})[\w+#.-]+[ \t]*\n")  # without a language it closes the block
-_BEGUN_WORD = re.compile(rf"(?<=\s)\S{{1,{LONGEST_WORD}}}\Z(?<!\w[.,;:!?])")  # a word with its full stop is whole
-
-
-def at_a_word(text: str) -> str:
-    """The text without the word that was begun at its end, so that going on starts with a whole one."""
-    return _BEGUN_WORD.sub("", text)
 
 
 def joined(before: str, after: str) -> str:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from agentlab.continuation import ContinuationPolicy
 from agentlab.events import ContinuationOutcome
 from agentlab.results import Action, Decision, ModelCall
-from agentlab.seam import at_a_word, joined
+from agentlab.seam import joined
 from agentlab.suggestions import INCREASE_BUDGET, larger_cap
 from agentlab.termination import is_cut_off
 from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall
@@ -75,7 +75,7 @@ class GoingOn:
         elif self.exact:
             text = before.rstrip() + rest.text
         else:
-            text = joined(at_a_word(before), rest.text)
+            text = joined(before, rest.text)
         return replace(
             rest,
             text=text,
@@ -154,7 +154,7 @@ class Turn:
         else:
             self.continuations += 1
             cap = cap if cap is None or left is None else min(cap, left)
-        said = answer.text.rstrip() if prefills else at_a_word(answer.text)
+        said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
         return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap)

@@ -132,7 +132,7 @@ class Answer:
                 coming.pieces.clear()
                 coming.text, coming.length, coming.whole = "", 0, True
             case events.StopReasonObserved(finish_reason=reason):
-                self._paused = reason is FinishReason.PAUSED
+                self._paused = reason in _GOES_ON
             case events.ToolStarted(turn=turn, tool_call=tool_call):
                 if coming is None or coming.turn != turn:
                     coming = self._begin(turn, 0)
@@ -142,7 +142,7 @@ class Answer:
         self._seen_from_start = self._seen_from_start or not isinstance(event, events.TextReceived)
 
     def _begin(self, turn: int, call: int) -> _Coming:
-        """A call speaks for the first time: it goes on with what the step said before where the provider had only paused its turn;
+        """A call speaks for the first time: it goes on with what the step said before where that was paused or cut;
         otherwise it says it anew, for a middleware that asked again."""
         new, old = _Coming(turn, call, whole=self._seen_from_start), self._coming
         if old is not None and old.turn == turn and self._paused:
@@ -163,6 +163,9 @@ class Answer:
         if not coming.cut_off:
             self._coming = None
 
+
+_GOES_ON = (FinishReason.PAUSED, FinishReason.MAX_TOKENS)
+"""After these the next call of the step says the rest of the same answer."""
 
 _TAKEN = (events.TextReceived, events.CallRetried, events.StopReasonObserved, events.ToolStarted, events.TurnCompleted)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agentlab.seam import LONGEST_OVERLAP, at_a_word, joined, overlap
+from agentlab.seam import LONGEST_OVERLAP, joined, overlap
 
 PROSE = (
     "The harbour was quiet that morning. All the small boats were still asleep, bobbing between the walls; a committee walked "
@@ -38,19 +38,6 @@ def test_cut_at_every_position_with_every_overlap(text: str, again: int) -> None
         assert joined(*whole) == text
         tried += 1
     assert tried > (len(text) - again) * 0.6
-
-
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-@pytest.mark.parametrize("again", range(41))
-def test_from_a_whole_word_on_every_position_works(text: str, again: int) -> None:
-    """As a run asks: without the word that was begun. What is left over are places where two line breaks or two spaces meet."""
-    wrong = []
-    for cut in range(1, len(text) + 1):
-        before = at_a_word(text[:cut])
-        start = max(0, len(before) - again)
-        if joined(before, text[start:]) != text and not alike(before[-1:], text[len(before) : len(before) + 1]):
-            wrong.append((before[-8:], text[start:][:8]))
-    assert wrong == []
 
 
 @given(text=st.text(min_size=2, max_size=120), cut=st.integers(1, 119), again=st.integers(0, 40))
@@ -90,23 +77,6 @@ def test_any_text(text: str, cut: int, again: int) -> None:
 )
 def test_what_models_do(before: str, after: str, whole: str) -> None:
     assert joined(before, after) == whole
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("The harbour was qui", "The harbour was "),
-        ("The harbour was ", "The harbour was "),
-        ("costs 10", "costs "),
-        ("x" * 300, "x" * 300),
-        ("one", "one"),
-        ("", ""),
-        ("日本語日本語", "日本語日本語"),
-        ("line\n    ind", "line\n    "),
-    ],
-)
-def test_the_begun_word_is_taken_off(text: str, kept: str) -> None:
-    assert at_a_word(text) == kept
 
 
 def test_a_long_text_costs_no_more_than_its_end() -> None:

@@ -1,0 +1,40 @@
+"""`python -m agentlab serve notebook_or_module:agent`: an agent behind the chat endpoints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from agentlab.errors import AgentlabError
+
+EXTRA = "agentlab-jupyter[serve]"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; the exit status."""
+    try:
+        from agentlab import serve
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "starlette", "uvicorn"):
+            raise
+        return _say(f"`serve` needs {error.name}: pip install '{EXTRA}'")
+    parser = argparse.ArgumentParser("python -m agentlab", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("serve", help="serve an agent over HTTP: POST /chat, /chat/invoke, /chat/add-ai-message")
+    serve.add_arguments(command)
+    command.set_defaults(run=serve.run)
+    given = parser.parse_args(arguments)
+    try:
+        return int(given.run(given))
+    except AgentlabError as error:
+        return _say(str(error))
+
+
+def _say(problem: str) -> int:
+    print(problem, file=sys.stderr)  # noqa: T201  a command tells what is wrong
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Conversations that are kept, by the id of their context: a SQLite file, or memory.
+
+What one request said is written in one transaction that is on the disk before `append` returns (WAL, synchronous=FULL), so a crash
+leaves a context with all of it or with none of it. SQLite's WAL does not work on network file systems.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agentlab.errors import ConfigurationError, ContextChangedError
+from agentlab.message_json import decode, encode
+from agentlab.types import Message
+
+IN_MEMORY = ":memory:"
+VERSION = 1
+LONGEST_WAIT_S = 5.0
+"""How long a write waits for another process that is writing."""
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS messages (
+    context_id TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (context_id, position)
+) WITHOUT ROWID
+"""
+
+
+class Contexts:
+    """The messages of each context, in order, append only. Any thread may use it.
+
+    Raises ConfigurationError for a path that cannot be opened, or that holds something else.
+    """
+
+    def __init__(self, path: str | Path = IN_MEMORY) -> None:
+        self.path = str(path)
+        self._lock = threading.Lock()
+        try:
+            self._database = sqlite3.connect(
+                self.path, timeout=LONGEST_WAIT_S, isolation_level=None, check_same_thread=False, uri=False
+            )
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"path={self.path!r} cannot be opened: {error}. Give a file in a folder that exists."
+            ) from error
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self._database.close()
+            raise ConfigurationError(
+                f"path={self.path!r} cannot be used for conversations: {error}. Give another file; it is made where there is none."
+            ) from error
+        except ConfigurationError:
+            self._database.close()
+            raise
+
+    def _prepare(self) -> None:
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise ConfigurationError(
+                f"path={self.path!r} was written by a newer agentlab (format {version}, this one knows {VERSION}): update agentlab."
+            )
+        tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if version == 0 and tables - {"messages"}:
+            raise ConfigurationError(
+                f"path={self.path!r} is a database of something else (tables {', '.join(sorted(tables))}): give another file."
+            )
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.execute(_TABLE)
+        self._database.execute(f"PRAGMA user_version = {VERSION}")
+
+    def messages(self, context_id: str) -> list[Message]:
+        """What the context holds, in order; nothing where there is no such context. Raises ConfigurationError for a damaged row."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT position, message FROM messages WHERE context_id = ? ORDER BY position", (context_id,)
+            ).fetchall()
+        found = []
+        for position, text in rows:
+            try:
+                found.append(decode(text))
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"Message {position} of the context {context_id!r} in {self.path!r} is damaged ({error}): mend or delete that row."
+                ) from error
+        return found
+
+    def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
+        """Add all of these messages, or none, behind the first `after`. Raises ContextChangedError where it holds more or fewer."""
+        rows = [(context_id, after + index, encode(message)) for index, message in enumerate(messages)]
+        with self._lock:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()
+                if count != after:
+                    raise ContextChangedError(
+                        f"The context {context_id!r} had {after} messages when the request began, and now has {count}: "
+                        "another process wrote to it. Nothing was saved; send the request again."
+                    )
+                self._database.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def ids(self) -> list[str]:
+        """The contexts that hold anything, sorted."""
+        with self._lock:
+            return [row[0] for row in self._database.execute("SELECT DISTINCT context_id FROM messages ORDER BY context_id")]
+
+    def close(self) -> None:
+        """Close the file; what was in memory is gone."""
+        with self._lock:
+            self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

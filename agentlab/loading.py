@@ -1,0 +1,170 @@
+"""An agent out of somebody's file: `package.module:agent`, `folder/module.py:agent` or `folder/notebook.ipynb:agent`.
+
+A module is imported. Of a notebook the code cells are executed, from the first to the one that defines the name, in the notebook's
+folder as Jupyter does it, and nothing is shown. Lines that belong to IPython alone (`%…`, `!…`) are left out, and so are cells that
+begin with `%%`.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import os
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentlab.errors import ConfigurationError
+from agentlab.limits import no_such
+
+NOTEBOOK_MODULE = "__notebook__"
+_FORM = "write it as module:name, folder/module.py:name or folder/notebook.ipynb:name"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A code cell. `number` counts all cells of the notebook from 1."""
+
+    number: int
+    tree: ast.Module
+
+
+def load(target: str) -> Any:
+    """What `target` names. The working directory becomes the notebook's folder, since its tools may open files there later.
+
+    Raises ConfigurationError for a file, a cell or a name that is not there or that fails, with what to do next.
+    """
+    place, _, name = target.rpartition(":")
+    if not place or not name.isidentifier():
+        raise ConfigurationError(f"{target!r} names no agent: {_FORM}.")
+    if place.endswith(".ipynb"):
+        return _from_notebook(_existing(place), name)
+    module = _from_file(_existing(place)) if place.endswith(".py") else _imported(place)
+    return _named(vars(module), name, place)
+
+
+def _existing(place: str) -> Path:
+    path = Path(place)
+    if not path.is_file():
+        raise ConfigurationError(f"There is no file {place!r} in {Path.cwd()}: check the path; {_FORM}.")
+    return path.resolve()
+
+
+def _imported(place: str) -> types.ModuleType:
+    _look_in(Path.cwd())
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise _failed(f"Importing {place!r}", error) from error
+        raise ConfigurationError(f"There is no module {place!r}: start from the folder it is in, or {_FORM}.") from error
+    except Exception as error:
+        raise _failed(f"Importing {place!r}", error) from error
+
+
+def _from_file(path: Path) -> types.ModuleType:
+    _look_in(path.parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018  for the type checker: the name ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[path.stem]
+        raise _failed(f"Executing {path.name}", error) from error
+    return module
+
+
+def _from_notebook(path: Path, name: str) -> Any:
+    cells = list(_cells(path))
+    binding = next((index for index, cell in enumerate(cells) if name in _bound(cell.tree)), None)
+    if binding is None:
+        known = sorted({bound for cell in cells for bound in _bound(cell.tree)})
+        raise ConfigurationError(no_such(f"name defined in {path.name}:", name, known))
+    os.chdir(path.parent)
+    _look_in(path.parent)
+    module = types.ModuleType(NOTEBOOK_MODULE)
+    sys.modules[NOTEBOOK_MODULE] = module  # dataclasses and pydantic look up there what an annotation means
+    with asyncio.Runner() as runner, contextlib.redirect_stdout(io.StringIO()):
+        for cell in cells[: binding + 1]:
+            runner.run(_execute(cell, path, vars(module)))
+    return _named(vars(module), name, f"{path.name}, cell {cells[binding].number},")
+
+
+def _cells(path: Path) -> Iterator[_Cell]:
+    """The code cells, parsed."""
+    try:
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        sources = [(number, cell["source"]) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigurationError(f"{path.name} is not a notebook in format 4: save it with Jupyter again.") from error
+    for number, source in sources:
+        try:
+            tree = _parsed("".join(source), f"{path.name}[{number}]")
+        except (SyntaxError, ValueError) as error:
+            raise _failed(f"Cell {number} of {path.name}", error) from error
+        yield _Cell(number, tree)
+
+
+def _parsed(source: str, name: str) -> ast.Module:
+    """The cell, where it is no Python without what only IPython understands; the numbers of its lines stay."""
+    if source.lstrip().startswith("%%"):
+        return ast.parse("", name)
+    with contextlib.suppress(SyntaxError):
+        return ast.parse(source, name)
+    python = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    return ast.parse(python, name)
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """The names that a cell defines at its top level, in whatever way."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+            continue  # what is inside belongs to it
+        if isinstance(node, ast.Lambda):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        waiting.extend(ast.iter_child_nodes(node))
+    return found
+
+
+async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:
+    code = compile(cell.tree, f"{path.name}[{cell.number}]", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    try:
+        pending = eval(code, names)  # noqa: S307  a person's own notebook, which they asked to have executed
+        if asyncio.iscoroutine(pending):
+            await pending
+    except Exception as error:
+        raise _failed(f"Cell {cell.number} of {path.name}", error) from error
+
+
+def _named(names: dict[str, Any], name: str, place: str) -> Any:
+    if name not in names:
+        known = [known for known in names if not known.startswith("_")]
+        raise ConfigurationError(no_such(f"name defined in {place}:", name, known))
+    return names[name]
+
+
+def _failed(what: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"{what} failed with {type(error).__name__}: {error}. Mend that first.")
+
+
+def _look_in(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))

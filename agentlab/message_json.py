@@ -1,0 +1,63 @@
+"""Messages as JSON text, for keeping them, and back again.
+
+What a tool returned (`ToolResult.value`, `Stop.output`) is a Python object and is left out; the text that the model was given of it
+stays. The text is plain ASCII, so that halves of surrogate pairs, which models do send, come back as they were.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast, get_args
+
+from agentlab.types import Message, NativeContent, Role, Stop, ToolCall, ToolResult
+
+
+def encode(message: Message) -> str:
+    """One message as JSON; what it does not have is left out."""
+    kept: dict[str, Any] = {"role": message.role, "text": message.text}
+    if message.tool_calls:
+        kept["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments, "closed": call.closed} for call in message.tool_calls
+        ]
+    if message.tool_results:
+        kept["tool_results"] = [_result(result) for result in message.tool_results]
+    if message.native is not None:
+        kept["native"] = {"wire": message.native.wire, "content": message.native.content}
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def decode(text: str) -> Message:
+    """The message that `encode` made this text of. Raises ValueError for any other text."""
+    kept = json.loads(text)
+    try:
+        if kept["role"] not in get_args(Role):
+            raise ValueError(f"role {kept['role']!r} is none of {', '.join(get_args(Role))}")
+        native = kept.get("native")
+        return Message(
+            cast(Role, kept["role"]),
+            kept["text"],
+            tuple([ToolCall(**call) for call in kept.get("tool_calls", ())]),
+            tuple([_as_result(result) for result in kept.get("tool_results", ())]),
+            None if native is None else NativeContent(native["wire"], native["content"]),
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
+
+
+def _result(result: ToolResult) -> dict[str, Any]:
+    kept: dict[str, Any] = {
+        "call_id": result.call_id,
+        "name": result.name,
+        "content": result.content,
+        "error": result.error,
+        "arguments": result.arguments,
+        "duration_s": result.duration_s,
+    }
+    if result.stop is not None:
+        kept["stop"] = result.stop.reason
+    return kept
+
+
+def _as_result(kept: dict[str, Any]) -> ToolResult:
+    stop = kept.get("stop")
+    return ToolResult(**{**kept, "stop": None if stop is None else Stop(stop)})

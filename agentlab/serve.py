@@ -1,0 +1,238 @@
+"""The chat endpoints over HTTP: an application for any ASGI server, and the command that starts one.
+
+    python -m agentlab serve notebook_or_module:agent [--host 127.0.0.1] [--port 8000] [--token …] [--db agentlab-chat.sqlite]
+
+    app = make_app(lab.Chat(agent, path="chat.sqlite"))
+
+Needs the extra: pip install 'agentlab-jupyter[serve]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+import agentlab
+from agentlab.agent import Agent
+from agentlab.chat import Chat
+from agentlab.errors import (
+    AgentlabError,
+    ChatInputError,
+    ConfigurationError,
+    ContextChangedError,
+    FixtureError,
+    MissingUsageError,
+    ProviderError,
+    RunFailed,
+)
+from agentlab.gate import Gate, is_loopback
+from agentlab.loading import load
+from agentlab.redaction import Redactor
+from agentlab.served import AddAiMessageBody, ChatBody, ErrorBody, InvokeBody, ServedReply, TerminatingConfig, served
+
+TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
+DEFAULT_DATABASE = "agentlab-chat.sqlite"
+LONGEST_FAREWELL_S = 30
+"""How long a server that is told to end waits for the requests under way."""
+
+log = logging.getLogger("agentlab.serve")
+
+_STATUSES = {
+    400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent cannot take, such as an unknown tool id.",
+    403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
+    409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
+    413: "`body_too_large`: more than 1 MiB.",
+    422: "`invalid_field`: a field is missing, unknown or has a value that is not allowed; the message names it.",
+    500: "`setup` or `internal`: the agent's set-up cannot work, or agentlab is wrong; see the server's log.",
+    502: "`provider`: the model's provider could not be reached, or answered with an error. Nothing was saved.",
+    503: "`storage`: the file of the contexts cannot be read or written. Nothing was saved.",
+}
+
+
+def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
+    """The endpoints of this chat. With a `token` every request has to bring it; without one only loopback's host names, and those in
+    `hosts`, are answered. The chat is closed when the server ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        chat.close()
+
+    statuses = {**_STATUSES, 401: "`unauthorized`: the token is missing or wrong."} if token is not None else _STATUSES
+    app = FastAPI(
+        title="agentlab chat",
+        version=agentlab.__version__,
+        description=f"Conversations with the agent {chat.agent.name}. Its tools: {', '.join(chat.agent.tools) or 'none'}.",
+        docs_url=None,  # both pages load their scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={status: {"model": ErrorBody, "description": told} for status, told in sorted(statuses.items())},
+    )
+
+    @app.post("/chat", response_model_exclude_unset=True, operation_id="chat", summary="Say something in a context")
+    async def say(body: ChatBody) -> ServedReply:
+        """Append the user's message to the context, run the agent on the conversation, and save what came of it.
+
+        A context is used by one request at a time: a second one waits. Message and answer are saved together when the run has ended;
+        a request that fails leaves the context as it was, and so does one that brought no answer.
+        """
+        return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
+
+    @app.post("/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a prompt")
+    async def invoke(body: InvokeBody) -> ServedReply:
+        """Run the agent on a prompt. With a `context_id` this is `/chat`: the context's messages stand before the prompt, and both
+        prompt and answer are saved in it. Without one the agent knows nothing of other requests and nothing is saved."""
+        return served(await chat.invoke(body.prompt, _config(body.terminating_config), context_id=body.context_id))
+
+    @app.post(
+        "/chat/add-ai-message",
+        response_model_exclude_unset=True,
+        operation_id="add_ai_message",
+        summary="Append a message of the assistant",
+    )
+    async def add_ai_message(body: AddAiMessageBody) -> ServedReply:
+        """Append a message of the assistant to the context. The agent is not run: nothing is generated, and `stop_reason` is null."""
+        return served(await chat.add_ai_message(body.context_id, body.message))
+
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    for kind in (AgentlabError, sqlite3.Error, Exception):
+        app.add_exception_handler(kind, _failed)
+    _complete_document(app, list(chat.agent.tools), token)
+    app.add_middleware(Gate, token=token, hosts=frozenset(hosts))
+    return app
+
+
+def _config(config: TerminatingConfig | None) -> dict[str, Any] | None:
+    return None if config is None else config.model_dump()
+
+
+def _complete_document(app: FastAPI, tools: Sequence[str], token: str | None) -> None:
+    """Say in the OpenAPI document what types cannot: which tools there are, and that every request brings the token."""
+    components = app.openapi()["components"]
+    if tools:
+        components["schemas"]["TerminatingConfig"]["properties"]["tool_ids"]["items"]["enum"] = list(tools)
+        components["schemas"]["TerminatingConfig"]["properties"]["tool_ids"]["examples"] = [list(tools)[-1:]]
+    if token is not None:
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        app.openapi()["security"] = [{"token": []}]
+
+
+# Errors ------------------------------------------------------------------------------------------------------------------------
+
+
+def _told(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    hidden = (
+        Redactor().text(message).encode("ascii", "backslashreplace").decode()
+        if not message.isascii()
+        else Redactor().text(message)
+    )
+    return JSONResponse({"error": {"type": kind, "message": hidden}}, status, headers)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  it is registered for this one
+    problems = error.errors()
+    if any(problem["type"] == "json_invalid" for problem in problems):
+        where = problems[0]["loc"][-1]
+        return _told(400, "not_json", f"The body is not JSON (at character {where}): send an object as application/json.")
+    said = [f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}" for problem in problems[:10]]
+    return _told(422, "invalid_field", f"{'; '.join(said)}. See /openapi.json for what {request.url.path} takes.")
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101  it is registered for this one
+    headers = dict(error.headers or {})
+    if error.status_code == 404:
+        said = f"There is no {request.url.path[:200]!a}: there are /chat, /chat/invoke and /chat/add-ai-message."
+        return _told(404, "not_found", said, headers)
+    if error.status_code == 405:
+        return _told(405, "wrong_method", f"{request.url.path} takes {headers.get('Allow', 'POST')}.", headers)
+    return _told(error.status_code, "not_json", f"{error.detail}: send an object as application/json.", headers)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    """What went wrong inside, by whose fault it is."""
+    if isinstance(error, ChatInputError):
+        return _told(400, "invalid_input", str(error))
+    if isinstance(error, ContextChangedError):
+        return _told(409, "context_changed", str(error))
+    if isinstance(error, sqlite3.Error):
+        log.error("The contexts cannot be used: %s", error)
+        return _told(503, "storage", f"The contexts cannot be read or written ({error}): look at the server's disk and its --db.")
+    cause = error.__cause__ if isinstance(error, RunFailed) else error
+    if isinstance(cause, ProviderError | FixtureError | MissingUsageError) or (cause is None and isinstance(error, RunFailed)):
+        return _told(502, "provider", str(error))
+    if isinstance(error, ConfigurationError):
+        return _told(500, "setup", str(error))
+    if isinstance(error, AgentlabError):  # any other is raised again behind this answer, and the server logs it
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _told(500, "internal", f"{type(cause).__name__}: see the server's log.")
+
+
+# The command -------------------------------------------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `serve` takes."""
+    parser.add_argument("target", help="module:name, folder/module.py:name or folder/notebook.ipynb:name of an Agent or a Chat")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
+    parser.add_argument(
+        "--token", default=None, help=f"what clients send as bearer token; better set {TOKEN_VARIABLE}: it is in no list"
+    )
+    parser.add_argument(
+        "--db", default=None, help=f"SQLite file of the contexts (default {DEFAULT_DATABASE}; ':memory:' keeps none)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to end. Raises ConfigurationError for what cannot work."""
+    import uvicorn
+
+    token = arguments.token if arguments.token is not None else os.environ.get(TOKEN_VARIABLE) or None
+    if token is not None and (not token.isascii() or not token.isprintable() or not token.strip() or " " in token):
+        raise ConfigurationError(
+            f"The token cannot be used: give visible ASCII characters without spaces, by --token or {TOKEN_VARIABLE}."
+        )
+    if token is None and not is_loopback(arguments.host):
+        raise ConfigurationError(
+            f"--host {arguments.host} can be reached from elsewhere: set a token by {TOKEN_VARIABLE} or --token, or take 127.0.0.1."
+        )
+    if not 0 <= arguments.port <= 65535:
+        raise ConfigurationError(f"--port {arguments.port}: give a number from 0 to 65535.")
+    database = None if arguments.db is None else _absolute(arguments.db)
+    default = _absolute(DEFAULT_DATABASE)  # before a notebook takes the working directory to its folder
+    found = load(arguments.target)
+    if isinstance(found, Chat):
+        if database is not None:
+            raise ConfigurationError(f"{arguments.target!r} is a Chat with a file of its own: leave out --db, or name its agent.")
+        chat = found
+    elif isinstance(found, Agent):
+        chat = Chat(found, default if database is None else database)
+    else:
+        raise ConfigurationError(f"{arguments.target!r} is {type(found).__name__}: name an Agent, or a Chat.")
+    print(f"Serving {chat.agent!r}; contexts in {chat.contexts.path}", file=sys.stderr)  # noqa: T201  a command tells what it does
+    uvicorn.run(
+        make_app(chat, token=token, hosts=[arguments.host]),
+        host=arguments.host,
+        port=arguments.port,
+        timeout_graceful_shutdown=LONGEST_FAREWELL_S,
+        server_header=False,
+    )
+    return 0
+
+
+def _absolute(database: str) -> str:
+    return database if database == ":memory:" else os.path.abspath(database)  # noqa: PTH100  the file need not exist

@@ -1,0 +1,33 @@
+"""Schemathesis asks the endpoints whatever their OpenAPI document allows, and what it does not: no 5xx, and every answer as documented.
+
+It is run by its own command against a real server, so that all its phases take part: examples, every edge of the document, random
+bodies.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .made import parrot, serving
+
+
+@pytest.mark.parametrize("token", [None, "open-sesame"])
+def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path, token: str | None) -> None:
+    command = [str(Path(sys.executable).with_name("schemathesis")), "run", "--max-examples", "30", "--no-color"]
+    command += ["--generation-deterministic"]
+    if token is not None:
+        command += ["--header", f"Authorization:Bearer {token}", "--phases", "examples,coverage"]
+    with serving(parrot(), token=token) as client:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        document = tmp_path / "openapi.json"
+        document.write_text(client.get("/openapi.json", headers=headers).text)
+        done = subprocess.run(
+            [*command, str(document), "--url", str(client.base_url)],
+            capture_output=True, text=True, check=False, cwd=tmp_path, timeout=110,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert "3 selected / 3 total" in done.stdout
