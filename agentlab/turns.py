@@ -72,8 +72,9 @@ class GoingOn:
         before = self.so_far.text
         if not rest.text:
             text = before
-        elif self.exact:
-            text = before.rstrip() + rest.text
+        elif self.exact:  # some servers say what they were given once more
+            said = before.rstrip()
+            text = rest.text if rest.text.startswith(said) else said + rest.text
         else:
             text = joined(before, rest.text)
         return replace(

@@ -237,6 +237,11 @@ def test_a_provider_that_can_be_prefilled_goes_on_behind_its_own_words() -> None
     assert [(message.role, message.text) for message in asked[1].messages][1:] == [("assistant", "The ball")]
 
 
+def test_a_server_that_says_what_it_was_given_once_more_doubles_nothing() -> None:
+    result = run(None, model=Prefilling([cut("The ball "), "The ball is round."]))
+    assert result.text == "The ball is round."
+
+
 @pytest.mark.parametrize(
     ("model", "prefills"),
     [
