@@ -58,6 +58,7 @@ class Draft:
         "error",
         "explicit",
         "open_calls",
+        "parts",
         "settings",
         "started_s",
         "terminating",
@@ -74,6 +75,7 @@ class Draft:
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
         self.answer: ModelResponse | None = None
+        self.parts: list[str] = []
         self.terminating: ToolResult | None = None
 
     def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
@@ -98,8 +100,14 @@ class Draft:
             run.clock.elapsed_s() - self.started_s,
             stop_reason,
             self.error,
-            self.answer,
+            self.whole_answer(),
         )
+
+    def whole_answer(self) -> ModelResponse | None:
+        """What several calls came to, where some of it was put together; with what a paused turn had said before (`parts`)."""
+        if self.answer is None or not self.parts:
+            return self.answer
+        return replace(self.answer, text="".join(self.parts) + self.answer.text)
 
 
 class NothingLeft(Exception):  # noqa: N818  a signal to the step, which ends there
@@ -140,7 +148,12 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
         response = _settle(run, draft, request, response, before)
     if going_on is None:
         run.conversation.append(_assistant_message(response))
+        if draft.answer is not None:  # a turn that was continued, then paused and resumed
+            draft.parts.append(draft.answer.text)
+            draft.answer = response
     else:
+        if draft.answer is None and before > 1:  # a turn that was paused and resumed, then cut
+            draft.parts = [call.response.text for call in draft.calls[: before - 1] if call.used]
         response = draft.answer = going_on.put_together(response)
         run.conversation.replace_last(_assistant_message(response))
     context = DecisionContext(

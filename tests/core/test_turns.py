@@ -126,6 +126,20 @@ def test_wherever_it_is_cut_and_however_much_is_said_again(position: int, again:
     assert run([cut(TEXT[:position]), TEXT[position - again :]]).text == TEXT
 
 
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ([say("one ", finish=F.PAUSED), cut("two "), "three"], "one two three"),
+        ([cut("one "), say("two ", finish=F.PAUSED), "three"], "one two three"),
+        ([cut("one "), say("two ", finish=F.PAUSED), cut("three "), "four"], "one two three four"),
+    ],
+)
+def test_a_turn_may_be_paused_and_cut(script: list[Any], text: str) -> None:
+    result = run(script)
+    assert (result.stop_reason, result.text, len(result.history)) == (S.COMPLETED, text, 1)
+    assert "".join(message.text for message in result.messages if message.role == "assistant") == text
+
+
 def test_the_events_of_a_continuation() -> None:
     result = run([cut("a b "), cut("c d "), "e"])
     attempts = told(result, events.ContinuationAttempted)
