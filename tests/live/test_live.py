@@ -57,11 +57,13 @@ def test_each_response_ends_as_the_scenario_says(name: str) -> None:
     result = live(name)
     signals = [call.response.signal for step in result.history for call in step.calls]
     assert [signal.finish_reason for signal in signals] == [WORDS[word] for word in scenario.finish_reasons], result
-    for signal, word in zip(signals, scenario.finish_reasons, strict=True):
+    calls = [call for step in result.history for call in step.calls]
+    for call, signal, word in zip(calls, signals, scenario.finish_reasons, strict=True):
         quirk = "/responses" in name and word == "length"
+        fills_its_cap = word != "length" and call.usage.output_tokens == call.requested_cap
         assert (signal.raw_value == "completed") is ("/responses" in name)
-        assert signal.confidence is (Confidence.MEDIUM if quirk else Confidence.HIGH)
-    for call in [call for step in result.history for call in step.calls]:
+        assert signal.confidence is (Confidence.MEDIUM if quirk or fills_its_cap else Confidence.HIGH)
+    for call in calls:
         assert call.usage.input_tokens and call.usage.output_tokens
         assert call.usage.output_tokens <= (call.requested_cap or 0)
         assert call.cost.source == "unknown"
