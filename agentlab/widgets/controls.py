@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import ipywidgets as widgets
 
-from agentlab.run import Run, RunState
+from agentlab.run import RunState
+from agentlab.widgets.scene import Scene
 
 
 class Controls:
     """The row of buttons of a run."""
 
-    def __init__(self, run: Run, guard: Callable[[Callable[[], object]], None]) -> None:
-        self._run = run
+    def __init__(self, scene: Scene) -> None:
+        self._run, guard = scene.run, scene.do
         self.go = widgets.Button(description="Run", button_style="primary")
         self.step = widgets.Button(description="Step")
         self.pause = widgets.Button(description="Pause")
@@ -25,7 +24,7 @@ class Controls:
         self.view = widgets.HBox([self.go, self.step, self.pause, self.stop])
         self.show()
 
-    def show(self) -> None:
+    def show(self) -> bool:
         """Bring the buttons up to date with the run."""
         run, state = self._run, self._run.state
         pausing = run.pausing and state is RunState.RUNNING
@@ -37,6 +36,7 @@ class Controls:
         _set(self.step, whys["step"], "Take one step")
         _set(self.pause, whys["pause"], "Pause before the next step; the time does not count")
         _set(self.stop, whys["stop"], "Cut off the step under way" if stopping else "End the run after the step under way")
+        return False
 
     def _go(self) -> None:
         if self._run.pausing:

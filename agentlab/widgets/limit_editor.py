@@ -20,6 +20,7 @@ from agentlab.run import Run, RunState
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom, StopCondition
 from agentlab.widgets import markup
+from agentlab.widgets.scene import Scene
 
 _LABEL = {"description_width": "11em"}
 _WIDTH = "19em"
@@ -145,8 +146,8 @@ class NamesField:
 class LimitEditor:
     """All fields of a run's limits, in step with `run.limits` both ways."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, scene: Scene) -> None:
+        self._run = run = scene.run
         settings = run.limits.snapshot()
         hints = typing.get_type_hints(Budget)
         self.budget: dict[str, NumberField] = {}

@@ -1,42 +1,45 @@
-"""The panel as a whole: put together from its parts, brought up to date by one writer, shown live or as a static table and picture."""
+"""The panel as a whole: which run it shows, brought up to date by one writer, live or as a static table and picture."""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab import events
 from agentlab.jupyter import frontend, kernel_mend
 from agentlab.run import Run, RunState
-from agentlab.widgets import markup
+from agentlab.widgets import markup, static_view
 from agentlab.widgets.answer import Answer
-from agentlab.widgets.controls import Controls
+from agentlab.widgets.cockpit import Cockpit
 from agentlab.widgets.curve import Curve
-from agentlab.widgets.limit_editor import LimitEditor
 from agentlab.widgets.redraw import Redrawer
+from agentlab.widgets.scene import Scene, Stage
+from agentlab.widgets.style import LIVE_STYLE, STYLE
 
-NEWEST_STEPS = 8
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
 
 
 class Panel:
-    """The live control of one run. It holds no state of its own: it shows the run, and writes to `run.limits`.
+    """The live control of one run and its branches. It holds no state of theirs: it shows the run, and writes to `run.limits`.
 
-    As the last expression of a cell it shows itself. `bundle()` is what a reader without a kernel sees.
+    As the last expression of a cell it shows itself. `bundle()` is what a reader without a kernel sees. `agents` are others that a
+    branch may go on with.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, agents: Iterable[Agent] = ()) -> None:
         self.run = run
+        self._agents = {agent.name: agent for agent in agents}
         self._display_id = uuid.uuid4().hex
-        self._drawing = threading.Lock()
-        self._curve = Curve(run)
-        self._answer = Answer(run)
-        self._widget: widgets.Widget | None = None
+        self._drawing = threading.RLock()
+        self._cockpits: dict[str, Cockpit] = {}
+        self._widget: widgets.VBox | None = None
         self._shown_live = False
+        self._saved: set[str] = set()
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
@@ -47,30 +50,35 @@ class Panel:
             self._build()
         return self._widget
 
+    @property
+    def cockpit(self) -> Cockpit:
+        """The parts that show the run, made when they are first asked for."""
+        if self._widget is None:
+            self._build()
+        return self._cockpits[self.run.id]
+
     def _build(self) -> None:
-        self.controls = Controls(self.run, self.guard)
-        self.editor = LimitEditor(self.run)
-        self.status, self.meters, self.steps, self.end = widgets.HTML(), widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self.picture, self.fault = widgets.HTML(), widgets.HTML()
-        self.answer_label, self.answer = widgets.HTML(), widgets.HTML(tabbable=True)  # it scrolls: in reach of the keyboard
-        self.answer.add_class("agentlab-answer-box")
-        seen = widgets.VBox([self.meters, self.picture, self.steps], layout=widgets.Layout(flex="1 1 30em", min_width="24em"))
-        edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
-        body = widgets.HBox([seen, edited], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
-        style = widgets.HTML(markup.STYLE + markup.LIVE_STYLE)
-        said = [self.answer_label, self.answer]
-        panel = widgets.VBox([style, self.status, self.controls.view, self.end, *said, body, self.fault])
-        panel.add_class("agentlab-panel")
-        self._redrawer = Redrawer(
-            self._draw_safely, lambda: self.run.state is RunState.RUNNING, lambda: self.run.result is not None
-        )
-        self._widget = panel
-        if self.run.result is None:
-            self._answer.watch()
-            self.run.observe(self._on_event)
-            self.run.limits.subscribe(lambda before, after, by: self._redrawer.mark())
-            self._redrawer.start()
-        self._draw_safely()  # last: what happens from now on is told
+        self.fault = widgets.HTML()
+        self._style = widgets.HTML(STYLE + LIVE_STYLE)
+        self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
+        self._stage = Stage(self.guard, self._redrawer.mark, self.open, self._agents)
+        self._widget = widgets.VBox()
+        self._widget.add_class("agentlab-panel")
+        self.open(self.run)
+
+    def open(self, run: Run) -> None:
+        """Show this run: a branch, or the one it was forked from."""
+        with self._drawing:
+            self.run = run
+            if run.id not in self._cockpits:
+                self._cockpits[run.id] = Cockpit(Scene(run, self._stage))
+                self._cockpits[run.id].watch()
+            assert self._widget is not None  # noqa: S101  for the type checker: _build came first
+            self._widget.children = [self._style, self._cockpits[run.id].view, self.fault]
+            self._draw_safely()  # last: what happens from now on is told
+            if self._shown_live:
+                self._adopt()
+        self._redrawer.mark()
 
     def guard(self, action: Callable[[], object]) -> None:
         """Do what a control asks for; an error is shown under the panel, with no traceback lost in a log."""
@@ -82,9 +90,8 @@ class Panel:
             self.fault.value = ""
         self._redrawer.mark()
 
-    def _on_event(self, event: events.Event) -> None:
-        self._answer.take(event)
-        self._redrawer.mark()
+    def _is_under_way(self) -> bool:
+        return any(cockpit.scene.run.state is RunState.RUNNING for cockpit in tuple(self._cockpits.values()))
 
     def _draw_safely(self) -> None:
         try:
@@ -94,19 +101,10 @@ class Panel:
             self.fault.value = markup.fault(f"The panel could not be drawn: {type(error).__name__}: {error}")
 
     def _draw(self) -> None:
-        run = self.run
-        self.status.value = markup.status(run)
-        self.meters.value = markup.meters(run)
-        self.steps.value = markup.steps(run, NEWEST_STEPS)
-        self.end.value = markup.end(run.result)
-        said = self._answer.catch_up()
-        self.answer_label.value, self.answer.value = markup.answer_label(said), markup.answer(said)
-        self.picture.value = self._curve.as_html()
-        self.controls.show()
-        if self.editor.show() and self._shown_live:
+        if self.cockpit.show() and self._shown_live:
             self._adopt()
-        if run.result is not None and self._shown_live:
-            self._shown_live = False
+        if self._shown_live and self.run.result is not None and self.run.id not in self._saved:
+            self._saved.add(self.run.id)
             display.update_display(self._live_bundle(), raw=True, display_id=self._display_id)
 
     # Shown ------------------------------------------------------------------------------------------------------------------
@@ -114,23 +112,10 @@ class Panel:
     def bundle(self) -> dict[str, Any]:
         """The run as it stands for a reader without a kernel: text, an HTML table, a PNG. Times are left out, so that it is the same
         at every execution on recorded fixtures."""
-        run = self.run
-        told = f"{run.result}" if run.result is not None else f"{run}"
-        said = self._answer.said()
-        parts = (
-            markup.STYLE,
-            markup.status(run, timing=False),
-            markup.end(run.result),
-            markup.answer_label(said),
-            markup.answer(said) if said.text else "",
-            markup.meters(run, timing=False),
-            markup.steps(run),
-        )
-        return {
-            "text/plain": markup.printable(f"{run.agent.name}: {told}\n{said}"),
-            "text/html": f'<div class="agentlab-panel">{"".join(parts)}</div>',
-            "image/png": self._curve.as_base64(),
-        }
+        cockpit = self._cockpits.get(self.run.id)
+        if cockpit is None:
+            return static_view.bundle(self.run, Curve(self.run), Answer(self.run).said())
+        return static_view.bundle(self.run, cockpit.chart.curve, cockpit.answer.answer.said())
 
     def _live_bundle(self) -> dict[str, Any]:
         live = {
@@ -141,7 +126,9 @@ class Panel:
     def _ipython_display_(self) -> None:
         if frontend.is_present():
             self._adopt()
-            self._shown_live = self.run.result is None
+            self._shown_live = True
+            if self.run.result is not None:
+                self._saved.add(self.run.id)
             display.display(self._live_bundle(), raw=True, display_id=self._display_id)
         else:
             display.display(self.bundle(), raw=True)

@@ -14,8 +14,9 @@ CLOCK_TICK_S = 1.0
 class Redrawer:
     """Calls `draw` on a thread of its own, soon after `mark()` and never more often than every SHORTEST_PAUSE_S.
 
-    `ticks` says whether time passes that the page shows; `over` whether this was the last time. The thread is started in a copy of the
-    current context, by which ipykernel knows the cell that the widgets belong to.
+    `ticks` says whether time passes that the page shows; `over` whether nothing more is to be expected, so that the thread ends; the
+    next `mark()` starts another. It works in a copy of the context in which it was made, by which ipykernel knows the cell that the
+    widgets belong to.
     """
 
     def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool], over: Callable[[], bool]) -> None:
@@ -23,26 +24,33 @@ class Redrawer:
         self._marked = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._context = contextvars.copy_context()
+        self._drawn_at = 0.0
 
     def mark(self) -> None:
         """Something has changed; to be called from any thread."""
         if not self._marked.is_set():  # a streamed answer asks thousands of times a second
             self._marked.set()
+            self.start()
 
     def start(self) -> None:
-        """Start the thread, once."""
+        """Start the thread, unless it is at work."""
         with self._lock:
             if self._thread is None:
-                work = contextvars.copy_context().run
+                work = self._context.copy().run
                 self._thread = threading.Thread(target=work, args=(self._work,), name="agentlab-panel", daemon=True)
                 self._thread.start()
 
     def _work(self) -> None:
         while True:
             self._marked.wait(CLOCK_TICK_S if self._ticks() else None)
+            time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
             self._marked.clear()
             last = self._over()
             self._draw()
+            self._drawn_at = time.monotonic()
             if last:
-                return
-            time.sleep(SHORTEST_PAUSE_S)
+                with self._lock:
+                    if not self._marked.is_set():  # else something changed meanwhile
+                        self._thread = None
+                        return

@@ -368,7 +368,7 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
         run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
     panel = run.panel()
     _ = panel.widget
-    values = values_of(panel.answer)
+    values = values_of(panel.cockpit.answer.text)
 
     async def main() -> None:
         await drive(run)
@@ -377,14 +377,14 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
     assert run.wait(20) is not None
     assert run.result is not None
     deadline = time.monotonic() + 10
-    while 'aria-busy="false"' not in panel.answer.value or "Answer of step 2" not in panel.answer.value:
-        assert time.monotonic() < deadline, panel.answer.value
+    while 'aria-busy="false"' not in panel.cockpit.answer.text.value or "Answer of step 2" not in panel.cockpit.answer.text.value:
+        assert time.monotonic() < deadline, panel.cockpit.answer.text.value
         time.sleep(0.01)
     partial = [shown(value) for value in values if "Answer of step 2" in value and 'aria-busy="true"' in value]
     assert len(partial) >= 2
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(partial))
     assert len(set(partial)) >= 2
-    assert shown(panel.answer.value) == markup.escape(run.result.text, 10_000)
+    assert shown(panel.cockpit.answer.text.value) == markup.escape(run.result.text, 10_000)
 
 
 @pytest.mark.usefixtures("_someone_to_click")
@@ -399,7 +399,7 @@ def test_ten_thousand_pieces_are_a_handful_of_redraws() -> None:
     run = lab.Agent(Speaker((speak,))).run("go")
     panel = run.panel()
     _ = panel.widget
-    values = values_of(panel.answer)
+    values = values_of(panel.cockpit.answer.text)
     started = time.monotonic()
     to_the_end(run)
     took_s = time.monotonic() - started
@@ -419,12 +419,12 @@ def test_a_panel_shows_nothing_of_a_fork() -> None:
     branch = run.fork(at=1, stop=StepCountIs(3))
     other = branch.panel()
     _ = other.widget
-    assert shown(other.answer.value) == "of the run", "what it has from the run is shown before it goes on"
+    assert shown(other.cockpit.answer.text.value) == "of the run", "what it has from the run is shown before it goes on"
     to_the_end(branch)
     for one in (panel, other):
         one._draw_safely()
-    assert shown(panel.answer.value) == "of the run"
-    assert shown(other.answer.value) == "of the fork"
+    assert shown(panel.cockpit.answer.text.value) == "of the run"
+    assert shown(other.cockpit.answer.text.value) == "of the fork"
 
 
 def test_what_is_shown_is_text_and_nothing_else() -> None:

@@ -54,12 +54,12 @@ def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
     run = make_run(StepCountIs(5))
     panel = run.panel()
     _ = panel.widget
-    panel.controls.go.click()
+    panel.cockpit.controls.go.click()
     assert run.wait(10) is not None
     assert threading.current_thread() is threading.main_thread()
-    wait_until(lambda: "stop_condition" in panel.end.value)
-    assert "Fired: StepCountIs 5 of 5" in panel.end.value
-    wait_until(lambda: panel.controls.go.disabled and panel.controls.go.tooltip == "The run has ended.")
+    wait_until(lambda: "stop_condition" in panel.cockpit.ending.told.value)
+    assert "Fired: StepCountIs 5 of 5" in panel.cockpit.ending.told.value
+    wait_until(lambda: panel.cockpit.controls.go.disabled and panel.cockpit.controls.go.tooltip == "The run has ended.")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None
     _ = panel.widget
     run.launch()
     wait_until(lambda: len(run.history) >= 3)
-    panel.editor.budget["max_turns"].number.value = 1
+    panel.cockpit.editor.budget["max_turns"].number.value = 1
     assert run.wait(10) is not None
     assert run.result is not None and run.result.stop_reason == "turn_limit"
     changed = [event for event in run.events if type(event).__name__ == "LimitsChanged"]
@@ -104,7 +104,7 @@ def test_every_budget_field_is_edited_and_taken_away(name: str, value: float, he
     run = make_run(budget=Budget())
     panel = run.panel()
     _ = panel.widget
-    field = panel.editor.budget[name]
+    field = panel.cockpit.editor.budget[name]
     field.unlimited.value = False
     field.number.value = value
     assert getattr(run.limits, name) == held
@@ -117,10 +117,10 @@ def test_every_leaf_is_edited() -> None:
     run = make_run(StepCountIs(8) | HasToolCall("finalize") & MaxCost("0.5") | ~FinishReasonIs("length"))
     panel = run.panel()
     _ = panel.widget
-    panel.editor.leaves["StepCountIs", "steps"].number.value = 6
-    panel.editor.leaves["HasToolCall", "names"].text.value = "finalize, give_up"
-    panel.editor.leaves["MaxCost", "usd"].number.value = 0.75
-    panel.editor.leaves["FinishReasonIs", "reasons"].text.value = "max_tokens"
+    panel.cockpit.editor.leaves["StepCountIs", "steps"].number.value = 6
+    panel.cockpit.editor.leaves["HasToolCall", "names"].text.value = "finalize, give_up"
+    panel.cockpit.editor.leaves["MaxCost", "usd"].number.value = 0.75
+    panel.cockpit.editor.leaves["FinishReasonIs", "reasons"].text.value = "max_tokens"
     assert repr(run.limits.stop) == repr(
         StepCountIs(6) | HasToolCall("finalize", "give_up") & MaxCost("0.75") | ~FinishReasonIs("max_tokens")
     )
@@ -132,18 +132,18 @@ def test_an_impossible_value_shows_why_and_changes_nothing(field: str, value: in
     before = run.limits.snapshot()
     panel = run.panel()
     _ = panel.widget
-    panel.editor.budget[field].number.value = value
+    panel.cockpit.editor.budget[field].number.value = value
     assert run.limits.snapshot() is before
-    assert f"{field}={value}" in panel.editor.budget[field].message.value
-    assert f"Still in force: {getattr(before.budget, field)}" in panel.editor.budget[field].message.value
+    assert f"{field}={value}" in panel.cockpit.editor.budget[field].message.value
+    assert f"Still in force: {getattr(before.budget, field)}" in panel.cockpit.editor.budget[field].message.value
 
 
 def test_names_that_are_taken_away_show_why() -> None:
     run = make_run(HasToolCall("finalize"))
     panel = run.panel()
     _ = panel.widget
-    panel.editor.leaves["HasToolCall", "names"].text.value = " , "
-    assert "Still in force: finalize" in panel.editor.leaves["HasToolCall", "names"].message.value
+    panel.cockpit.editor.leaves["HasToolCall", "names"].text.value = " , "
+    assert "Still in force: finalize" in panel.cockpit.editor.leaves["HasToolCall", "names"].message.value
     assert run.limits.stop == HasToolCall("finalize")
 
 
@@ -153,17 +153,17 @@ def test_a_change_from_code_reaches_the_fields() -> None:
     _ = panel.widget
     run.limits.max_cost = 0.125
     run.limits.stop = StepCountIs(3) | HasToolCall("finalize")
-    wait_until(lambda: panel.editor.budget["max_cost"].number.value == 0.125)
-    wait_until(lambda: ("HasToolCall", "names") in panel.editor.leaves)
-    assert panel.editor.leaves["StepCountIs", "steps"].number.value == 3
+    wait_until(lambda: panel.cockpit.editor.budget["max_cost"].number.value == 0.125)
+    wait_until(lambda: ("HasToolCall", "names") in panel.cockpit.editor.leaves)
+    assert panel.cockpit.editor.leaves["StepCountIs", "steps"].number.value == 3
 
 
 def test_two_panels_of_one_run_show_the_same() -> None:
     run = make_run()
     one, two = run.panel(), run.panel()
     _ = one.widget, two.widget
-    one.editor.budget["max_turns"].number.value = 77
-    wait_until(lambda: two.editor.budget["max_turns"].number.value == 77)
+    one.cockpit.editor.budget["max_turns"].number.value = 77
+    wait_until(lambda: two.cockpit.editor.budget["max_turns"].number.value == 77)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ def test_a_condition_of_ones_own_has_its_field() -> None:
     run = make_run(ErrorsReach(4))
     panel = run.panel()
     _ = panel.widget
-    panel.editor.leaves["ErrorsReach", "errors"].number.value = 2
+    panel.cockpit.editor.leaves["ErrorsReach", "errors"].number.value = 2
     assert run.limits.stop == ErrorsReach(2)
-    assert "ErrorsReach" in panel.meters.value
+    assert "ErrorsReach" in panel.cockpit.overview.meters.value
 
 
 def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() -> None:
@@ -196,10 +196,10 @@ def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() ->
     run = make_run(never_enough, Budget(max_turns=3))
     panel = run.panel()
     _ = panel.widget
-    assert "never_enough" in panel.meters.value and "not read yet" in panel.meters.value
+    assert "never_enough" in panel.cockpit.overview.meters.value and "not read yet" in panel.cockpit.overview.meters.value
     run.launch()
     assert run.wait(10) is not None
-    wait_until(lambda: "turn_limit" in panel.end.value)
+    wait_until(lambda: "turn_limit" in panel.cockpit.ending.told.value)
     assert asked == [1, 2, 3]
 
 
@@ -209,7 +209,15 @@ def test_what_a_model_says_is_text() -> None:
     asyncio.run(_to_the_end(run))
     panel = run.panel()
     _ = panel.widget
-    shown = "".join((panel.status.value, panel.steps.value, panel.end.value, panel.meters.value, panel.bundle()["text/html"]))
+    shown = "".join(
+        (
+            panel.cockpit.overview.status.value,
+            panel.cockpit.steps.table.value,
+            panel.cockpit.ending.told.value,
+            panel.cockpit.overview.meters.value,
+            panel.bundle()["text/html"],
+        )
+    )
     assert "<script>" not in shown and "<img src=x" not in shown
     assert "&lt;script&gt;" in shown
 

@@ -1,0 +1,22 @@
+"""The curve of tokens and cost with the limits that hold."""
+
+from __future__ import annotations
+
+import ipywidgets as widgets
+
+from agentlab.widgets.curve import Curve
+from agentlab.widgets.scene import Scene
+
+
+class Chart:
+    """The picture, brought up to date as steps arrive."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.curve = Curve(scene.run)
+        self.view = widgets.HTML()
+
+    def show(self) -> bool:
+        """Draw what is new."""
+        self.view.value = self.curve.as_html()
+        return False
