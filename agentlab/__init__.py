@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from agentlab.stop import MaxCost as MaxCost
     from agentlab.stop import MaxTokensUsed as MaxTokensUsed
     from agentlab.stop import Not as Not
+    from agentlab.stop import Off as Off
     from agentlab.stop import StepCountIs as StepCountIs
     from agentlab.stop import StopCondition as StopCondition
     from agentlab.telemetry import Telemetry as Telemetry
@@ -102,6 +103,7 @@ _PLACES = {
         "MaxCost",
         "MaxTokensUsed",
         "Not",
+        "Off",
         "StepCountIs",
         "StopCondition",
     ),

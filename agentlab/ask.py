@@ -314,5 +314,6 @@ def _watched(settings: RunSettings, **kinds: type[StopCondition]) -> str:
     """The limits among these that are set, as fields of the budget or as leaves of the stop condition."""
     names = [name for name in kinds if getattr(settings.budget, name) is not None]
     if settings.stop is not None:
-        names += [type(leaf).__name__ for leaf in settings.stop.leaves() if isinstance(leaf, tuple(kinds.values()))]
+        leaves = settings.stop.leaves(that_count=True)
+        names += [type(leaf).__name__ for leaf in leaves if isinstance(leaf, tuple(kinds.values()))]
     return " and ".join(dict.fromkeys(names))

@@ -10,9 +10,8 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
-from agentlab.limits import limit_field, money, no_such, seconds, whole_number
+from agentlab.limits import limit_field, money, no_such, reached, seconds, whole_number
 from agentlab.results import Reading, Remaining
-from agentlab.stop import reached
 from agentlab.types import StopReason
 
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
@@ -50,12 +49,18 @@ class Budget:
                          `charge_cap` (the output cap, and an estimate of the input)
     """
 
-    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, help="steps of the loop")
-    max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, help="round trips to the model")
-    max_tokens: int | None = limit_field(default=None, unit="tokens", minimum=1, help="input and output tokens of all calls")
-    max_tokens_per_turn: int | None = limit_field(default=None, unit="tokens", minimum=1, help="output cap of one response")
-    max_cost: Decimal | None = limit_field(default=None, unit="USD", minimum=0, help="cost of all calls")
-    timeout: float | None = limit_field(default=None, unit="s", minimum=0, help="active wall time from the first step")
+    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, start=20, help="steps of the loop")
+    max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, start=40, help="round trips to the model")
+    max_tokens: int | None = limit_field(
+        default=None, unit="tokens", minimum=1, start=10_000, help="input and output tokens of all calls"
+    )
+    max_tokens_per_turn: int | None = limit_field(
+        default=None, unit="tokens", minimum=1, start=1_000, help="output cap of one response"
+    )
+    max_cost: Decimal | None = limit_field(default=None, unit="USD", minimum=0, start=0.10, help="cost of all calls")
+    timeout: float | None = limit_field(
+        default=None, unit="s", minimum=0, start=60.0, help="active wall time from the first step"
+    )
     missing_usage: MissingUsage = "warn"
 
     def __post_init__(self) -> None:

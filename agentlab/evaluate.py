@@ -9,7 +9,8 @@ from typing import Any
 
 from agentlab.history import RunHistory
 from agentlab.results import Reading, StepResult
-from agentlab.stop import Custom, StopCondition, as_condition, discard
+from agentlab.predicates import discard
+from agentlab.stop import Custom, Off, StopCondition, as_condition, read_off
 
 
 async def read_condition(condition: StopCondition, history: RunHistory, limit_s: float | None = None) -> Reading:
@@ -17,16 +18,19 @@ async def read_condition(condition: StopCondition, history: RunHistory, limit_s:
 
     Every leaf that needs no waiting is read. Async predicates are awaited together, and only where the others leave the answer
     open; the first that decides cancels the rest, whose readings then stay open (`met` None), and so do those that have no answer
-    after `limit_s` seconds. What a predicate raises is raised.
+    after `limit_s` seconds. A predicate that is turned off is not called. What a predicate raises is raised.
     """
     if not condition.may_wait:
         return condition.read(history)
     leaves = list(condition.leaves())
+    off = list(_whether_off(condition))
     answers: list[Reading] = []
     waiting: dict[int, Awaitable[Any]] = {}
     try:
         for index, leaf in enumerate(leaves):
-            if isinstance(leaf, Custom):
+            if off[index]:
+                answers.append(read_off(leaf, history))
+            elif isinstance(leaf, Custom):
                 answer = leaf.open_reading() if leaf.is_async else leaf.ask(history)
                 if not isinstance(answer, Reading):
                     waiting[index] = answer
@@ -86,18 +90,26 @@ async def _first_to_decide(
 
 
 def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[int]) -> Iterator[int]:
-    """The places of the leaves whose answer can still change the whole: those below nodes that are all open."""
+    """The places of the leaves whose answer can still change the whole: those below nodes that are all open, and not off."""
     if not condition.parts:
         index = next(indexes)
         if reading.met is None:
             yield index
         return
     for part, child in zip(condition.parts, reading.children, strict=True):
-        if reading.met is None:
+        if reading.met is None and not part.is_off:
             yield from _open_leaves(part, child, indexes)
         else:
             for _ in part.leaves():
                 next(indexes)
+
+
+def _whether_off(condition: StopCondition, *, off: bool = False) -> Iterator[bool]:
+    """Of each leaf, whether it is turned off, alone or with what it is a part of."""
+    if not condition.parts:
+        yield off
+    for part in condition.parts:
+        yield from _whether_off(part, off=off or isinstance(condition, Off))
 
 
 async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult]) -> bool:

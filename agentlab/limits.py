@@ -14,9 +14,31 @@ LARGEST = 2**63 - 1
 """What a column of whole numbers can hold."""
 
 
-def limit_field(*, unit: str, minimum: float, help: str, default: Any = dataclasses.MISSING) -> Any:  # noqa: A002
-    """A dataclass field that holds a limit; the metadata is what a control in the panel is made of."""
-    return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "help": help})
+def limit_field(
+    *,
+    unit: str,
+    minimum: float,
+    help: str,  # noqa: A002
+    default: Any = dataclasses.MISSING,
+    start: Any = None,
+) -> Any:
+    """A dataclass field that holds a limit; the metadata is what a control in the panel is made of.
+
+    `start` is what the control offers where the limit is set for the first time; None: the default, or else the minimum.
+    """
+    return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "help": help, "start": start})
+
+
+def start_of(field: dataclasses.Field[Any]) -> Any:
+    """What a control offers where the field is set for the first time; `dataclasses.MISSING` where nothing is known."""
+    start = field.metadata.get("start")
+    if start is not None:
+        return start
+    if field.default is not dataclasses.MISSING and field.default is not None:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.metadata.get("minimum", field.default)
 
 
 def whole_number(owner: str, name: str, value: object, minimum: int = 1) -> int:
@@ -58,6 +80,13 @@ def seconds(owner: str, name: str, value: object) -> float:
     if not math.isfinite(number) or number <= 0:
         raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds. Leave it out for no limit.")
     return number
+
+
+def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
+    """(value, limit, met) of a sum that may be unknown: then it is met only where the known part already reaches the limit."""
+    if value is None:
+        return None, limit, True if known >= limit else None
+    return value, limit, value >= limit
 
 
 def no_such(kind: str, name: str, known: list[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -59,15 +60,34 @@ class Reading:
         """The readings that made this one met; nothing where it is not."""
         if not self.met:
             return
-        if not self.children or self.name == "Not":
+        if not self.children:
             yield self
+            return
+        if self.name == "Not":
+            yield self.that_counts() or self
             return
         for child in self.children:
             yield from child.deciding()
 
+    def without_answer(self) -> Reading:
+        """This reading where it does not count: the values, and nothing said of whether they were met."""
+        return replace(self, met=None, children=tuple(child.without_answer() for child in self.children))
+
+    def that_counts(self) -> Reading | None:
+        """This reading without what is turned off in it; itself where nothing is, None where all of it is."""
+        if not self.children:
+            return self
+        kept = () if self.name == "Off" else tuple(child for each in self.children if (child := each.that_counts()) is not None)
+        if not kept:
+            return None
+        unchanged = len(kept) == len(self.children) and all(map(operator.is_, kept, self.children))
+        return self if unchanged else replace(self, children=kept)
+
     def __str__(self) -> str:
         if self.name == "Not" and self.children:
             return f"not {self.children[0]}"
+        if self.name == "Off" and self.children:
+            return f"{self.children[0]} (off)"
         if self.children:
             return f"{self.name}({', '.join(map(str, self.children))})"
         if self.goal:

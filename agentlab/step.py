@@ -146,7 +146,7 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
 
 def _handed_in(draft: Draft) -> object:
     """What the tool gave whose call was to end the run: with `HasToolCall("finalize")`, the answer that was handed in."""
-    leaves = draft.settings.stop.leaves() if draft.settings.stop is not None else ()
+    leaves = draft.settings.stop.leaves(that_count=True) if draft.settings.stop is not None else ()
     names = {name for leaf in leaves if isinstance(leaf, HasToolCall) for name in leaf.names}
     return next((result.value for result in reversed(draft.tool_results) if result.name in names and not result.is_error), None)
 

@@ -3,6 +3,7 @@
     StepCountIs(8) | HasToolCall("finalize")        either
     MaxCost(0.05) & ~HasToolCall("search")          both, and no search
     StepCountIs(8) | (lambda history: "done" in history[-1].text)
+    Off(StepCountIs(8)) | MaxCost(0.05)             the first is kept, and does not count
 
 A condition is met AT its limit (>=). It answers with a Reading, so that it is always known which part of a combination fired. A new
 condition is a frozen dataclass with `read`; its control in the panel comes from the metadata of its fields.
@@ -11,7 +12,6 @@ condition is a frozen dataclass with `read`; its control in the panel comes from
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from typing import Any, ClassVar, TypeAlias
 
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
-from agentlab.limits import limit_field, money, whole_number
+from agentlab.limits import limit_field, money, reached, whole_number
+from agentlab.predicates import discard, is_async, name_of
 from agentlab.results import Reading, Scalar
 from agentlab.types import FinishReason
 
@@ -33,6 +34,7 @@ class StopCondition:
     __slots__ = ()
     parts: ClassVar[tuple[StopCondition, ...]] = ()
     may_wait: ClassVar[bool] = False
+    is_off: ClassVar[bool] = False
 
     def read(self, history: RunHistory) -> Reading:
         """What the condition says after the newest step."""
@@ -42,12 +44,12 @@ class StopCondition:
         """The reading of this tree, given those of its leaves in the order of `leaves()`."""
         return next(readings)
 
-    def leaves(self) -> Iterator[StopCondition]:
-        """The single conditions of this tree, in the order they were written."""
+    def leaves(self, *, that_count: bool = False) -> Iterator[StopCondition]:
+        """The single conditions of this tree, in the order they were written; those turned off too, unless only what counts is asked for."""
         if not self.parts:
             yield self
-        for part in self.parts:
-            yield from part.leaves()
+        for part in () if that_count and self.is_off else self.parts:
+            yield from part.leaves(that_count=that_count)
 
     def with_leaf(self, leaf: StopCondition, new: StopCondition) -> StopCondition:
         """This tree with one of its leaves (found by identity) replaced."""
@@ -55,13 +57,14 @@ class StopCondition:
             return new
         if not self.parts:
             return self
-        return self._of(tuple(part.with_leaf(leaf, new) for part in self.parts))
+        return self.with_parts(tuple(part.with_leaf(leaf, new) for part in self.parts))
 
     def changed(self, **fields: Any) -> StopCondition:
         """This condition with other values, checked as at its making."""
         return dataclasses.replace(self, **fields)  # type: ignore[type-var]
 
-    def _of(self, parts: tuple[StopCondition, ...]) -> StopCondition:
+    def with_parts(self, parts: tuple[StopCondition, ...]) -> StopCondition:
+        """A combination of the same kind of other parts."""
         return type(self)(*parts)
 
     def __or__(self, other: StopCondition | Predicate) -> StopCondition:
@@ -116,6 +119,7 @@ def _flat(kind: type[StopCondition], *conditions: object) -> Iterator[StopCondit
 class _Combination(StopCondition):
     parts: tuple[StopCondition, ...]  # type: ignore[misc]
     may_wait: bool = dataclasses.field(compare=False)  # type: ignore[misc]
+    is_off: bool = dataclasses.field(compare=False)  # type: ignore[misc]
 
     def __init__(self, *conditions: StopCondition | Predicate) -> None:
         parts = tuple(map(as_condition, conditions))
@@ -123,6 +127,7 @@ class _Combination(StopCondition):
             raise ConfigurationError(f"{type(self).__name__}() needs at least one condition.")
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "may_wait", any(part.may_wait for part in parts))
+        object.__setattr__(self, "is_off", all(part.is_off for part in parts))
 
     def read(self, history: RunHistory) -> Reading:
         return self._combined(tuple([part.read(history) for part in self.parts]))
@@ -132,6 +137,11 @@ class _Combination(StopCondition):
 
     def _combined(self, children: tuple[Reading, ...]) -> Reading:
         raise NotImplementedError
+
+    def _is_open(self, children: tuple[Reading, ...]) -> bool:
+        """Whether one that counts cannot be said, or none counts. Asked only where a child has no answer, so that a tree with nothing
+        off pays nothing for it."""
+        return self.is_off or any(child.met is None and not part.is_off for part, child in zip(self.parts, children, strict=True))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.parts))})"
@@ -148,6 +158,8 @@ class AnyOf(_Combination):
                 break
             if child.met is None:
                 met = None
+        if met is None and not self._is_open(children):
+            met = False
         return Reading("AnyOf", met=met, children=children)
 
 
@@ -162,6 +174,8 @@ class AllOf(_Combination):
                 break
             if child.met is None:
                 met = None
+        if met is None and not self._is_open(children):
+            met = True
         return Reading("AllOf", met=met, children=children)
 
 
@@ -179,6 +193,36 @@ class Not(_Combination):
         return self.parts[0]
 
 
+class Off(_Combination):
+    """A condition that is turned off: kept with its values, and left out wherever it stands, as if it were not written there.
+
+    What has only such parts is off itself; alone it is never met. It is still read, so that the values are recorded (never whether they
+    were met), but a function of one's own below it is not called.
+    """
+
+    def __init__(self, condition: StopCondition | Predicate) -> None:
+        super().__init__(condition)
+        object.__setattr__(self, "may_wait", False)
+        object.__setattr__(self, "is_off", True)
+
+    def read(self, history: RunHistory) -> Reading:
+        """The values below, with no answer."""
+        return self.combine(read_off(leaf, history) for leaf in self.leaves())
+
+    def _combined(self, children: tuple[Reading, ...]) -> Reading:
+        return Reading("Off", children=tuple(child.without_answer() for child in children))
+
+
+def read_off(leaf: StopCondition, history: RunHistory) -> Reading:
+    """What a leaf that is off reads, if it can be had for nothing: a function is not called, and what it raises does not count."""
+    if isinstance(leaf, Custom):
+        return leaf.open_reading()
+    try:
+        return leaf.read(history)
+    except Exception:
+        return Reading(type(leaf).__name__)
+
+
 # Built-in conditions --------------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +230,7 @@ class Not(_Combination):
 class StepCountIs(StopCondition):
     """Met after so many steps."""
 
-    steps: int = limit_field(unit="steps", minimum=1, help="stop after this many steps")
+    steps: int = limit_field(unit="steps", minimum=1, start=8, help="stop after this many steps")
 
     def __post_init__(self) -> None:
         whole_number("StepCountIs", "steps", self.steps)
@@ -204,7 +248,7 @@ class MaxTokensUsed(StopCondition):
     Where a provider reports no usage the sum is unknown; the condition is then met only if what is known already reaches the limit.
     """
 
-    tokens: int = limit_field(unit="tokens", minimum=1, help="stop when this many tokens were used, input and output")
+    tokens: int = limit_field(unit="tokens", minimum=1, start=10_000, help="stop when this many tokens were used")
 
     def __post_init__(self) -> None:
         whole_number("MaxTokensUsed", "tokens", self.tokens)
@@ -218,7 +262,7 @@ class MaxTokensUsed(StopCondition):
 class MaxCost(StopCondition):
     """Met when the run has cost so many US dollars. Where a price is unknown, as for tokens."""
 
-    usd: Decimal = limit_field(unit="USD", minimum=0, help="stop when this many US dollars were spent")
+    usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")
 
     def __init__(self, usd: Decimal | float | str) -> None:
         object.__setattr__(self, "usd", money("MaxCost", "usd", usd))
@@ -235,7 +279,9 @@ class MaxCost(StopCondition):
 class HasToolCall(StopCondition):
     """Met when the model has called one of these tools in any step so far."""
 
-    names: tuple[str, ...] = dataclasses.field(metadata={"help": "stop when one of these tools was called"})
+    names: tuple[str, ...] = dataclasses.field(
+        metadata={"help": "stop when one of these tools was called", "start": ("finalize",)}
+    )
 
     def __init__(self, *names: str) -> None:
         if not names or not all(isinstance(name, str) and name for name in names):
@@ -262,7 +308,9 @@ class HasToolCall(StopCondition):
 class FinishReasonIs(StopCondition):
     """Met when any response so far ended for one of these reasons: a FinishReason, or a provider's own word such as `length`."""
 
-    reasons: tuple[FinishReason | str, ...] = dataclasses.field(metadata={"help": "stop when a response ended for this reason"})
+    reasons: tuple[FinishReason | str, ...] = dataclasses.field(
+        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",)}
+    )
 
     def __init__(self, *reasons: FinishReason | str) -> None:
         if not reasons or not all(isinstance(reason, str) and reason for reason in reasons):
@@ -302,12 +350,12 @@ class Custom(StopCondition):
                 f"Custom({self.predicate!r}): pass a function that takes the history, such as lambda history: …"
             )
         if not self.name:
-            object.__setattr__(self, "name", _callable_name(self.predicate))
+            object.__setattr__(self, "name", name_of(self.predicate))
 
     @property
     def is_async(self) -> bool:
         """Whether it is known, without calling it, that the predicate has to be awaited."""
-        return _is_async(self.predicate)
+        return is_async(self.predicate)
 
     def read(self, history: RunHistory) -> Reading:
         """The predicate's answer; for one that has to be awaited a reading that is still open."""
@@ -335,34 +383,6 @@ class Custom(StopCondition):
 
     def __repr__(self) -> str:
         return f"Custom({self.name})"
-
-
-def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
-    """(value, limit, met) of a sum that may be unknown: then it is met only where the known part already reaches the limit."""
-    if value is None:
-        return None, limit, True if known >= limit else None
-    return value, limit, value >= limit
-
-
-def _is_async(function: object) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def _callable_name(function: object) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__name__", type(function).__name__)
-    return "custom" if name == "<lambda>" else str(name)
-
-
-def discard(awaitable: Awaitable[Any]) -> None:
-    """End an awaitable that nobody will await, without a warning."""
-    if inspect.iscoroutine(awaitable):
-        awaitable.close()
-    elif hasattr(awaitable, "cancel"):
-        awaitable.cancel()
 
 
 def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
