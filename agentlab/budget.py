@@ -61,7 +61,9 @@ class Budget:
     timeout: float | None = limit_field(
         default=None, unit="s", minimum=0, start=60.0, help="active wall time from the first step"
     )
-    missing_usage: MissingUsage = "warn"
+    missing_usage: MissingUsage = dataclasses.field(
+        default="warn", metadata={"help": "what to do where a provider reports no usage"}
+    )
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentlab.history import RunHistory
-from agentlab.results import Reading, StepResult
 from agentlab.predicates import discard
+from agentlab.results import Reading, StepResult
 from agentlab.stop import Custom, Off, StopCondition, as_condition, read_off
 
 

@@ -34,11 +34,11 @@ def start_of(field: dataclasses.Field[Any]) -> Any:
     start = field.metadata.get("start")
     if start is not None:
         return start
-    if field.default is not dataclasses.MISSING and field.default is not None:
+    if field.default is not dataclasses.MISSING:
         return field.default
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
-    return field.metadata.get("minimum", field.default)
+    return field.metadata.get("minimum", dataclasses.MISSING)
 
 
 def whole_number(owner: str, name: str, value: object, minimum: int = 1) -> int:

@@ -39,7 +39,8 @@ class Reading:
 
     `value` None means that it is not known (usage that was not reported); `met` None that it cannot be said, or that an async
     condition was not awaited since the others had decided. A combination has `children` and no value of its own. `goal` marks a
-    condition on what the agent itself did (it called `finalize`), as against one that cuts it off.
+    condition on what the agent itself did (it called `finalize`), as against one that cuts it off. What is turned off has its values
+    and `met` None, below a reading named `Off`.
     """
 
     name: str
@@ -245,7 +246,8 @@ class RunResult:
 
     `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
     `output` what a tool or a middleware gave with its stop, or what the tool of a met `HasToolCall` gave (None otherwise); `error` the
-    exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`.
+    exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`. Of a fork,
+    `parent_run_id` is the run it came from and `forked_at` the number of steps it has from there; None for any other.
     """
 
     run_id: str
@@ -262,6 +264,7 @@ class RunResult:
     error: BaseException | None = None
     stopped_by: str = ""
     parent_run_id: str | None = None
+    forked_at: int | None = None
 
     @property
     def text(self) -> str:

@@ -16,6 +16,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.limits import no_such
 from agentlab.results import Decision
 from agentlab.stop import StopCondition, as_condition, describe
+from agentlab.stop_tree import leaf_switched
 from agentlab.terminating import TerminatingTools
 
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
@@ -61,6 +62,25 @@ def as_terminating(terminating: object) -> TerminatingTools | None:
     return TerminatingTools(cast("tuple[str, ...]", terminating))  # it says itself what is wrong
 
 
+def _as_budget(budget: object) -> Budget:
+    if isinstance(budget, Budget):
+        return budget
+    raise ConfigurationError(f"limits.budget = {budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
+
+
+def _as_stop(condition: object) -> StopCondition | None:
+    return None if condition is None else as_condition(condition)
+
+
+PARTS: dict[str, Callable[[object], object]] = {
+    "budget": _as_budget,
+    "stop": _as_stop,
+    "policy": as_policy,
+    "continuation": as_continuation,
+    "terminating": as_terminating,
+}
+"""The parts of RunSettings, and what checks a new one."""
+
 EDITABLE: dict[str, type] = {"budget": Budget, "continuation": ContinuationPolicy, "terminating": TerminatingTools}
 """The parts of RunSettings whose fields can be changed one by one."""
 
@@ -84,6 +104,7 @@ class LiveSettings:
         run.limits.max_cost = 0.10
         run.limits.stop = StepCountIs(4) | run.limits.stop
         run.limits.edit_leaf("StepCountIs", steps=3)
+        run.limits.switch_leaf("StepCountIs", on=False)
 
     Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: a value that cannot be raises a
     LimitError and changes nothing. A change takes effect at the loop's next reading.
@@ -124,9 +145,7 @@ class LiveSettings:
 
     @budget.setter
     def budget(self, budget: Budget) -> None:
-        if not isinstance(budget, Budget):
-            raise ConfigurationError(f"limits.budget = {budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
-        self._swap(lambda now: dataclasses.replace(now, budget=budget), "code")
+        self.edit(budget=budget)
 
     @property
     def stop(self) -> StopCondition | None:
@@ -135,8 +154,7 @@ class LiveSettings:
 
     @stop.setter
     def stop(self, condition: object) -> None:
-        new = None if condition is None else as_condition(condition)
-        self._swap(lambda now: dataclasses.replace(now, stop=new), "code")
+        self.edit(stop=condition)
 
     @property
     def policy(self) -> Callable[..., Decision] | None:
@@ -145,8 +163,7 @@ class LiveSettings:
 
     @policy.setter
     def policy(self, policy: Callable[..., Decision] | None) -> None:
-        checked = as_policy(policy)
-        self._swap(lambda now: dataclasses.replace(now, policy=checked), "code")
+        self.edit(policy=policy)
 
     @property
     def continuation(self) -> ContinuationPolicy:
@@ -155,8 +172,7 @@ class LiveSettings:
 
     @continuation.setter
     def continuation(self, continuation: ContinuationPolicy) -> None:
-        checked = as_continuation(continuation)
-        self._swap(lambda now: dataclasses.replace(now, continuation=checked), "code")
+        self.edit(continuation=continuation)
 
     @property
     def terminating(self) -> TerminatingTools | None:
@@ -165,8 +181,7 @@ class LiveSettings:
 
     @terminating.setter
     def terminating(self, terminating: object) -> None:
-        checked = as_terminating(terminating)
-        self._swap(lambda now: dataclasses.replace(now, terminating=checked), "code")
+        self.edit(terminating=terminating)
 
     @property
     def leaves(self) -> dict[str, StopCondition]:
@@ -176,13 +191,16 @@ class LiveSettings:
     def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
         """Change fields of the budget, the continuation policy or the terminating tools, all or none; returns the new settings.
 
-        `by` says who did it, in the LimitsChanged event.
+        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before any of their fields; None takes the
+        latter four away. `by` says who did it, in the LimitsChanged event.
         """
         for name in fields:
-            if name not in PART_OF:
-                raise LimitError(no_such("limit", name, list(PART_OF)))
+            if name not in PART_OF and name not in PARTS:
+                raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
+        wholes = {name: PARTS[name](fields.pop(name)) for name in PARTS if name in fields}
 
         def changed(now: RunSettings) -> RunSettings:
+            now = dataclasses.replace(now, **cast("dict[str, Any]", wholes))
             for part in dict.fromkeys(PART_OF[name] for name in fields):
                 mine = {name: value for name, value in fields.items() if PART_OF[name] == part}
                 old = getattr(now, part)
@@ -209,6 +227,19 @@ class LiveSettings:
                 if field_name not in known:
                     raise LimitError(no_such(f"field of {name}", field_name, known))
             return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
+
+        return self._swap(changed, by)
+
+    def switch_leaf(self, name: str, on: bool, *, by: str = "code") -> RunSettings:
+        """Turn one condition of `stop` off, so that it is kept and does not count, or on again; by its name in `leaves`.
+
+        The others count as before: turned on within a group that is off, it leaves the rest of the group off. Returns the new settings.
+        """
+
+        def changed(now: RunSettings) -> RunSettings:
+            if now.stop is None:
+                raise LimitError(no_such("stop condition", name, []))
+            return dataclasses.replace(now, stop=leaf_switched(now.stop, name, on))
 
         return self._swap(changed, by)
 
@@ -242,7 +273,7 @@ class LiveSettings:
 
     def __setattr__(self, name: str, value: object) -> None:
         if not hasattr(type(self), name):
-            raise LimitError(no_such("limit", name, [*PART_OF, *EDITABLE, "stop", "policy"]))
+            raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ class StopCondition:
         return next(readings)
 
     def leaves(self, *, that_count: bool = False) -> Iterator[StopCondition]:
-        """The single conditions of this tree, in the order they were written; those turned off too, unless only what counts is asked for."""
+        """The single conditions of this tree, in the order they were written; `that_count` leaves out those turned off."""
         if not self.parts:
             yield self
         for part in () if that_count and self.is_off else self.parts:
@@ -139,8 +139,7 @@ class _Combination(StopCondition):
         raise NotImplementedError
 
     def _is_open(self, children: tuple[Reading, ...]) -> bool:
-        """Whether one that counts cannot be said, or none counts. Asked only where a child has no answer, so that a tree with nothing
-        off pays nothing for it."""
+        """Whether what counts leaves it open, or nothing counts; asked where a child has no answer, which all that is off has not."""
         return self.is_off or any(child.met is None and not part.is_off for part, child in zip(self.parts, children, strict=True))
 
     def __repr__(self) -> str:
@@ -158,9 +157,7 @@ class AnyOf(_Combination):
                 break
             if child.met is None:
                 met = None
-        if met is None and not self._is_open(children):
-            met = False
-        return Reading("AnyOf", met=met, children=children)
+        return Reading("AnyOf", met=met if met is not None or self._is_open(children) else False, children=children)
 
 
 class AllOf(_Combination):
@@ -174,9 +171,7 @@ class AllOf(_Combination):
                 break
             if child.met is None:
                 met = None
-        if met is None and not self._is_open(children):
-            met = True
-        return Reading("AllOf", met=met, children=children)
+        return Reading("AllOf", met=met if met is not None or self._is_open(children) else True, children=children)
 
 
 class Not(_Combination):

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab import Budget, Custom, HasToolCall, LiveSettings, MaxCost, RunSettings, StepCountIs
+from agentlab import Budget, Custom, HasToolCall, LiveSettings, MaxCost, Off, RunSettings, StepCountIs, TerminatingTools
+from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import AgentlabError, AgentlabWarning, ConfigurationError, LimitError
+from agentlab.limits import limit_field, start_of
 from agentlab.results import Remaining
 from agentlab.types import StopReason
 
@@ -268,6 +270,104 @@ def test_one_leaf_in_two_places_is_one_leaf() -> None:
     limits.stop = (shared & HasToolCall("a")) | (shared & HasToolCall("b"))
     limits.edit_leaf("StepCountIs", steps=5)
     assert limits.stop == (StepCountIs(5) & HasToolCall("a")) | (StepCountIs(5) & HasToolCall("b"))
+
+
+WHOLE: dict[str, tuple[object, object]] = {
+    "budget": (Budget(max_turns=3), Budget(max_turns=3)),
+    "stop": ([StepCountIs(1), MaxCost(1)], StepCountIs(1) | MaxCost(1)),
+    "policy": (len, len),
+    "continuation": (False, ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_attempts=0)),
+    "terminating": (["finalize"], TerminatingTools(("finalize",))),
+}
+
+
+@pytest.mark.parametrize("part", WHOLE)
+def test_whole_parts_are_edited_with_who_did_it(part: str) -> None:
+    limits, told = live(), []
+    limits.subscribe(lambda before, after, by: told.append((before, after, by)))
+    given_, kept = WHOLE[part]
+    before = limits.snapshot()
+    after = limits.edit(by="panel", **{part: given_})
+    assert after is limits.snapshot()
+    assert after == dataclasses.replace(before, **{part: kept})
+    assert told == [(before, after, "panel")]
+    by_name = live()
+    setattr(by_name, part, given_)
+    assert by_name.snapshot() == after
+
+
+@pytest.mark.parametrize("part", ["stop", "terminating", "policy"])
+def test_none_takes_a_part_away(part: str) -> None:
+    limits = live()
+    limits.terminating, limits.policy = ["finalize"], len
+    limits.edit(**{part: None})
+    assert getattr(limits, part) is None
+    limits.edit(continuation=None)
+    assert limits.continuation.max_continuations_per_turn == 0
+
+
+def test_parts_first_and_then_their_fields() -> None:
+    limits = live(max_turns=7)
+    limits.edit(max_calls=3, budget=Budget(max_cost=1), consecutive_nudges=2, terminating=["finalize"], stop=None)
+    assert limits.budget == Budget(max_cost=1, max_calls=3)
+    assert limits.terminating == TerminatingTools(("finalize",), consecutive_nudges=2)
+    assert limits.stop is None
+
+
+def test_one_wrong_part_or_field_and_nothing_changes() -> None:
+    limits = live()
+    before = limits.snapshot()
+    wrong: list[dict[str, Any]] = [
+        {"budget": Budget(max_turns=3), "stop": 5},
+        {"stop": None, "max_turns": 0},
+        {"stop": StepCountIs(2), "budget": {"max_turns": 5}},
+        {"terminating": [], "max_turns": 3},
+        {"budget": None},
+        {"continuation": 5},
+        {"policy": 5},
+        {"terminating": None, "consecutive_nudges": 2},
+        {"stopp": None},
+    ]
+    for fields in wrong:
+        with pytest.raises(ConfigurationError):
+            limits.edit(**fields)
+        assert limits.snapshot() is before
+
+
+def test_switch_leaf() -> None:
+    limits, told = live(), []
+    limits.subscribe(lambda before, after, by: told.append(by))
+    limits.switch_leaf("StepCountIs", on=False, by="panel")
+    assert limits.stop == Off(StepCountIs(8)) | HasToolCall("finalize")
+    assert list(limits.leaves) == ["StepCountIs", "HasToolCall"]
+    limits.switch_leaf("StepCountIs", on=False)
+    limits.edit_leaf("StepCountIs", steps=3)
+    assert limits.stop == Off(StepCountIs(3)) | HasToolCall("finalize")
+    limits.switch_leaf("StepCountIs", True)
+    assert limits.stop == StepCountIs(3) | HasToolCall("finalize")
+    assert told == ["panel", "code", "code"]
+    with pytest.raises(LimitError, match="Did you mean 'StepCountIs'"):
+        limits.switch_leaf("StepCountis", on=False)
+    limits.stop = None
+    with pytest.raises(LimitError, match="There is: none"):
+        limits.switch_leaf("StepCountIs", on=False)
+
+
+def test_each_limit_says_what_it_starts_with() -> None:
+    for kind in (Budget, StepCountIs, MaxCost, lab.MaxTokensUsed, HasToolCall, lab.FinishReasonIs):
+        for field in dataclasses.fields(kind):
+            if field.name != "missing_usage":
+                assert field.metadata["start"] is not None
+    started = Budget(**{field.name: start_of(field) for field in dataclasses.fields(Budget)})
+    assert started == Budget(20, 40, 10_000, 1_000, Decimal("0.10"), 60.0, "warn")
+
+
+def test_a_start_is_the_default_or_else_the_minimum() -> None:
+    assert start_of(limit_field(unit="s", minimum=2, help="", start=5, default=3)) == 5
+    assert start_of(limit_field(unit="s", minimum=2, help="", default=3)) == 3
+    assert start_of(limit_field(unit="s", minimum=2, help="")) == 2
+    assert start_of(dataclasses.field(default_factory=list)) == []
+    assert start_of(dataclasses.field()) is dataclasses.MISSING
 
 
 def test_listeners_are_told_once_for_each_change_with_who_did_it() -> None:
