@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
     from agentlab.evaluate import is_stop_condition_met as is_stop_condition_met
+    from agentlab.going_on import Proposal as Proposal
     from agentlab.history import RunHistory as RunHistory
+    from agentlab.lockstep import Lockstep as Lockstep
     from agentlab.providers._registry import Provider as Provider
     from agentlab.providers._registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
@@ -86,7 +88,9 @@ _PLACES = {
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
     "agentlab.evaluate": ("is_stop_condition_met",),
+    "agentlab.going_on": ("Proposal",),
     "agentlab.history": ("RunHistory",),
+    "agentlab.lockstep": ("Lockstep",),
     "agentlab.providers._registry": ("Provider", "capabilities"),
     "agentlab.recorder": ("termination_report",),
     "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -76,13 +77,13 @@ class Agent:
         self.settings = replace(
             _settings(RunSettings(), budget, stop, policy),
             continuation=as_continuation(continuation),
-            terminating=self._known(as_terminating(terminating)),
+            terminating=self.known_terminating(as_terminating(terminating)),
         )
         self.stream = stream
         self.options = types.MappingProxyType(dict(options or {}))
         self.middleware = tuple(middleware)
         self.observers = tuple(observers)
-        self.name = name or f"{self.model.name}:{self.model.model}"
+        self.name = name or _name_of(self.model)
 
     def run(
         self,
@@ -108,7 +109,7 @@ class Agent:
         if continuation is not None:
             settings = replace(settings, continuation=as_continuation(continuation))
         if terminating is not None:
-            settings = replace(settings, terminating=self._known(as_terminating(terminating)))
+            settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
         return Run(
@@ -120,7 +121,15 @@ class Agent:
             observers=(*self.observers, *observers),
         )
 
-    def _known(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
+    def with_model(self, model: str | Provider | Model) -> Agent:
+        """The same agent on another model; its name follows the model unless it was given by hand."""
+        other = copy.copy(self)
+        other.model = _as_model(model, self.model.retry if isinstance(self.model, HttpModel) else RetryPolicy())
+        if self.name == _name_of(self.model):
+            other.name = _name_of(other.model)
+        return other
+
+    def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
         """Terminating tools that the agent has. Raises ToolDefinitionError for a name that none of its tools bears."""
         for name in terminating.tools if terminating is not None else ():
             if name not in self.tools:
@@ -141,6 +150,10 @@ class Agent:
         tools = f", tools=[{', '.join(self.tools)}]" if self.tools else ""
         stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
         return f"Agent({self.model.name}:{self.model.model}{tools}, budget={self.settings.budget!r}{stop})"
+
+
+def _name_of(model: Model) -> str:
+    return f"{model.name}:{model.model}"
 
 
 def _as_model(model: str | Provider | Model, retry: RetryPolicy) -> Model:

@@ -32,6 +32,7 @@ class Source:
     result: RunResult | None
     prompt: str
     parent_run_id: str | None
+    forked_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +248,13 @@ READING_COLUMNS: tuple[Column, ...] = (
     Column("condition", "string", "the leaf's name", lambda s, row: row[1]),
     Column("value", "object", "what was read; NA unknown", lambda s, row: plain(row[2].value)),
     Column("limit", "object", "the limit that held", lambda s, row: plain(row[2].limit)),
-    Column("met", "boolean", "NA: cannot be said, or not awaited", lambda s, row: row[2].met),
+    Column("met", "boolean", "NA: cannot be said, not awaited, or off", lambda s, row: row[2].met),
 )
 
 RUN_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     Column("parent_run_id", "string", "the run it was forked from", lambda s, r: s.parent_run_id),
+    Column("forked_at", "Int64", "steps that it has from there", lambda s, r: s.forked_at),
     PROVIDER,
     MODEL,
     Column("prompt", "string", "the task", lambda s, r: s.prompt),

@@ -6,11 +6,12 @@ All that changes a run's state is in this file, in run.py and in step.py. Work o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +31,7 @@ from agentlab.types import StopReason
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
+    from agentlab.run import Run
     from agentlab.transport import Transport
 
 
@@ -58,16 +60,18 @@ class Drive:
         *,
         observers: Sequence[events.RunObserver] = (),
         history: RunHistory | None = None,
-        parent_run_id: str | None = None,
+        parent: Run | None = None,
     ) -> None:
         self.id = os.urandom(6).hex()
-        self.parent_run_id = parent_run_id
+        self.parent = parent
+        self.parent_run_id = None if parent is None else parent.id
         self.agent = agent
         self.prompt = prompt
         self.conversation = conversation
         self.limits = limits
         self.transport = transport
         self.history = RunHistory() if history is None else history
+        self.forked_at = None if parent is None else len(self.history)
         self.events: list[events.Event] = []
         self.observers: tuple[events.RunObserver, ...] = tuple(observers)
         self._inherited = self.observers
@@ -78,6 +82,9 @@ class Drive:
         self.told_unknown: tuple[RunSettings, bool] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
+        self._prompt_at = len(conversation) - 1
+        self._branches: tuple[Run, ...] = ()
+        self._fork_listeners: tuple[Callable[[Run], object], ...] = ()
         self._paused_at = 0.0
         self._paused_s = 0.0
         self._started = False
@@ -177,6 +184,7 @@ class Drive:
                 error=ending.error,
                 stopped_by=ending.stopped_by,
                 parent_run_id=self.parent_run_id,
+                forked_at=self.forked_at,
             )
         self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
         self._ended.set()
@@ -213,6 +221,34 @@ class Drive:
             if self._is_called_off():  # too late for the step to see it
                 self._end_between_steps()
             return None if step is None else self.history.last
+
+    async def step_quietly(self) -> StepResult | None:
+        """One step for whoever takes several runs along: None where there was none; what is wrong stands in this run's result."""
+        before = len(self.history)
+        try:
+            await self._owner.run(self._one_step)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # else a tool cancelled itself, and that is this run's affair
+                raise
+        except Exception as error:
+            self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
+        return self.history.last if len(self.history) > before else None
+
+    @contextlib.contextmanager
+    def kept_running(self) -> Iterator[None]:
+        """Have the run on this loop, and RUNNING, also where its own step is done already."""
+        claimed = self._claim(asyncio.get_running_loop()) if self.result is None else None
+        try:
+            yield
+        finally:
+            if claimed is not None:
+                self._owner.release(claimed)
+            self._end_if_called_off()
+
+    def settle_on(self, home: asyncio.AbstractEventLoop) -> None:
+        """Say which loop the run will be on, for whoever waits for its end."""
+        self._home = home
 
     async def _to_the_end(self) -> RunResult:
         return await self._owned(self._drive) if self.result is None else self.result
@@ -290,7 +326,8 @@ class Drive:
             self._task.cancel()
         self._owner.wake.set()
 
-    def _refuse_to_block(self, what: str) -> None:
+    def refuse_to_block(self, what: str) -> None:
+        """Raise ConfigurationError where to block here would block the run itself."""
         here = running_loop()
         if here is not None and (here is self._home or self._owner.is_here):
             raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
@@ -321,7 +358,8 @@ class Drive:
 
     def _refuse_if_ended(self) -> None:
         if self.result is not None:
+            other = "message" if self.result.stop_reason is StopReason.COMPLETED else "budget"
             raise RunEndedError(
                 f"The run has ended ({self.result.stop_reason}: {self.result.detail}) "
-                f"Go on from it with run.fork(at={len(self.history)}, budget=…), or start another with agent.run(…)."
+                f"Go on from it with run.fork(at={len(self.history)}, {other}=…), or start another with agent.run(…)."
             )

@@ -128,10 +128,12 @@ def _source(recorded: Recorded) -> Source:
             recorded.result,
             recorded.prompt,
             recorded.parent_run_id,
+            recorded.forked_at,
         )
     if isinstance(recorded, RunResult):
         of = recorded
-        return Source(of.run_id, of.provider, of.model, of.history, list(of.events), of, of.prompt, of.parent_run_id)
+        kept = (of.parent_run_id, of.forked_at)
+        return Source(of.run_id, of.provider, of.model, of.history, list(of.events), of, of.prompt, *kept)
     raise ConfigurationError(f"{recorded!r} is not a run or a result: pass what agent.run(…) gave, or what awaiting it gave.")
 
 

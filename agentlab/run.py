@@ -7,6 +7,7 @@
     run.pause()  run.resume()  run.stop("enough")  run.cancel()
     run.limits.max_cost = 0.10       at any time
     branch = run.fork(at=3)          another future from step 3 on
+    branch = run.go_on()             what suits the end: a limit raised, a step taken again; see run.proposals
 
 `await`ing in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that
 the panel's controls arrive meanwhile. `start()` is for live control.
@@ -15,17 +16,19 @@ the panel's controls arrive meanwhile. `start()` is for live control.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Generator, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentlab import background, events, sugar
+from agentlab import background, events, going_on, sugar
 from agentlab.ask import ExplicitStop
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
-from agentlab.conversation import Conversation
 from agentlab.drive import Drive, RunState
-from agentlab.errors import ConfigurationError
+from agentlab.errors import AgentlabWarning, ConfigurationError
+from agentlab.fork import Past
+from agentlab.going_on import Proposal
 from agentlab.jupyter import frontend
 from agentlab.owner import running_loop
 from agentlab.results import RunResult, StepResult
@@ -37,6 +40,8 @@ from agentlab.types import Message
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
+    from agentlab.calls import Model
+    from agentlab.providers._base import Provider
 
 __all__ = ["Run", "RunState"]
 
@@ -57,6 +62,18 @@ class Run(Drive):
     def messages(self) -> Sequence[Message]:
         """The conversation so far."""
         return self.conversation.view()
+
+    def messages_of(self, step: int) -> Sequence[Message]:
+        """What this step (from 1) added to the conversation: the model's answer, the tools' results, a reminder.
+
+        With 0 what stood there before the first step, the prompt included. Raises ConfigurationError for a step that there is not.
+        """
+        steps, marks = len(self.history), self._marks
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= steps:
+            raise ConfigurationError(f"messages_of({step!r}): give the number of a step, 0 to {steps}.")
+        begin = 0 if step == 0 else self._first_length if step == 1 else marks[step - 2]
+        end = self._first_length if step == 0 else marks[step - 1] if step <= len(marks) else len(self.conversation)
+        return self.conversation[begin:end]
 
     def to_frame(self, what: str = "steps") -> Any:
         """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
@@ -120,7 +137,7 @@ class Run(Drive):
             self.launch()
             return self
         self._home = background.loop()
-        self._refuse_to_block("start()")
+        self.refuse_to_block("start()")
         future = background.submit(self._to_the_end())
         try:
             future.result()
@@ -143,7 +160,7 @@ class Run(Drive):
         if self.result is None:
             if self._home is None and not self._owner.is_busy and timeout_s is None:
                 raise ConfigurationError("The run has not been started, so there is no end to wait for: call run.start() first.")
-            self._refuse_to_block("wait()")
+            self.refuse_to_block("wait()")
         self._ended.wait(timeout_s)
         return self.result
 
@@ -175,6 +192,8 @@ class Run(Drive):
         """End the run at once, in mid-step if need be; what came back so far is recorded."""
         self._call_off()
 
+    # Branches ---------------------------------------------------------------------------------------------------------------
+
     def fork(
         self,
         at: int,
@@ -183,36 +202,105 @@ class Run(Drive):
         stop: object = None,
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
-        terminating: TerminatingTools | None = None,
+        terminating: TerminatingTools | Sequence[str] | None = None,
         agent: Agent | None = None,
+        model: str | Provider | Model | None = None,
+        prompt: str | None = None,
+        message: str | None = None,
+        tool_results: Mapping[str, str] | None = None,
     ) -> Run:
-        """A new run that shares the first `at` steps (0 to all) and has another future: other limits, another policy or agent."""
-        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self._marks):
-            raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self._marks)}.")
+        """A new run that shares the first `at` steps (0 to all) and has another future; not started. This run stays as it is.
+
+        budget, stop, policy, continuation, terminating   other settings; what is left out is as this run has it now
+        agent           another agent; or with `model` the same one (tools, instructions, defaults) on another model
+        prompt          another task in the place of this run's own; the kept steps stay as they were
+        message         something more that the person says after the kept steps
+        tool_results    what the tools of step `at` gave, replaced: {call id: text}
+
+        Where the kept steps end with the model's own words, there is nothing that it could be asked, and most providers refuse such a
+        conversation. An answer that was cut is followed by the continuation policy's `hint`; where the model has come to its end (a
+        run that COMPLETED, kept whole), a ConfigurationError asks for a `message` or for fewer steps.
+        """
+        if agent is not None and model is not None:
+            raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
+        past = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self._prompt_at, self._first_length).until(
+            at
+        )
+        chosen = agent or (self.agent if model is None else self.agent.with_model(model))
         settings = self.limits.snapshot()
-        history = self.history.prefix(at)
-        if history.last is not None:  # the reason why this run ended is none of the branch's
-            history.amend(replace(history.last, stop_reason=None))
-        kept = self._marks[at - 1] if at else self._first_length
+        settings = replace(
+            settings,
+            budget=budget or settings.budget,
+            stop=settings.stop if stop is None else as_condition(stop),
+            policy=settings.policy if policy is None else as_policy(policy),
+            continuation=settings.continuation if continuation is None else as_continuation(continuation),
+            terminating=settings.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
+        )
+        if prompt is not None:
+            past = past.with_prompt(prompt)
+        if tool_results is not None:
+            past = past.with_tool_results(tool_results)
+        if message is not None:
+            past = past.with_message(message)
+        past = past.with_something_to_answer(settings.continuation.hint)
         branch = Run(
-            agent or self.agent,
-            self.prompt,
-            Conversation(self.conversation[:kept]),
-            LiveSettings(
-                replace(
-                    settings,
-                    budget=budget or settings.budget,
-                    stop=settings.stop if stop is None else as_condition(stop),
-                    policy=settings.policy if policy is None else as_policy(policy),
-                    continuation=settings.continuation if continuation is None else as_continuation(continuation),
-                    terminating=settings.terminating if terminating is None else as_terminating(terminating),
-                )
-            ),
+            chosen,
+            past.prompt,
+            past.conversation(),
+            LiveSettings(settings),
             self.transport,
             observers=self._inherited,
-            history=history,
-            parent_run_id=self.id,
+            history=past.history,
+            parent=self,
         )
-        branch._marks = self._marks[:at]
-        branch._first_length = self._first_length
+        branch._marks, branch._prompt_at, branch._first_length = list(past.marks), past.prompt_at, past.first_length
+        self._has_branch(branch)
         return branch
+
+    @property
+    def branches(self) -> tuple[Run, ...]:
+        """The runs that were forked from this one, in order. Theirs have this one as `parent`, and `forked_at` steps of it."""
+        return self._branches
+
+    def watch_forks(self, listener: Callable[[Run], object]) -> Callable[[], None]:
+        """Call `listener(branch)` after each fork of this run, on the thread that made it; returns what ends that.
+
+        What a listener raises is a warning: the fork holds.
+        """
+        self._fork_listeners = (*self._fork_listeners, listener)
+
+        def end() -> None:
+            self._fork_listeners = tuple(one for one in self._fork_listeners if one is not listener)
+
+        return end
+
+    def _has_branch(self, branch: Run) -> None:
+        with self._owner.lock:
+            self._branches = (*self._branches, branch)
+        for listener in self._fork_listeners:
+            try:
+                listener(branch)
+            except Exception as error:
+                told = f"A listener to forks raised {type(error).__name__}: {error}. The fork holds."
+                warnings.warn(told, AgentlabWarning, stacklevel=3)
+
+    @property
+    def proposals(self) -> tuple[Proposal, ...]:
+        """What can be done about this run's end, the best first; empty while it goes on, and where there is nothing to do."""
+        return going_on.proposals(self)
+
+    def go_on(self, proposal: Proposal | None = None, *, prompt: str | None = None) -> Run:
+        """The branch that does what is proposed (without one the first of `proposals`), not started.
+
+        Raises ConfigurationError where nothing is proposed, with the reason, and where a new `prompt` is needed and missing.
+        """
+        chosen = going_on.chosen(self, proposal, prompt)
+        settings = going_on.settings_for(self, chosen)
+        return self.fork(
+            chosen.at,
+            budget=settings.budget,
+            stop=settings.stop,
+            continuation=settings.continuation,
+            terminating=settings.terminating,
+            prompt=prompt,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentlab.errors import ProviderStatusError
+from agentlab.errors import ConfigurationError, FixtureError, ProviderStatusError
 from agentlab.types import JSON, ModelResponse, StopReason, TerminationSignal
 
 RETRY, MODIFY_PROMPT, INCREASE_BUDGET, STOP = "retry", "modify_prompt", "increase_budget", "stop"
@@ -91,7 +91,9 @@ def for_error(signal: TerminationSignal) -> str:
 
 
 def for_failure(error: BaseException) -> str:
-    """What suits a call that failed without a response."""
+    """What suits a call that failed without a response. What is wrong in the code or missing in a recording will be so again."""
+    if isinstance(error, ConfigurationError | FixtureError):
+        return STOP
     return FOR_ERROR.get(error.status, RETRY) if isinstance(error, ProviderStatusError) else RETRY
 
 

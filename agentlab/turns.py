@@ -163,20 +163,23 @@ class Turn:
     def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
         """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""
         what = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is not whole"
-        why = why or self._which_cap(calls, answer)
         metadata = {**larger_cap(calls[-1].requested_cap, answer), "outcome": self.outcome, "attempts": self.attempts}
+        if not why:
+            cap, what_it_did = self._which_cap(calls, answer)
+            why, metadata["capped_by"] = f"{what_it_did} ({cap})", cap
         return Decision(Action.ABORT, f"{what}: {why}.", StopReason.TRUNCATED, INCREASE_BUDGET, metadata)
 
-    def _which_cap(self, calls: list[ModelCall], answer: ModelResponse) -> str:
+    def _which_cap(self, calls: list[ModelCall], answer: ModelResponse) -> tuple[str, str]:
+        """The field of the policy that let nothing more be asked for, and what came of it."""
         left, first = self.tokens_left(calls), calls[0]
         if self.outcome == "budget_exhausted" and left is not None and left <= 0:
             most = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
-            return f"the step's {most} output tokens are used (max_total_completion_tokens_per_turn)"
+            return "max_total_completion_tokens_per_turn", f"the step's {most} output tokens are used"
         if self.outcome == "budget_exhausted":
-            return f"it has {len(answer.text):,} characters (max_total_output_chars_per_turn)"
+            return "max_total_output_chars_per_turn", f"it has {len(answer.text):,} characters"
         if self.issue:
-            return f"the model was asked {self.repairs} more time{'s' * (self.repairs != 1)} (max_tool_repair_attempts)"
-        return f"it was continued {self.continuations} time{'s' * (self.continuations != 1)} (max_continuations_per_turn)"
+            return "max_tool_repair_attempts", f"the model was asked {self.repairs} more time{'s' * (self.repairs != 1)}"
+        return "max_continuations_per_turn", f"it was continued {self.continuations} time{'s' * (self.continuations != 1)}"
 
 
 def issue_of(response: ModelResponse) -> str:

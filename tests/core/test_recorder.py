@@ -384,5 +384,9 @@ def test_a_frame_of_something_else_is_refused(wrong: Any) -> None:
 def test_run_of_is_shown_in_its_own_columns() -> None:
     run = run_of(["end"])
     go(_end(run))
-    branch = run.fork(at=1)
-    assert lab.frame([run, branch], "runs")["parent_run_id"].fillna("").tolist() == ["", run.id]
+    branch = run.fork(at=1, message="and more?")
+    frame = lab.frame([run, branch], "runs")
+    assert frame["parent_run_id"].fillna("").tolist() == ["", run.id]
+    assert frame["forked_at"].dtype == "Int64"
+    assert frame["forked_at"].isna().tolist() == [True, False]
+    assert frame["forked_at"][1] == 1

@@ -1,0 +1,263 @@
+"""What can be done about the end of a run: proposals, each in words and as an act. Read with `run.proposals`, done by `run.go_on()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from agentlab import suggestions
+from agentlab.errors import ConfigurationError, MissingUsageError
+from agentlab.more_room import Raised, conditions_off, more_room, raised_conditions, twice
+from agentlab.results import StepResult
+from agentlab.settings import LiveSettings, RunSettings
+from agentlab.stop import StopCondition, describe
+from agentlab.types import StopReason
+
+if TYPE_CHECKING:
+    from agentlab.drive import Drive
+    from agentlab.results import RunResult
+
+Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One thing that can be done about a run's end: a branch from step `at` on, with some settings changed.
+
+    `label` is what stands on its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
+    `LiveSettings.edit`, `leaves` fields of single conditions for `edit_leaf`, `off` the conditions to be turned off, all of the
+    branch. `needs_prompt`: a person has to write another prompt.
+    """
+
+    kind: Kind
+    label: str
+    why: str
+    at: int
+    edits: Mapping[str, Any] = field(default_factory=dict)
+    leaves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    off: tuple[str, ...] = ()
+    needs_prompt: bool = False
+
+
+def proposals(run: Drive) -> tuple[Proposal, ...]:
+    """What can be done about the run's end, the best first; empty while it goes on, and where there is nothing to do."""
+    return () if run.result is None else tuple(_FOR[run.result.stop_reason](run, run.result))
+
+
+def nothing_to_do(run: Drive) -> str:
+    """Why nothing is proposed, in a sentence; empty where something is."""
+    result = run.result
+    if result is None:
+        return "The run has not ended: proposals are about an end."
+    if proposals(run):
+        return ""
+    if result.terminated:
+        return "The agent came to an end of its own: say more with run.fork(at=…, message=…), or start another with agent.run(…)."
+    if result.stop_reason is StopReason.ERROR and _advice(run) == suggestions.STOP:
+        return (
+            "Asking again changes nothing: it is the key, the account, the address or the code that has to be put right. "
+            f"Then run.fork(at={_whole(run)}) takes the step again."
+        )
+    return f"Change what ended the run ({result.detail.rstrip('.')}), and fork it: run.fork(at={_whole(run)}, …)."
+
+
+def chosen(run: Drive, proposal: Proposal | None, prompt: str | None) -> Proposal:
+    """The proposal that is to be carried out. Raises ConfigurationError where there is none, or where a prompt is missing."""
+    if proposal is None:
+        offered = proposals(run)
+        if not offered:
+            raise ConfigurationError(f"go_on(): nothing is proposed. {nothing_to_do(run)}")
+        proposal = offered[0] if prompt is None else next((one for one in offered if one.needs_prompt), offered[0])
+    if not isinstance(proposal, Proposal):
+        raise ConfigurationError(f"go_on({proposal!r}): pass one of run.proposals, or nothing for the first of them.")
+    if proposal.needs_prompt and prompt is None:
+        raise ConfigurationError(f"go_on(): {proposal.label!r} needs another prompt: pass prompt=…")
+    return proposal
+
+
+def settings_for(run: Drive, proposal: Proposal) -> RunSettings:
+    """The run's settings as they are now, with what the proposal changes."""
+    live = LiveSettings(run.limits.snapshot())
+    live.edit(**proposal.edits)
+    for name, fields in proposal.leaves.items():
+        live.edit_leaf(name, **fields)
+    for name in proposal.off:
+        live.switch_leaf(name, on=False)
+    return live.snapshot()
+
+
+# For each end ---------------------------------------------------------------------------------------------------------------
+
+
+def _nothing(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    yield from ()
+
+
+def _after_a_limit(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    room = more_room(run.limits.snapshot(), run.history, run.clock.elapsed_s())
+    what = "Nothing of the limits is used up any more" if not room else "The limit ended the run, not the agent"
+    yield _go_on(
+        "increase_budget", room, f"{what}: with more room it goes on from where it is, all steps kept.", len(run.history)
+    )
+
+
+def _after_a_condition(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    """Conditions on the agent's own doing are its end; any other is a limit like those of the budget."""
+    last = run.history.last
+    if result.terminated or last is None or last.readings is None:
+        return
+    settings, at = run.limits.snapshot(), len(run.history)
+    room = more_room(settings, run.history)
+    if settings.stop is None or settings.stop != last.settings.stop:
+        yield _go_on("continue", room, "The stop condition is another one by now.", at)
+        return
+    if raised := raised_conditions(settings.stop, last.readings, run.history):
+        why = f"{result.detail.rstrip('.')}: with a higher limit the agent goes on from there."
+        yield _go_on("increase_budget", raised.and_also(room), why, at)
+    if off := conditions_off(settings.stop, last.readings):
+        why = "What is turned off is kept with its values, and no longer counts; the other limits hold."
+        yield _go_on("continue", off.and_also(room), why, at)
+
+
+def _after_a_cut(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    """The step again, with more room for the answer."""
+    last, at = run.history[-1], len(run.history) - 1
+    if last.decision.suggestion == suggestions.MODIFY_PROMPT:
+        yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
+        return
+    settings, raised = run.limits.snapshot(), Raised()
+    capped_by = last.decision.metadata.get("capped_by")
+    if isinstance(capped_by, str) and (now := getattr(settings.continuation, capped_by)) is not None:
+        raised = raised.with_field(capped_by, twice(now) or 1)
+    cap = last.decision.metadata.get("max_tokens_per_turn")
+    if isinstance(cap, int) and capped_by != "max_total_output_chars_per_turn":
+        budget, before = settings.budget, run.history.prefix(at)
+        raised = raised.with_field("max_tokens_per_turn", max(cap, budget.max_tokens_per_turn or 0))
+        if budget.max_tokens is not None and budget.max_tokens - before.known_tokens < cap:  # what is left of it is a cap as well
+            raised = raised.with_field("max_tokens", max(twice(budget.max_tokens), before.known_tokens + twice(cap)))
+    if raised:
+        raised = raised.and_also(more_room(settings, run.history.prefix(at)))
+        label = f"Raise {raised.words} and take step {at + 1} again"
+        yield Proposal("increase_budget", label, "The answer was cut off before its end.", at, raised.edits)
+    else:
+        yield _go_on("continue", Raised(), "The answer is not whole; the model is asked for the rest.", len(run.history))
+
+
+def _after_a_filter(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    yield _edit_prompt("What was asked, or the answer to it, was withheld by a content filter; another wording may pass.")
+
+
+def _after_nudges(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    yield _edit_prompt("The model does not call a terminating tool: say in the prompt when and how it is to end.")
+    terminating = run.limits.snapshot().terminating
+    if terminating is not None:
+        raised = Raised().with_field("consecutive_nudges", twice(terminating.consecutive_nudges) or 1)
+        at = len(run.history) - 1
+        label, why = f"Raise {raised.words} and take step {at + 1} again", "A further reminder may bring the model to it."
+        yield Proposal("increase_budget", label, why, at, raised.edits)
+
+
+def _after_an_error(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    at = _whole(run)
+    if _condition_failed(run.history.last):
+        settings = run.limits.snapshot()
+        names = [] if settings.stop is None else _functions(settings.stop)
+        if names:
+            off = Raised(off=tuple(names))
+            yield _go_on("continue", off, f"The stop condition raised {type(result.error).__name__}.", at)
+        return
+    if isinstance(result.error, MissingUsageError):
+        label, why = f"Only warn of missing usage and take step {at + 1} again", "The provider does not report what it used."
+        yield Proposal("continue", label, why, at, {"missing_usage": "warn"})
+        return
+    advice = _advice(run)
+    if advice == suggestions.RETRY:
+        room = more_room(run.limits.snapshot(), run.history.prefix(at))
+        yield _again("retry", room, "The error may pass: the steps before it are kept.", at)
+    elif advice == suggestions.MODIFY_PROMPT:
+        yield _edit_prompt(f"What was asked cannot be answered so: {result.detail}")
+
+
+def _after_a_stop(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    last = run.history.last
+    if result.stopped_by != "person" or (last is not None and last.decision.stop_reason is StopReason.COMPLETED):
+        return
+    yield from _from_where_it_was(run, "A person stopped the run; it goes on from there.")
+
+
+def _after_a_cancel(run: Drive, result: RunResult) -> Iterator[Proposal]:
+    yield from _from_where_it_was(run, "The run was cancelled; what was whole by then is kept.")
+
+
+def _from_where_it_was(run: Drive, why: str) -> Iterator[Proposal]:
+    at = _whole(run)
+    room = more_room(run.limits.snapshot(), run.history.prefix(at))
+    yield _again("retry", room, why, at) if at < len(run.history) else _go_on("continue", room, why, at)
+
+
+_FOR: Mapping[StopReason, Callable[[Drive, RunResult], Iterator[Proposal]]] = {
+    StopReason.COMPLETED: _nothing,
+    StopReason.TERMINATING_TOOL: _nothing,
+    StopReason.EXPLICIT_STOP: _after_a_stop,
+    StopReason.STOP_CONDITION: _after_a_condition,
+    StopReason.TURN_LIMIT: _after_a_limit,
+    StopReason.CALL_LIMIT: _after_a_limit,
+    StopReason.TOKEN_BUDGET: _after_a_limit,
+    StopReason.COST_BUDGET: _after_a_limit,
+    StopReason.TIMEOUT: _after_a_limit,
+    StopReason.TRUNCATED: _after_a_cut,
+    StopReason.CONTENT_FILTERED: _after_a_filter,
+    StopReason.NUDGES_EXHAUSTED: _after_nudges,
+    StopReason.CANCELLED: _after_a_cancel,
+    StopReason.ERROR: _after_an_error,
+}
+
+
+# What they are made of ------------------------------------------------------------------------------------------------------
+
+
+def _go_on(kind: Kind, raised: Raised, why: str, at: int) -> Proposal:
+    label = f"{raised.sentence} and go on" if raised else f"Go on from step {at}" if at else "Go on"
+    return Proposal(kind, label, why, at, raised.edits, raised.leaves, raised.off)
+
+
+def _again(kind: Kind, raised: Raised, why: str, at: int) -> Proposal:
+    label = f"{raised.sentence} and take step {at + 1} again" if raised else f"Take step {at + 1} again"
+    return Proposal(kind, label, why, at, raised.edits, raised.leaves, raised.off)
+
+
+def _edit_prompt(why: str) -> Proposal:
+    return Proposal("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
+
+
+def _whole(run: Drive) -> int:
+    """The steps that came to something to go on from: all, or all but the last."""
+    last, steps = run.history.last, len(run.history)
+    if last is None:
+        return 0
+    if _condition_failed(last):
+        return steps - (last.decision.stop_reason is StopReason.COMPLETED)
+    return steps - (last.error is not None or last.decision.stop_reason in _NOTHING_TO_GO_ON_FROM)
+
+
+_NOTHING_TO_GO_ON_FROM = (StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED)
+
+
+def _condition_failed(step: StepResult | None) -> bool:
+    """Whether the step itself was fine, and the stop condition raised."""
+    return step is not None and step.stop_reason is StopReason.ERROR and step.decision.stop_reason is not StopReason.ERROR
+
+
+def _functions(condition: StopCondition) -> list[str]:
+    """The conditions by a function of one's own that count, which may raise anything."""
+    counting = list(map(id, condition.leaves(that_count=True)))
+    return [name for name, leaf in describe(condition).items() if leaf.may_wait and id(leaf) in counting]
+
+
+def _advice(run: Drive) -> str | None:
+    """What the decision engine says of an error."""
+    last, result = run.history.last, run.result
+    if last is not None and last.decision.stop_reason is StopReason.ERROR:
+        return last.decision.suggestion or suggestions.RETRY
+    return None if result is None or result.error is None else suggestions.for_failure(result.error)

@@ -1,0 +1,279 @@
+"""Several runs taken step by step together: the same task over other models, or a run beside its branches.
+
+both = lab.Lockstep([run_a, run_b])
+steps = await both.step()        one step of each, at the same time; None for a run that has ended
+async for steps in both: …       the rest, round by round
+results = await both             to the end of all of them
+both.start()                     in the background; the cell returns at once
+both.pause()  both.resume()  both.stop("enough")  both.cancel()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from typing import Any, TypeVar
+
+from agentlab import background, events, sugar
+from agentlab.errors import ConfigurationError, RunEndedError
+from agentlab.jupyter import frontend, interrupts, kernel_mend
+from agentlab.owner import LoopOwner, running_loop
+from agentlab.results import RunResult, StepResult
+from agentlab.run import LONGEST_FAREWELL_S, Run, RunState
+
+T = TypeVar("T")
+Round = tuple[StepResult | None, ...]
+"""The steps of one round, in the order of the runs; None for a run that took none."""
+
+
+class Lockstep:
+    """Runs that take their steps together: a round is over when each of them has taken one, and none is ahead by more than that.
+
+    Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
+    stands in its result. `round` counts the rounds so far.
+    """
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self.runs: tuple[Run, ...] = _checked(runs)
+        self.round = 0
+        self.round_under_way = False
+        self._paused = False
+        self._control = threading.RLock()
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._owner = LoopOwner()
+        self._over = threading.Event()
+        for run in self.runs:
+            run.observe(self._heard)
+        self._look_whether_over()
+
+    # Looking at it ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def results(self) -> tuple[RunResult | None, ...]:
+        """The results in the order of the runs; None for a run that goes on."""
+        return tuple([run.result for run in self.runs])
+
+    @property
+    def ended(self) -> bool:
+        """Whether all runs have ended."""
+        return all(run.result is not None for run in self.runs)
+
+    @property
+    def state(self) -> RunState:
+        """Where they are: RUNNING from the first round to the last, PAUSED between two at a person's wish, ENDED with the last run."""
+        if self.ended:
+            return RunState.ENDED
+        if self.round_under_way:
+            return RunState.RUNNING
+        if self._paused:
+            return RunState.PAUSED
+        return RunState.RUNNING if self._owner.is_busy else RunState.READY
+
+    @property
+    def pausing(self) -> bool:
+        """Whether a pause was asked for; it takes hold after the round under way."""
+        return self._paused and not self.ended
+
+    def to_frame(self, what: str = "steps") -> Any:
+        """A DataFrame of all runs: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
+        return sugar.call("agentlab.recorder:to_frame", self.runs, what)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __repr__(self) -> str:
+        names = ", ".join(run.agent.name for run in self.runs)
+        return f"Lockstep([{names}], {self.state}, {self.round} rounds)"
+
+    # Going on ---------------------------------------------------------------------------------------------------------------
+
+    async def step(self) -> Round:
+        """One step of every run that goes on, all at the same time, also while they are paused. Raises RunEndedError after the end."""
+        self._refuse_if_ended()
+        return await self._owned(self._one_round)
+
+    def __await__(self) -> Generator[Any, None, tuple[RunResult, ...]]:
+        """To the end of all of them; the results in the order of the runs."""
+        return self._to_the_end().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Round]:
+        """The rounds from here on, one by one, taken as they are asked for."""
+        while not self.ended:
+            await self._owned(self._while_paused)
+            steps = await self._owned(self._one_round)
+            if any(step is not None for step in steps):
+                yield steps
+
+    def start(self) -> Lockstep:
+        """Run all to the end in the background and return at once; where nobody can click, finish them first."""
+        self._refuse_if_ended()
+        if frontend.is_present():
+            self.launch()
+            return self
+        self._settle_on(background.loop())
+        self._refuse_to_block("start()")
+        future = background.submit(self._to_the_end())
+        try:
+            future.result()
+        except BaseException:  # an interrupt
+            self.cancel()
+            self._over.wait(LONGEST_FAREWELL_S)
+            raise
+        return self
+
+    def launch(self) -> None:
+        """Run all to the end in the background, whoever is there to see it: what the panel's Run button does."""
+        self._in_background(self._to_the_end)
+
+    def launch_step(self) -> None:
+        """Take one round in the background: what the panel's Step button does."""
+        self._in_background(self.step)
+
+    def wait(self, timeout_s: float | None = None) -> tuple[RunResult, ...] | None:
+        """Block until all have ended; their results, or None where that took longer than `timeout_s`."""
+        if not self.ended:
+            if self._home is None and not self._owner.is_busy and timeout_s is None:
+                raise ConfigurationError("The runs have not been started, so there is no end to wait for: call start() first.")
+            self._refuse_to_block("wait()")
+        self._over.wait(timeout_s)
+        return self._all_results() if self.ended else None
+
+    def pause(self) -> None:
+        """Wait before the next round, until `resume()`; each run is paused with it. The time does not count against a timeout."""
+        self._refuse_if_ended()
+        with self._control:
+            self._paused = True
+            self._each(Run.pause)
+
+    def resume(self) -> None:
+        """Go on after a pause, of all or of single runs."""
+        self._refuse_if_ended()
+        with self._control:
+            self._paused = False
+            self._each(Run.resume)
+        self._poke()
+
+    def stop(self, reason: str = "the person asked for it") -> None:
+        """End every run after the round under way, or at once where none is. Nothing happens to runs that have ended."""
+        self._each(lambda run: run.stop(reason))
+        self._poke()
+
+    def cancel(self) -> None:
+        """End every run at once, in mid-step if need be; what came back so far is recorded."""
+        self._each(Run.cancel)
+        self._poke()
+
+    # The loop ---------------------------------------------------------------------------------------------------------------
+
+    async def _one_round(self) -> Round:
+        async with self._owner.turn:
+            if self.ended:
+                return (None,) * len(self.runs)
+            self.round_under_way = True
+            try:
+                with contextlib.ExitStack() as kept:
+                    for run in self.runs:  # one that is done with its step is RUNNING until the others are
+                        kept.enter_context(run.kept_running())
+                    steps = await asyncio.gather(*[run.step_quietly() for run in self.runs])
+            finally:
+                self.round_under_way = False
+            self.round += any(step is not None for step in steps)
+            return tuple(steps)
+
+    async def _drive(self) -> tuple[RunResult, ...]:
+        async with self._owner.driver:
+            while not self.ended:
+                await self._while_paused()
+                await self._one_round()
+        return self._all_results()
+
+    async def _to_the_end(self) -> tuple[RunResult, ...]:
+        return self._all_results() if self.ended else await self._owned(self._drive)
+
+    async def _while_paused(self) -> None:
+        while self._is_held():
+            self._owner.wake.clear()
+            if self._is_held():  # another thread may have changed that before there was anything to wake
+                await self._owner.wake.wait()
+
+    def _is_held(self) -> bool:
+        """Whether all wait: at the person's wish, or for one of them that was paused by itself."""
+        return not self.ended and (self._paused or any(run.pausing for run in self.runs))
+
+    async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with kernel_mend.waiting():
+            return await self._owner.run(work)
+
+    def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._refuse_if_ended()
+        home = background.loop()
+        self._settle_on(home)
+        background.submit(self._quietly(work, home if self._owner.claim(home) else None))
+
+    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
+        """Do this where nobody awaits. Errors stand in the runs' results; that all ended meanwhile is none."""
+        unwatch = interrupts.watch(self.cancel)
+        try:
+            with contextlib.suppress(RunEndedError):
+                await work()
+        finally:
+            unwatch()
+            if claimed is not None:
+                self._owner.release(claimed)
+
+    def _settle_on(self, home: asyncio.AbstractEventLoop) -> None:
+        self._home = home
+        for run in self.runs:
+            run.settle_on(home)
+
+    def _all_results(self) -> tuple[RunResult, ...]:
+        return tuple([result for result in self.results if result is not None])
+
+    def _each(self, do: Callable[[Run], object]) -> None:
+        for run in self.runs:
+            with contextlib.suppress(RunEndedError):
+                if run.result is None:
+                    do(run)
+
+    def _heard(self, event: events.Event) -> None:
+        """From a run, on any thread: what may end a wait."""
+        if type(event) in (events.RunResumed, events.RunEnded):
+            self._look_whether_over()
+            self._poke()
+
+    def _look_whether_over(self) -> None:
+        if self.ended:
+            self._over.set()
+
+    def _poke(self) -> None:
+        self._owner.call(self._owner.wake.set)
+
+    def _refuse_to_block(self, what: str) -> None:
+        here = running_loop()
+        if here is not None and (here is self._home or self._owner.is_here):
+            raise ConfigurationError(f"{what} would block the very loop that the runs are on: `await` the lockstep instead.")
+        for run in self.runs:
+            run.refuse_to_block(what)
+
+    def _refuse_if_ended(self) -> None:
+        if self.ended:
+            ends = ", ".join(str(result.stop_reason) for result in self._all_results())
+            raise RunEndedError(f"All runs of the lockstep have ended ({ends}): fork one, or start others with agent.run(…).")
+
+
+def _checked(runs: Iterable[Run]) -> tuple[Run, ...]:
+    if isinstance(runs, Run) or not isinstance(runs, Iterable):
+        raise ConfigurationError(f"Lockstep({runs!r}): pass the runs in a list, such as Lockstep([run_a, run_b]).")
+    listed = tuple(runs)
+    if not listed:
+        raise ConfigurationError("Lockstep([]): pass at least one run, as agent.run(…) makes them.")
+    for place, run in enumerate(listed):
+        if not isinstance(run, Run):
+            raise ConfigurationError(f"Lockstep: {run!r} is not a run: pass what agent.run(…) gave.")
+        if any(run is other for other in listed[:place]):
+            raise ConfigurationError(
+                f"Lockstep: {run!r} is there twice; a run takes one step at a time. Fork it, or leave one out."
+            )
+    return listed
