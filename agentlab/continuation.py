@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from agentlab.errors import LimitError
@@ -34,7 +35,7 @@ class ContinuationPolicy:
         default=3, unit="calls", minimum=0, help="further calls for the rest of a cut answer; 0: none"
     )
     max_total_completion_tokens_per_turn: int | None = limit_field(
-        default=None, unit="tokens", minimum=1, help="output of all calls of a step; no limit set: 4 times the first cap"
+        default=None, unit="tokens", minimum=1, start=4_000, help="output of all calls of a step; none set: 4 times the first cap"
     )
     max_total_output_chars_per_turn: int = limit_field(
         default=120_000, unit="characters", minimum=1, help="characters of a step's answer"
@@ -42,7 +43,7 @@ class ContinuationPolicy:
     max_tool_repair_attempts: int = limit_field(
         default=1, unit="calls", minimum=0, help="further calls for half a tool call; 0: none"
     )
-    hint: str = RECOVERY_HINT
+    hint: str = dataclasses.field(default=RECOVERY_HINT, metadata={"help": "what the model is told after a cut"})
 
     def __post_init__(self) -> None:
         kind = type(self).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ class TerminatingTools:
 
     tools: tuple[str, ...]
     consecutive_nudges: int = limit_field(default=1, unit="nudges", minimum=0, help="reminders in a row; 0: none")
-    nudge_message: str = NUDGE_MESSAGE
+    nudge_message: str = dataclasses.field(default=NUDGE_MESSAGE, metadata={"help": "the reminder, as the model gets it"})
     max_invocations: int = limit_field(default=64, unit="calls", minimum=1, help="round trips to the model in the run")
 
     def __post_init__(self) -> None:

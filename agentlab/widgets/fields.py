@@ -1,0 +1,272 @@
+"""The controls for one value each: a number, a text, names, a choice, yes or no.
+
+A value that cannot be shows why beside the control, and the old one stays in force. Which control suits a field of a dataclass is
+chosen in `field_choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import ipywidgets as widgets
+
+from agentlab.errors import ConfigurationError
+from agentlab.widgets import markup
+
+Write = Callable[[Any], None]
+"""What gets a new value; it raises where that cannot be."""
+
+UNITS_TO_SAY = ("USD", "s")
+LINE = "agentlab-first-line"
+"""Of a label only the first line is seen; the rest tells those who listen what it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """How a value is presented. `label` is its name, `about` what it belongs to where the label alone would not say so, `nothing` the
+    word for None (empty: None cannot be), `start` what is offered where there is no value yet."""
+
+    label: str
+    about: str = ""
+    unit: str = ""
+    help: str = ""
+    nothing: str = ""
+    start: Any = None
+    label_width: str = "11em"
+    width: str = "19em"
+
+    @property
+    def description(self) -> str:
+        """The text of the label."""
+        unit = f" ({self.unit})" if self.unit in UNITS_TO_SAY else ""
+        return f"{self.label}{unit}\nof {self.about}" if self.about else f"{self.label}{unit}"
+
+    def dress(self, **more: Any) -> dict[str, Any]:
+        """What all controls are made with."""
+        return {
+            "description": self.description,
+            "tooltip": self.help,
+            "style": {"description_width": self.label_width},
+            "layout": {"width": self.width, "flex": "0 1 auto", "min_width": "0"},
+            "_dom_classes": ("agentlab-field", LINE),
+            **more,
+        }
+
+
+class Field:
+    """A control and the message beside it. `control` and `message` may stand in different places; `view` has both."""
+
+    def __init__(self, face: Face, value: Any, write: Write, control: Any, *, beside: Sequence[Any] = ()) -> None:
+        self.face, self._shown, self._write = face, value, write
+        self.box = control
+        self.control = widgets.HBox([control, *beside], _dom_classes=("agentlab-field-row",)) if beside else control
+        self.message = widgets.HTML(_dom_classes=("agentlab-message",))
+        self._display(value)
+        control.observe(self._changed, "value")
+
+    @property
+    def view(self) -> Any:
+        """The control with the message below it."""
+        return widgets.VBox([self.control, self.message])
+
+    def show(self, value: Any) -> None:
+        """Show the value that holds; one that is shown already is left alone, so that nobody is disturbed in the middle of typing."""
+        if value == self._shown and type(value) is type(self._shown):
+            return
+        self._shown = value
+        self._display(value)
+        self.message.value = ""
+
+    def rename(self, label: str, about: str = "") -> None:
+        """Give it another label."""
+        if (label, about) != (self.face.label, self.face.about):
+            self.face = _replaced(self.face, label, about)
+            self.box.description = self.face.description
+
+    def enable(self, on: bool) -> None:
+        """Let it be edited, or not."""
+        self.box.disabled = not on
+
+    def _display(self, value: Any) -> None:
+        raise NotImplementedError
+
+    def _entered(self, shown: Any) -> Any:
+        """The value for what stands in the control."""
+        return shown
+
+    def _in_words(self, value: Any) -> str:
+        return self.face.nothing if value is None else str(value)
+
+    def _changed(self, change: Any) -> None:
+        self._try(self._entered(change["new"]))
+
+    def _try(self, value: Any) -> None:
+        if value == self._shown:
+            self.message.value = ""
+            return
+        try:
+            self._write(value)
+        except Exception as error:  # a condition of one's own may raise anything at its making
+            told = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
+            self.message.value = markup.fault(f"{told} Still in force: {self._in_words(self._shown)}.")
+        else:
+            self._shown = value
+            self._display(value)  # also where a change from elsewhere came in between
+            self.message.value = ""
+
+
+class NumberField(Field):
+    """A number box; where there may be no limit, with a box for that beside it."""
+
+    def __init__(self, face: Face, kind: type, value: Any, write: Write) -> None:
+        self._kind = kind
+        first = face.start if value is None else value
+        first = 1 if first is None else first
+        whole = kind is int
+        make = widgets.IntText if whole else widgets.FloatText
+        step = 1 if whole else 0.01 if kind is Decimal else 1.0
+        self.number = make(**face.dress(value=int(first) if whole else float(first), step=step))
+        self.unlimited: Any = None
+        if face.nothing:
+            self.unlimited = widgets.Checkbox(
+                value=value is None,
+                description=face.nothing,
+                tooltip=f"{face.nothing} on {face.label}",
+                indent=False,
+                layout={"width": "auto"},
+                _dom_classes=("agentlab-tick",),
+            )
+            self.unlimited.observe(self._switched, "value")
+        self._enabled = True
+        super().__init__(face, value, write, self.number, beside=[self.unlimited] if face.nothing else [])
+
+    def enable(self, on: bool) -> None:
+        """Let it be edited, or not; the number only where there is a limit."""
+        self._enabled = on
+        if self.unlimited is not None:
+            self.unlimited.disabled = not on
+        self.number.disabled = not on or self._is_unlimited
+
+    def _display(self, value: Any) -> None:
+        if value is not None:
+            self.number.value = type(self.number.value)(value)
+        if self.unlimited is not None:
+            self.unlimited.value = value is None
+        self.number.disabled = self._is_unlimited or not self._enabled
+
+    @property
+    def _is_unlimited(self) -> bool:
+        return self.unlimited is not None and bool(self.unlimited.value)
+
+    def _entered(self, shown: Any) -> Any:
+        return Decimal(str(shown)) if self._kind is Decimal else shown
+
+    def _changed(self, change: Any) -> None:
+        if not self._is_unlimited:
+            super()._changed(change)
+
+    def _switched(self, change: Any) -> None:
+        self.number.disabled = change["new"] or not self._enabled
+        self._try(None if change["new"] else self._entered(self.number.value))
+
+
+class TextField(Field):
+    """A box for text, of several lines where it is long. Where there may be none, an empty one is none."""
+
+    def __init__(self, face: Face, value: str | None, write: Write, *, is_long: bool = False) -> None:
+        make = widgets.Textarea if is_long else widgets.Text
+        rows = {"rows": 4} if is_long else {}
+        self.text = make(**face.dress(continuous_update=False, placeholder=face.nothing, **rows))
+        super().__init__(face, value, write, self.text)
+
+    def _display(self, value: str | None) -> None:
+        self.text.value = value or ""
+
+    def _entered(self, shown: str) -> str | None:
+        return shown if shown.strip() or not self.face.nothing else None
+
+
+class NamesField(Field):
+    """A box for a list of names, with commas between them. `make` gives them the type that the value has."""
+
+    def __init__(
+        self, face: Face, value: Iterable[str] | None, write: Write, *, make: Callable[[Iterable[str]], Any] = tuple
+    ) -> None:
+        self._make = make
+        self.text = widgets.Text(**face.dress(continuous_update=False, placeholder=face.nothing))
+        super().__init__(face, value, write, self.text)
+
+    def _display(self, value: Iterable[str] | None) -> None:
+        self.text.value = self._in_words(value) if value else ""
+
+    def _in_words(self, value: Iterable[str] | None) -> str:
+        return self.face.nothing if value is None else ", ".join(map(str, value))
+
+    def _entered(self, shown: str) -> Any:
+        names = [name.strip() for name in shown.split(",") if name.strip()]
+        return None if not names and self.face.nothing else self._make(names)
+
+
+class ChoiceField(Field):
+    """One of several values; None among them where there may be none."""
+
+    def __init__(self, face: Face, choices: Iterable[Any], value: Any, write: Write) -> None:
+        self._choices = [*([None] if face.nothing else []), *choices]
+        if value not in self._choices:
+            self._choices.append(value)
+        options = [(face.nothing if choice is None else str(choice), choice) for choice in self._choices]
+        self.choice = widgets.Dropdown(**face.dress(options=options, value=value))
+        super().__init__(face, value, write, self.choice)
+
+    def _display(self, value: Any) -> None:
+        if value not in self._choices:
+            self._choices.append(value)
+            self.choice.options = [*self.choice.options, (self._in_words(value), value)]
+        self.choice.value = value
+
+
+class CheckField(Field):
+    """Yes or no."""
+
+    def __init__(self, face: Face, value: bool, write: Write) -> None:
+        dress = face.dress(value=value, indent=False)
+        self.check = widgets.Checkbox(**{**dress, "style": {}, "_dom_classes": ("agentlab-tick", LINE)})
+        super().__init__(face, value, write, self.check)
+
+    def _display(self, value: bool) -> None:
+        self.check.value = value
+
+
+class ShownField(Field):
+    """A value of a type that there is no control for: seen, and edited from code only."""
+
+    def __init__(self, face: Face, value: Any, kind: str) -> None:
+        self._kind = kind
+        super().__init__(face, value, _refuse, widgets.HTML())
+
+    def rename(self, label: str, about: str = "") -> None:
+        """Give it another label."""
+        self.face = _replaced(self.face, label, about)
+        self._display(self._shown)
+
+    def enable(self, on: bool) -> None:
+        """There is nothing to be edited in any case."""
+
+    def _display(self, value: Any) -> None:
+        name, shown = markup.escape(self.face.label), markup.escape(markup.printable(repr(value)), 120)
+        why = f"{markup.escape(self._kind)}: to be set from code"
+        self.box.value = f'{name}: <code>{shown}</code> <span class="agentlab-note">({why})</span>'
+
+    def _changed(self, change: Any) -> None:
+        """What is shown changes with the value only."""
+
+
+def _refuse(value: Any) -> None:
+    raise ConfigurationError(f"{value!r}: this value is to be set from code.")
+
+
+def _replaced(face: Face, label: str, about: str) -> Face:
+    return Face(label, about, face.unit, face.help, face.nothing, face.start, face.label_width, face.width)

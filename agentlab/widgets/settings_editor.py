@@ -1,0 +1,173 @@
+"""The fields of what bounds a run beside its stop condition: budget, caps on going on with a cut answer, terminating tools."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import ipywidgets as widgets
+
+from agentlab.budget import Budget
+from agentlab.continuation import FIRST_CAPS, ContinuationPolicy
+from agentlab.settings import LiveSettings, RunSettings
+from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
+from agentlab.widgets import markup
+from agentlab.widgets.field_choice import field_for
+from agentlab.widgets.fields import Field, Write
+from agentlab.widgets.fold import Fold
+from agentlab.widgets.scene import Scene
+
+STACKED = {"label_width": "auto", "width": "100%"}
+"""Labels above their controls, where they are long."""
+
+
+class BudgetEditor:
+    """A row for each field of the budget, by name in `fields`."""
+
+    def __init__(self, scene: Scene) -> None:
+        limits = scene.run.limits
+        self.fields: dict[str, Any] = {
+            field.name: field_for(
+                Budget, field, getattr(limits.budget, field.name), _writer(limits, field.name), label=field.name
+            )
+            for field in dataclasses.fields(Budget)
+        }
+        self.view = widgets.VBox([field.view for field in self.fields.values()], _dom_classes=("agentlab-fields",))
+
+    def show(self, settings: RunSettings, *, editable: bool) -> None:
+        """Bring the fields up to date."""
+        _show(self.fields, settings.budget, editable)
+
+
+class ContinuationEditor:
+    """How far a cut answer is continued: its caps, and what the model is told."""
+
+    def __init__(self, scene: Scene) -> None:
+        limits = scene.run.limits
+        self.fields: dict[str, Any] = {
+            field.name: field_for(
+                ContinuationPolicy,
+                field,
+                getattr(limits.continuation, field.name),
+                _writer(limits, field.name),
+                label=field.name,
+                nothing=f"{FIRST_CAPS} × the first cap",
+                **STACKED,
+            )
+            for field in dataclasses.fields(ContinuationPolicy)
+        }
+        self.fold = Fold("Cut answers", [_stack(self.fields)])
+        self.view = self.fold.view
+
+    def show(self, settings: RunSettings, *, editable: bool) -> None:
+        """Bring the fields up to date."""
+        _show(self.fields, settings.continuation, editable)
+        most = settings.continuation.max_continuations_per_turn
+        self.fold.say(f"continued up to {most} time{'s' * (most != 1)}" if most else "not continued")
+
+
+class TerminatingEditor:
+    """A box for each of the agent's tools, by name in `tools`; the reminders of a run that has terminating ones in `fields`."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene, self._limits = scene, scene.run.limits
+        self._holds: tuple[str, ...] = ()
+        self.tools: dict[str, widgets.Checkbox] = {}
+        self._boxes = widgets.HBox(_dom_classes=("agentlab-ticks",))
+        self._told = widgets.HTML(_dom_classes=("agentlab-message",))
+        defaults = TerminatingTools(("any",))
+        self.fields: dict[str, Any] = {
+            field.name: field_for(
+                TerminatingTools,
+                field,
+                getattr(self._limits.terminating or defaults, field.name),
+                _writer(self._limits, field.name),
+                label=field.name,
+                **STACKED,
+            )
+            for field in dataclasses.fields(TerminatingTools)
+            if field.name != "tools"
+        }
+        self.message = widgets.HTML(_dom_classes=("agentlab-message",))
+        self.fold = Fold("Terminating tools", [self._told, self._boxes, self.message, _stack(self.fields)])
+        self.view = self.fold.view
+
+    def show(self, settings: RunSettings, *, editable: bool) -> bool:
+        """Bring boxes and fields up to date; whether there are new boxes."""
+        holds = settings.terminating
+        self._holds = () if holds is None else holds.tools
+        new = [name for name in (*self._scene.run.agent.tools, *self._holds) if name not in self.tools]
+        for name in dict.fromkeys(new):
+            self.tools[name] = self._box(name)
+        if new:
+            self._boxes.children = tuple(self.tools.values())
+        for name, box in self.tools.items():
+            box.value = name in self._holds
+            box.disabled = not editable
+        if holds is not None:
+            _show(self.fields, holds, editable)
+        for field in self.fields.values():
+            field.enable(editable and holds is not None)
+        names = ", ".join(self._holds)
+        self.fold.say(names or "none")
+        self._told.value = f'<span class="agentlab-note">{_about(bool(self.tools), bool(self._holds))}</span>'
+        return bool(new)
+
+    def _box(self, name: str) -> widgets.Checkbox:
+        box = widgets.Checkbox(
+            value=name in self._holds,
+            description=markup.printable(name),
+            tooltip=f"{name} ends the run",
+            indent=False,
+            layout={"width": "auto"},
+            _dom_classes=("agentlab-tick",),
+        )
+        box.observe(lambda change: self._ticked(name, on=change["new"]), "value")
+        return box
+
+    def _ticked(self, name: str, *, on: bool) -> None:
+        if on is (name in self._holds):
+            return
+        chosen = tuple(other for other in self.tools if (on if other == name else other in self._holds))
+        try:
+            if not chosen:
+                self._limits.edit(by="panel", terminating=None)
+            elif self._holds:
+                self._limits.edit(by="panel", tools=chosen)
+            else:
+                self._limits.edit(by="panel", terminating=TerminatingTools(chosen, **self._reminders()))
+        except Exception as error:
+            self.message.value = markup.fault(f"{error} Still in force: {', '.join(self._holds) or 'none'}.")
+        else:
+            self._holds = chosen
+            self.message.value = ""
+
+    def _reminders(self) -> dict[str, Any]:
+        """What stood there before the last tool was taken away; it is not lost by a tick too many."""
+        shown = {name: field.box.value for name, field in self.fields.items()}
+        return {**shown, "nudge_message": shown["nudge_message"] or NUDGE_MESSAGE}
+
+
+def _about(has_tools: bool, has_terminating: bool) -> str:
+    if not has_tools:
+        return "The agent has no tools, so that a plain answer ends the run."
+    if has_terminating:
+        return "The run ends when one of the ticked tools was called; a plain answer is answered with a reminder."
+    return "A plain answer ends the run. Tick the tools that are to end it instead:"
+
+
+def _writer(limits: LiveSettings, name: str) -> Write:
+    def write(value: Any) -> None:
+        limits.edit(by="panel", **{name: value})
+
+    return write
+
+
+def _show(fields: dict[str, Any], part: object, editable: bool) -> None:
+    for name, field in fields.items():
+        field.show(getattr(part, name))
+        field.enable(editable)
+
+
+def _stack(fields: dict[str, Field]) -> widgets.VBox:
+    return widgets.VBox([field.view for field in fields.values()], _dom_classes=("agentlab-stacked",))

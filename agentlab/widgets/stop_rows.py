@@ -1,0 +1,299 @@
+"""The rows of the stop condition: one for each single condition, one for each group with its parts below it.
+
+A row shows a place in the tree, and stays as long as what stands there is of the same kind: values and flags are brought up to date in
+it, so that whoever types in it is not disturbed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import ipywidgets as widgets
+
+from agentlab.results import Reading
+from agentlab.stop import AllOf, AnyOf, Custom, StopCondition
+from agentlab.stop_tree import Node, Path
+from agentlab.widgets import markup
+from agentlab.widgets.field_choice import field_for
+from agentlab.widgets.fields import LINE, Field
+
+LEAF = {"label_width": "auto", "width": "auto"}
+GROUPS = (("any of", AnyOf), ("all of", AllOf))
+WHOLE = "the whole condition"
+
+
+class Desk(Protocol):
+    """What the rows ask for. Each of these shows what went wrong, if it did."""
+
+    def switch(self, path: Path, on: bool) -> None:
+        """Turn the condition there on or off."""
+
+    def negate(self, path: Path, on: bool) -> None:
+        """Have it met when it was not, or as it is by itself."""
+
+    def regroup(self, path: Path, kind: type[StopCondition]) -> None:
+        """Any of the group's parts, or all of them."""
+
+    def remove(self, path: Path) -> None:
+        """Take it away."""
+
+    def add(self, path: Path, kind: str) -> None:
+        """Put a new one there."""
+
+    def write(self, name: str, field: str, value: Any) -> None:
+        """Give a field of a single condition another value; raises where that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A stop condition as the rows need it: its nodes by place, what its own functions said last, what else could be added."""
+
+    nodes: dict[Path, Node]
+    readings: dict[str, Reading]
+    kinds: tuple[str, ...]
+    editable: bool
+
+    def parts_of(self, node: Node) -> list[Node]:
+        """What a group is made of."""
+        return [self.nodes[*node.path, place] for place in range(len(node.condition.parts))]
+
+    def title(self, node: Node) -> str:
+        """What a node is called: a group by its number."""
+        if not node.is_group:
+            return markup.printable(node.name)
+        if not node.path:
+            return WHOLE
+        groups = [path for path, other in self.nodes.items() if other.is_group and path]
+        return f"group {groups.index(node.path) + 1}"
+
+
+class _Flags:
+    """What every row has: whether it counts, whether it is negated, and the button that takes it away."""
+
+    def __init__(self, desk: Desk, node: Node) -> None:
+        self.node, self._desk = node, desk
+        self.counts = widgets.Checkbox(
+            indent=False, value=not node.off, layout={"width": "auto"}, _dom_classes=("agentlab-tick", "agentlab-counts")
+        )
+        self.inverted = widgets.Checkbox(
+            indent=False, value=node.negated, layout={"width": "auto"}, _dom_classes=("agentlab-tick", "agentlab-not", LINE)
+        )
+        self.remove = widgets.Button(layout={"width": "22px"}, _dom_classes=("agentlab-remove",))
+        self.counts.observe(self._switched, "value")
+        self.inverted.observe(self._negated, "value")
+        self.remove.on_click(lambda _: desk.remove(self.node.path))
+
+    def show(self, node: Node, title: str, *, editable: bool) -> None:
+        """Bring them up to date."""
+        self.node = node
+        self.counts.value, self.inverted.value = not node.off, node.negated
+        self.counts.description, self.inverted.description = f"Use {title}", f"not\n{title}"
+        self.remove.description = self.remove.tooltip = f"Remove {title}"
+        for control in (self.counts, self.inverted, self.remove):
+            control.disabled = not editable
+
+    def _switched(self, change: Any) -> None:
+        if change["new"] is self.node.off:
+            self._desk.switch(self.node.path, change["new"])
+
+    def _negated(self, change: Any) -> None:
+        if change["new"] is not self.node.negated:
+            self._desk.negate(self.node.path, change["new"])
+
+
+class LeafRow:
+    """A single condition: its fields, or the name and the last reading of a function of one's own."""
+
+    def __init__(self, desk: Desk, node: Node) -> None:
+        self._kind = type(node.condition)
+        self.flags = _Flags(desk, node)
+        self._name = self._title = node.name
+        self.fields: dict[str, Field] = {}
+        for field in _editable(node.condition):
+            value = getattr(node.condition, field.name)
+            self.fields[field.name] = field_for(
+                self._kind, field, value, self._writer(desk, field.name), label=field.name, nothing="none", **LEAF
+            )
+        if len(self.fields) == 1:
+            (one,) = self.fields.values()
+            head, below = one.control, [one.message]
+        else:
+            head = self._about = widgets.HTML(_dom_classes=("agentlab-leaf-name",))
+            below = [view for field in self.fields.values() for view in (field.control, field.message)]
+        bar = widgets.HBox([self.flags.counts, head, self.flags.inverted, self.flags.remove], _dom_classes=("agentlab-node-bar",))
+        lines = widgets.VBox(below, _dom_classes=("agentlab-node-below",))
+        self.view = widgets.VBox([bar, lines], _dom_classes=("agentlab-node",))
+
+    def fits(self, node: Node) -> bool:
+        """Whether this row can show the node."""
+        return type(node.condition) is self._kind
+
+    def show(self, node: Node, tree: Tree) -> bool:
+        """Bring it up to date; there are never new controls."""
+        title = tree.title(node)
+        self.flags.show(node, title, editable=tree.editable)
+        self._name = node.name
+        for name, field in self.fields.items():
+            field.rename(title if len(self.fields) == 1 else name, "" if len(self.fields) == 1 else title)
+            field.show(getattr(node.condition, name))
+            field.enable(tree.editable)
+        self._title = title
+        self.tell(tree.readings)
+        return False
+
+    def tell(self, readings: Mapping[str, Reading]) -> None:
+        """What a function of one's own said last."""
+        if len(self.fields) != 1:
+            self._about.value = _about(self.flags.node, self._title, readings.get(self._name))
+
+    def leaves(self) -> Iterator[tuple[str, str, Field]]:
+        """Its fields, each with the names of the condition and of the field."""
+        for name, field in self.fields.items():
+            yield self._name, name, field
+
+    def row_at(self, path: Path) -> LeafRow | GroupRow | None:
+        """The row of this place, if it is this one."""
+        return self if self.flags.node.path == path else None
+
+    def _writer(self, desk: Desk, field: str) -> Callable[[Any], None]:
+        return lambda value: desk.write(self._name, field, value)
+
+
+def _editable(condition: Any) -> list[dataclasses.Field[Any]]:
+    """The fields that a person can give a value; a function of one's own stays as it is."""
+    if isinstance(condition, Custom) or not dataclasses.is_dataclass(condition):
+        return []
+    return [field for field in dataclasses.fields(condition) if field.init or "unit" in field.metadata]
+
+
+def _about(node: Node, title: str, reading: Reading | None) -> str:
+    name = f"<b>{markup.escape(title, 60)}</b>"
+    if not isinstance(node.condition, Custom):
+        return name
+    if node.off:
+        said = "it is not asked"
+    elif reading is None or reading.met is None:
+        said = "not read yet"
+    else:
+        value = "" if isinstance(reading.value, bool) else f"{reading.value}, "
+        said = f"last said {value}{'met' if reading.met else 'not met'}"
+    return f'{name} <span class="agentlab-note">your own function: {markup.escape(markup.printable(said), 80)}</span>'
+
+
+class GroupRow:
+    """Several conditions: any or all of them, each with its row below, and what adds one more."""
+
+    def __init__(self, desk: Desk, node: Node) -> None:
+        self._desk = desk
+        self.flags = _Flags(desk, node)
+        self.kind = widgets.Dropdown(
+            options=GROUPS,
+            value=type(node.condition),
+            layout={"width": "6.5em"},
+            style={"description_width": "0"},
+            _dom_classes=("agentlab-field", "agentlab-quiet"),
+        )
+        self.kind.observe(self._regrouped, "value")
+        self.parts: list[LeafRow | GroupRow] = []
+        self.adder = Adder(desk, self.flags) if node.path else None
+        self._box = widgets.VBox()
+        bar = widgets.HBox(
+            [self.flags.counts, self.kind, self.flags.inverted, self.flags.remove], _dom_classes=("agentlab-node-bar",)
+        )
+        inside = [self._box] if self.adder is None else [self._box, self.adder.view]
+        below = widgets.VBox(inside, _dom_classes=("agentlab-parts",))
+        self.view = widgets.VBox([bar, below], _dom_classes=("agentlab-node",))
+
+    def fits(self, node: Node) -> bool:
+        """Whether this row can show the node."""
+        return node.is_group and bool(node.path) is (self.adder is not None)
+
+    def show(self, node: Node, tree: Tree) -> bool:
+        """Bring it and its parts up to date; whether there are new controls."""
+        title = tree.title(node)
+        self.flags.show(node, title, editable=tree.editable)
+        self.kind.value, self.kind.disabled = type(node.condition), not tree.editable
+        self.kind.description = f"{title} is met by"
+        if self.adder is not None:
+            self.adder.show(title, tree)
+        self.parts, new = arranged(self._desk, self.parts, tree.parts_of(node), self._box)
+        below = [row.show(part, tree) for row, part in zip(self.parts, tree.parts_of(node), strict=True)]
+        return new or any(below)
+
+    def tell(self, readings: Mapping[str, Reading]) -> None:
+        """What functions of one's own said last."""
+        for row in self.parts:
+            row.tell(readings)
+
+    def leaves(self) -> Iterator[tuple[str, str, Field]]:
+        """All fields below it, each with the names of the condition and of the field."""
+        for row in self.parts:
+            yield from row.leaves()
+
+    def row_at(self, path: Path) -> LeafRow | GroupRow | None:
+        """The row of this place, here or below."""
+        if self.flags.node.path == path:
+            return self
+        return next((found for row in self.parts if (found := row.row_at(path)) is not None), None)
+
+    def _regrouped(self, change: Any) -> None:
+        if change["new"] is not type(self.flags.node.condition):
+            self._desk.regroup(self.flags.node.path, change["new"])
+
+
+class Adder:
+    """A choice of conditions, and the button that adds the chosen one to a group; without one to the whole."""
+
+    def __init__(self, desk: Desk, group: _Flags | None = None) -> None:
+        self.kind = widgets.Dropdown(
+            layout={"width": "auto"}, style={"description_width": "0"}, _dom_classes=("agentlab-field", "agentlab-quiet")
+        )
+        self.button = widgets.Button(layout={"width": "4.5em"}, _dom_classes=("agentlab-add", LINE))
+        self.button.on_click(lambda _: desk.add(() if group is None else group.node.path, self.kind.value))
+        self.view = widgets.HBox([self.kind, self.button], _dom_classes=("agentlab-node-bar", "agentlab-adder"))
+        self._kinds: tuple[str, ...] = ()
+
+    def show(self, title: str, tree: Tree) -> None:
+        """Bring the choice up to date."""
+        if tree.kinds != self._kinds:
+            chosen, self._kinds = self.kind.value, tree.kinds
+            self.kind.options = tree.kinds
+            self.kind.value = chosen if chosen in tree.kinds else next(iter(tree.kinds), None)
+        self.kind.description = f"Condition to add to {title}"
+        self.button.description = "Add" if title == WHOLE else f"Add\nto {title}"
+        self.button.tooltip = f"Add this condition to {title}"
+        self.kind.disabled = self.button.disabled = not tree.editable
+
+
+def arranged(
+    desk: Desk, rows: Sequence[LeafRow | GroupRow], nodes: Sequence[Node], box: widgets.VBox
+) -> tuple[list[LeafRow | GroupRow], bool]:
+    """A row for each node in the box, those that were there as far as they fit; and whether any is new or gone."""
+    left = list(rows)
+    now: list[LeafRow | GroupRow] = []
+    for node in nodes:
+        place = next((place for place, row in enumerate(left) if row.fits(node)), None)
+        if place is None:
+            now.append(GroupRow(desk, node) if node.is_group else LeafRow(desk, node))
+        else:
+            now.append(left[place])
+            del left[: place + 1]
+    if now == list(rows):
+        return now, False
+    box.children = tuple(row.view for row in now)
+    for row in rows:
+        if row not in now:
+            close(row.view)
+    return now, True
+
+
+def close(widget: Any) -> None:
+    """Give up a widget with all that is in it, so that neither the page nor the kernel keeps it."""
+    for child in getattr(widget, "children", ()):
+        close(child)
+    for part in (widget, getattr(widget, "style", None), widget.layout):
+        if part is not None:
+            part.close()

@@ -1,0 +1,307 @@
+"""Editing what bounds a run, in a real JupyterLab: each thing that a person can set, clicked while the run goes on or before."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from .lab_page import DARK, LabPage
+
+PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+
+EDITED_RUN = """
+import asyncio
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+import agentlab as lab
+from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, StepCountIs
+from agentlab.limits import limit_field
+from agentlab.results import Reading
+from agentlab.stop import StopCondition
+from agentlab.testing import ScriptedProvider, call
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(0.25)
+    return f"nothing about {query}"
+
+def finalize(answer: str) -> str:
+    "Hand in the answer."
+    return answer
+
+@dataclass(frozen=True, slots=True)
+class Patience(StopCondition):
+    "A condition of one's own, with fields of several types."
+
+    steps: int = limit_field(unit="steps", minimum=2, default=90, help="stop after so many steps")
+    mood: Literal["calm", "hurried"] = "calm"
+    strict: bool = True
+    note: str = "wait"
+
+    def read(self, history):
+        count = len(history) * (2 if self.mood == "hurried" else 1)
+        return Reading("Patience", count, self.steps, count >= self.steps)
+
+def looks_done(history):
+    return "done" in history[-1].text
+
+model = ScriptedProvider(lambda request, index: call("search", {"query": f"try {index}"}, tokens=(200 + 10 * index, 20), cost=0.0001))
+agent = lab.Agent(model, tools=[search, finalize])
+run = agent.run(
+    "Find it.",
+    stop=HasToolCall("finalize") | StepCountIs(2000) | (MaxCost("0.5") & ~FinishReasonIs("length")) | looks_done,
+    budget=Budget(max_turns=2000, max_tokens=5_000_000),
+)
+run.panel()
+"""
+
+
+@pytest.fixture
+def panel(lab: LabPage) -> LabPage:
+    """A page with the panel of a run of very many slow steps, not yet started."""
+    lab.page.set_viewport_size({"width": 1280, "height": 1400})
+    lab.open(lab.jupyter.write_notebook("editing", [EDITED_RUN]))
+    lab.run_cell(0)
+    expect(lab.button("Run")).to_be_enabled()
+    return lab
+
+
+def editor(page: LabPage) -> Locator:
+    """The editor in the page."""
+    return page.page.locator(".agentlab-editor")
+
+
+def test_the_editor_in_both_themes_with_pictures(panel: LabPage) -> None:
+    panel.page.wait_for_timeout(800)
+    panel.screenshot(PICTURES / "panel-editor.png", of=editor(panel))
+    panel.button("Terminating tools").click()
+    panel.button("Cut answers").click()
+    panel.page.wait_for_timeout(400)
+    panel.use_theme(DARK)
+    panel.screenshot(PICTURES / "panel-editor-dark.png", of=editor(panel))
+    panel.screenshot(PICTURES / "panel-editor-page.png", of=panel.output(0))
+
+
+def wait_for_steps(page: LabPage, number: int) -> None:
+    page.page.wait_for_function(
+        "number => Number(document.querySelector('.jupyter-widgets .agentlab-status')?.innerText.match(/step (\\d+)/)?.[1]) >= number",
+        arg=number,
+    )
+
+
+def box(page: LabPage, name: str) -> Locator:
+    """A box to tick, by its name."""
+    return editor(page).get_by_role("checkbox", name=name, exact=True)
+
+
+def choice(page: LabPage, name: str) -> Locator:
+    """A drop-down list, by its name."""
+    return editor(page).get_by_role("combobox", name=name, exact=True)
+
+
+def text(page: LabPage, name: str) -> Locator:
+    """A box for text, by its name."""
+    return editor(page).get_by_role("textbox", name=name, exact=True)
+
+
+def expect_kernel(page: LabPage, expression: str, value: str) -> None:
+    """Wait until the expression has this value in the kernel."""
+    for _ in range(100):
+        found = page.kernel_value(expression)
+        if found == value:
+            return
+        page.page.wait_for_timeout(50)
+    raise AssertionError(f"{expression} is {found}, not {value}")
+
+
+STOP = "repr(run.limits.stop)"
+WHOLE = "the whole condition"
+
+
+def test_the_tree_is_changed_by_clicks(panel: LabPage) -> None:
+    box(panel, "Use StepCountIs").uncheck()
+    box(panel, "not HasToolCall").check()
+    choice(panel, f"{WHOLE} is met by").select_option("all of")
+    choice(panel, "group 1 is met by").select_option("any of")
+    panel.button("Remove looks_done").click()
+    wanted = (
+        "AllOf(Not(HasToolCall('finalize')), Off(StepCountIs(steps=2000)), AnyOf(MaxCost(0.5), Not(FinishReasonIs('length'))))"
+    )
+    expect_kernel(panel, STOP, repr(wanted))
+    expect(editor(panel).get_by_text("looks_done")).to_have_count(0)
+
+    box(panel, "Use StepCountIs").check()
+    box(panel, "not HasToolCall").uncheck()
+    panel.button("Remove group 1").click()
+    expect_kernel(panel, STOP, repr("AllOf(HasToolCall('finalize'), StepCountIs(steps=2000))"))
+    assert panel.kernel_value("{event.by for event in run.events}") == "{'panel'}"
+
+    panel.button(f"Remove {WHOLE}").click()
+    expect(editor(panel)).to_contain_text("No condition: only the budget bounds this run.")
+    expect_kernel(panel, STOP, "'None'")
+
+
+def test_conditions_are_added_and_the_new_row_has_the_focus(panel: LabPage) -> None:
+    panel.button(f"Remove {WHOLE}").click()
+    expect(editor(panel)).to_contain_text("No condition")
+    choice(panel, f"Condition to add to {WHOLE}").select_option("MaxTokensUsed")
+    panel.button("Add").click()
+    expect(box(panel, "Use MaxTokensUsed")).to_be_focused()
+    panel.page.keyboard.press("Tab")
+    panel.page.keyboard.press("Control+a")
+    panel.page.keyboard.type("7000")
+    panel.page.keyboard.press("Tab")
+    expect_kernel(panel, STOP, repr("MaxTokensUsed(tokens=7000)"))
+
+    choice(panel, f"Condition to add to {WHOLE}").select_option("a group: all of")
+    panel.button("Add").click()
+    expect(choice(panel, "group 1 is met by")).to_be_visible()
+    choice(panel, "Condition to add to group 1").select_option("HasToolCall")
+    panel.button("Add to group 1").click()
+    expect(box(panel, "Use HasToolCall")).to_be_focused()
+    wanted = "AnyOf(MaxTokensUsed(tokens=7000), AllOf(StepCountIs(steps=8), HasToolCall('search')))"
+    expect_kernel(panel, STOP, repr(wanted))
+
+
+def test_a_condition_of_ones_own_is_added_and_each_of_its_fields_edited(panel: LabPage) -> None:
+    choice(panel, f"Condition to add to {WHOLE}").select_option("Patience")
+    panel.button("Add").click()
+    steps = panel.number("steps of Patience")
+    steps.fill("60")
+    steps.press("Tab")
+    choice(panel, "mood of Patience").select_option("hurried")
+    box(panel, "strict of Patience").uncheck()
+    text(panel, "note of Patience").fill("a while")
+    text(panel, "note of Patience").press("Tab")
+    patience = "Patience(steps=60, mood='hurried', strict=False, note='a while')"
+    expect_kernel(panel, "repr(run.limits.leaves['Patience'])", repr(patience))
+
+    steps.fill("1")
+    steps.press("Tab")
+    panel.wait_for_output(0, "Patience(steps=1): steps must be at least 2. Still in force: 60.")
+    expect_kernel(panel, "run.limits.leaves['Patience'].steps", "60")
+
+
+def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: LabPage) -> None:
+    panel.button("Run").click()
+    wait_for_steps(panel, 9)
+    choice(panel, f"Condition to add to {WHOLE}").select_option("StepCountIs")
+    panel.button("Add").click()
+    panel.wait_for_output(0, "StepCountIs would be met at once, so it was added turned off")
+    expect(box(panel, "Use StepCountIs_2")).not_to_be_checked()
+    expect(box(panel, "Use StepCountIs_2")).to_be_focused()
+    wait_for_steps(panel, 14)
+    expect(box(panel, "Use StepCountIs_2")).to_be_focused()  # steps that arrive take the focus from nobody
+    assert panel.kernel_value("run.result is None") == "True"
+    panel.page.keyboard.press("Space")
+    panel.wait_for_output(0, re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
+    expect(editor(panel)).to_contain_text("The run has ended: branch it to go on with other limits.")
+    for control in editor(panel).locator("input, select, textarea, button:not(.agentlab-fold-head)").all():
+        expect(control).to_be_disabled()
+
+
+def test_a_leaf_turned_off_while_the_run_goes_on_does_not_count(panel: LabPage) -> None:
+    panel.kernel_value("run.limits.edit_leaf('StepCountIs', steps=40)")
+    panel.button("Run").click()
+    wait_for_steps(panel, 2)
+    box(panel, "Use StepCountIs").uncheck()
+    panel.wait_for_output(0, "last said not met")
+    wait_for_steps(panel, 43)
+    assert panel.kernel_value("run.result is None") == "True"
+    panel.button("Stop").click()
+    panel.wait_for_output(0, "explicit_stop")
+
+
+def test_an_edit_says_when_it_takes_effect(panel: LabPage) -> None:
+    panel.button("Run").click()
+    wait_for_steps(panel, 2)
+    panel.page.evaluate(
+        """() => { window.told = 0; new MutationObserver(() => {
+            if (document.querySelector('.agentlab-editor').innerText.includes('Takes effect at the next step.')) window.told += 1;
+        }).observe(document.querySelector('.agentlab-editor'), {childList: true, subtree: true, characterData: true}); }"""
+    )
+    box_of(panel, "max_calls").uncheck()
+    for limit in range(3000, 3006):
+        panel.set_number("max_calls", limit)
+        panel.page.wait_for_timeout(130)
+    panel.page.wait_for_function("() => window.told > 0")
+    expect(editor(panel)).not_to_contain_text("Takes effect at the next step.")
+
+
+def box_of(page: LabPage, label: str) -> Locator:
+    """The "no limit" box in the row of this field."""
+    row = editor(page).locator(".agentlab-field-row").filter(has=page.page.get_by_label(label, exact=True)).last
+    return row.get_by_role("checkbox")
+
+
+def test_missing_usage_is_chosen(panel: LabPage) -> None:
+    choice(panel, "missing_usage").select_option("estimate")
+    expect_kernel(panel, "run.limits.missing_usage", "'estimate'")
+
+
+def test_terminating_tools_are_ticked_and_their_reminders_edited(panel: LabPage) -> None:
+    expect(box(panel, "finalize")).to_be_hidden()
+    panel.button("Terminating tools").click()
+    expect(panel.number("consecutive_nudges")).to_be_disabled()
+    box(panel, "finalize").check()
+    expect_kernel(panel, "run.limits.terminating.tools", "('finalize',)")
+    expect(panel.number("consecutive_nudges")).to_be_enabled()
+    panel.set_number("consecutive_nudges", 3)
+    panel.set_number("max_invocations", 150)
+    text(panel, "nudge_message").fill("Call finalize.")
+    text(panel, "nudge_message").press("Tab")
+    expect_kernel(panel, "run.limits.nudge_message", "'Call finalize.'")
+    box(panel, "search").check()
+    expect_kernel(panel, "run.limits.terminating.tools", "('search', 'finalize')")
+    expect_kernel(panel, "(run.limits.consecutive_nudges, run.limits.max_invocations)", "(3, 150)")
+    panel.set_number("max_invocations", 0)
+    panel.wait_for_output(0, "TerminatingTools(max_invocations=0): max_invocations must be at least 1.")
+    box(panel, "search").uncheck()
+    box(panel, "finalize").uncheck()
+    expect_kernel(panel, "run.limits.terminating", "None")
+
+
+def test_the_caps_on_cut_answers_are_edited(panel: LabPage) -> None:
+    panel.button("Cut answers").click()
+    panel.set_number("max_continuations_per_turn", 7)
+    panel.set_number("max_tool_repair_attempts", 0)
+    panel.set_number("max_total_output_chars_per_turn", 5000)
+    name = "max_total_completion_tokens_per_turn"
+    box_of(panel, name).uncheck()
+    panel.set_number(name, 2500)
+    text(panel, "hint").fill("Go on.")
+    text(panel, "hint").press("Tab")
+    wanted = (
+        "ContinuationPolicy(max_continuations_per_turn=7, max_total_completion_tokens_per_turn=2500, "
+        "max_total_output_chars_per_turn=5000, max_tool_repair_attempts=0, hint='Go on.')"
+    )
+    expect_kernel(panel, "repr(run.limits.continuation)", repr(wanted))
+    box(panel, "4 × the first cap").check()
+    expect_kernel(panel, f"run.limits.{name}", "None")
+    text(panel, "hint").fill("  ")
+    text(panel, "hint").press("Tab")
+    panel.wait_for_output(0, "say in words what the model is to do. Still in force: Go on..")
+
+
+def test_the_whole_editor_is_reached_with_the_keyboard(panel: LabPage) -> None:
+    panel.number("max_turns").focus()
+    reached = []
+    for _ in range(60):
+        panel.page.keyboard.press("Tab")
+        name = panel.page.evaluate(
+            "() => { const at = document.activeElement; "
+            "return at.closest('.agentlab-editor') ? (at.labels?.[0]?.textContent || at.innerText || at.title) : null; }"
+        )
+        if name is None:
+            break
+        reached.append(" ".join(name.split()))
+    for wanted in ("no limit", "missing_usage", "Use StepCountIs", "StepCountIs", "not StepCountIs", "Remove StepCountIs",
+                   f"Condition to add to {WHOLE}", "Add", "Terminating tools", "Cut answers"):  # fmt: skip
+        assert wanted in reached, reached
+    panel.button("Cut answers").focus()
+    panel.page.keyboard.press("Space")
+    expect(panel.number("max_continuations_per_turn")).to_be_visible()

@@ -1,0 +1,387 @@
+"""The editor of what bounds a run, without a browser: what a person would click, and what then holds."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pytest
+
+import agentlab as lab
+from agentlab import AllOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, StepCountIs
+from agentlab.errors import ConfigurationError
+from agentlab.history import RunHistory
+from agentlab.limits import limit_field
+from agentlab.results import Reading
+from agentlab.run import Run
+from agentlab.stop import AnyOf, Custom, StopCondition
+from agentlab.terminating import TerminatingTools
+from agentlab.testing import ScriptedProvider, call
+from agentlab.widgets.field_choice import field_for
+from agentlab.widgets.fields import CheckField, ChoiceField, NamesField, NumberField, ShownField, TextField
+from agentlab.widgets.limit_editor import LimitEditor
+from agentlab.widgets.scene import Scene, Stage
+from agentlab.widgets.stop_rows import GroupRow, LeafRow
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+def search(query: str) -> str:
+    """Search."""
+    return "nothing"
+
+
+def finalize(answer: str) -> str:
+    """Hand it in."""
+    return answer
+
+
+class Desk:
+    """A scene that does at once what it is asked for, and keeps what went wrong."""
+
+    def __init__(self, stop: object = None, **more: Any) -> None:
+        model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost="0.001"))
+        agent = lab.Agent(model, tools=[search, finalize])
+        self.run: Run = agent.run("Find it.", stop=stop, budget=Budget(max_turns=500), **more)
+        self.faults: list[str] = []
+        self.editor = LimitEditor(Scene(self.run, Stage(self.do, lambda: None, lambda run: None, {})))
+
+    def do(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except ConfigurationError as error:
+            self.faults.append(str(error))
+
+    def row(self, *path: int) -> Any:
+        return self.editor.stop.row(*path)
+
+    def add(self, kind: str, *path: int) -> None:
+        adder = self.row(*path).adder if path else self.editor.stop.adder
+        adder.kind.value = kind
+        adder.button.click()
+
+    def take(self, steps: int) -> None:
+        async def taken() -> None:
+            for _ in range(steps):
+                await self.run.step()
+
+        asyncio.run(taken())
+        self.editor.show()
+
+    @property
+    def stop(self) -> StopCondition | None:
+        return self.run.limits.stop
+
+
+# The tree -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_flags_of_leaves_and_groups() -> None:
+    desk = Desk(StepCountIs(9) | (MaxCost("0.5") & ~HasToolCall("finalize")))
+    desk.row(0).flags.counts.value = False
+    desk.row(1).flags.inverted.value = True
+    desk.row(1, 1).flags.inverted.value = False
+    desk.row().kind.value = AllOf
+    assert desk.stop == AllOf(Off(StepCountIs(9)), ~AllOf(MaxCost("0.5"), HasToolCall("finalize")))
+    desk.row(0).flags.counts.value = True
+    desk.row(1).flags.inverted.value = False
+    desk.row().kind.value = AnyOf
+    desk.row(1, 1).flags.inverted.value = True
+    assert desk.stop == StepCountIs(9) | (MaxCost("0.5") & ~HasToolCall("finalize"))
+    assert {event.by for event in desk.run.events if type(event).__name__ == "LimitsChanged"} == {"panel"}  # type: ignore[attr-defined]
+
+
+def test_removed_one_after_the_other_with_no_redraw_between() -> None:
+    desk = Desk(StepCountIs(1) | StepCountIs(2) | StepCountIs(3) | MaxCost(1))
+    first, third = desk.row(0), desk.row(2)
+    first.flags.remove.click()
+    third_now = desk.row(1)
+    assert third_now.fields["steps"].number.value == 3
+    third.flags.remove.click() if third is third_now else third_now.flags.remove.click()
+    assert desk.stop == StepCountIs(2) | MaxCost(1)
+    desk.row().flags.remove.click()
+    assert desk.stop is None and not desk.faults
+    assert "No condition" in desk.editor.stop._empty.value
+
+
+def test_two_leaves_of_a_kind_have_names_of_their_own() -> None:
+    desk = Desk(StepCountIs(1) | StepCountIs(2))
+    assert [desk.row(place).flags.remove.description for place in (0, 1)] == ["Remove StepCountIs", "Remove StepCountIs_2"]
+    desk.row(0).flags.remove.click()
+    assert desk.row(0).flags.remove.description == "Remove StepCountIs"
+    assert list(desk.editor.leaves) == [("StepCountIs", "steps")]
+
+
+def test_conditions_and_groups_are_added() -> None:
+    desk = Desk()
+    desk.add("MaxTokensUsed")
+    assert isinstance(desk.editor.stop.root, LeafRow)
+    desk.add("a group: all of")
+    assert isinstance(desk.editor.stop.root, GroupRow)
+    desk.add("HasToolCall", 1)
+    assert repr(desk.stop) == "AnyOf(MaxTokensUsed(tokens=10000), AllOf(StepCountIs(steps=8), HasToolCall('search')))"
+    assert desk.editor.show(), "there are new controls, which the panel has to be told of"
+    assert not desk.editor.stop.is_stale
+
+
+def test_one_that_would_end_the_run_at_once_is_added_turned_off() -> None:
+    desk = Desk(MaxCost(5))
+    desk.take(8)
+    desk.add("StepCountIs")
+    assert desk.stop == MaxCost(5) | Off(StepCountIs(8))
+    assert "added turned off" in desk.editor.stop.note.value
+    desk.row(1).fields["steps"].number.value = 30
+    desk.row(1).flags.counts.value = True
+    assert desk.stop == MaxCost(5) | StepCountIs(30)
+
+
+def test_a_click_on_a_tree_that_changed_elsewhere_changes_nothing() -> None:
+    desk = Desk(StepCountIs(3) | MaxCost(1))
+    desk.run.limits.stop = MaxCost(1) | HasToolCall("finalize")
+    desk.row(0).flags.counts.value = False
+    assert desk.stop == MaxCost(1) | HasToolCall("finalize")
+    assert len(desk.faults) == 1 and "changed elsewhere" in desk.faults[0]
+    desk.editor.show()
+    assert desk.row(0).flags.counts.value is True, "what was refused is not shown as if it held"
+
+
+def test_rows_stay_while_values_change_so_that_focus_is_kept() -> None:
+    desk = Desk(StepCountIs(3) | MaxCost(1))
+    rows = [desk.row(0), desk.row(1)]
+    desk.run.limits.edit_leaf("StepCountIs", steps=5)
+    desk.run.limits.switch_leaf("MaxCost", False)
+    assert desk.editor.show() is False
+    assert [desk.row(0), desk.row(1)] == rows
+    assert rows[0].fields["steps"].number.value == 5 and rows[1].flags.counts.value is False
+    desk.run.limits.stop = StepCountIs(4) | HasToolCall("finalize") | MaxCost(2)
+    assert desk.editor.show() is True
+    assert [desk.row(0), desk.row(2)] == rows
+
+
+def test_what_is_typed_and_refused_stays_while_steps_arrive() -> None:
+    desk = Desk(StepCountIs(30))
+    field = desk.editor.leaves["StepCountIs", "steps"]
+    field.number.value = -1
+    desk.take(2)
+    assert field.number.value == -1 and "Still in force: 30" in field.message.value
+    assert desk.stop == StepCountIs(30)
+
+
+# A person's own -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_shows_its_name_and_its_last_reading_and_is_turned_off() -> None:
+    asked: list[int] = []
+
+    def enough(history: RunHistory) -> int:
+        asked.append(len(history))
+        return 0
+
+    desk = Desk(StepCountIs(30) | enough)
+    assert "enough" in desk.row(1)._about.value and "not read yet" in desk.row(1)._about.value
+    desk.take(1)
+    assert "last said 0, not met" in desk.row(1)._about.value
+    desk.row(1).flags.counts.value = False
+    desk.take(1)
+    assert "it is not asked" in desk.row(1)._about.value
+    assert asked == [1]
+    desk.row(1).flags.remove.click()
+    assert desk.stop == AnyOf(StepCountIs(30))
+
+
+def test_a_hostile_name_is_text() -> None:
+    desk = Desk(Custom(lambda history: HOSTILE, HOSTILE) | StepCountIs(30))
+    desk.take(1)
+    shown = desk.row(0)._about.value
+    assert "<script>" not in shown and "<img" not in shown and "&lt;script&gt;" in shown
+
+
+class Mood(enum.Enum):
+    CALM = 1
+    HURRIED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Everything(StopCondition):
+    """A condition with a field of each type."""
+
+    whole: int = limit_field(unit="steps", minimum=2, default=9, help="a whole number")
+    share: float = 0.5
+    money: Decimal = Decimal("0.25")
+    strict: bool = True
+    word: str = "wait"
+    long: str = "a\nb"
+    choice: Literal["one", "two"] = "one"
+    mood: Mood = Mood.CALM
+    names: tuple[str, ...] = ("a",)
+    marked: frozenset[str] = frozenset({"b"})
+    maybe: int | None = None
+    maybe_word: str | None = None
+    maybe_choice: Literal["one", "two"] | None = None
+    maybe_strict: bool | None = None
+    hidden: Annotated[int, "a note"] = 3
+    strange: dict[str, int] = field(default_factory=dict)
+
+    def read(self, history: RunHistory) -> Reading:
+        return Reading("Everything", None, None, False)
+
+
+KINDS = {
+    "whole": NumberField, "share": NumberField, "money": NumberField, "strict": CheckField, "word": TextField, "long": TextField,
+    "choice": ChoiceField, "mood": ChoiceField, "names": NamesField, "marked": NamesField, "maybe": NumberField,
+    "maybe_word": TextField, "maybe_choice": ChoiceField, "maybe_strict": ChoiceField, "hidden": NumberField, "strange": ShownField,
+}  # fmt: skip
+
+
+def test_each_type_has_its_control() -> None:
+    desk = Desk(Everything())
+    assert {name: type(control) for (_, name), control in desk.editor.leaves.items()} == KINDS
+    desk.add("Everything")
+    assert desk.stop == Everything() | Everything(), "one's own is offered too"
+
+
+@pytest.mark.parametrize(
+    ("name", "entered", "held"),
+    [
+        ("whole", 4, 4),
+        ("share", 0.25, 0.25),
+        ("money", 0.1, Decimal("0.1")),
+        ("strict", False, False),
+        ("word", "go", "go"),
+        ("long", "c\nd", "c\nd"),
+        ("choice", "two", "two"),
+        ("mood", Mood.HURRIED, Mood.HURRIED),
+        ("names", "x, y", ("x", "y")),
+        ("marked", "x, y", frozenset({"x", "y"})),
+        ("maybe_word", "yes", "yes"),
+        ("maybe_choice", "two", "two"),
+        ("maybe_strict", False, False),
+        ("hidden", 8, 8),
+    ],
+)
+def test_each_control_writes_a_value_of_its_type(name: str, entered: object, held: object) -> None:
+    desk = Desk(Everything())
+    desk.editor.leaves["Everything", name].box.value = entered
+    found = getattr(desk.stop, name)
+    assert found == held and type(found) is type(held)
+    desk.run.limits.edit_leaf("Everything", **{name: getattr(Everything(), name)})
+    desk.editor.show()
+    assert desk.editor.leaves["Everything", name]._shown == getattr(Everything(), name)
+
+
+def test_an_optional_number_has_a_box_for_none() -> None:
+    desk = Desk(Everything())
+    maybe = desk.editor.leaves["Everything", "maybe"]
+    assert maybe.unlimited.value and maybe.number.disabled
+    maybe.unlimited.value = False
+    maybe.number.value = 12
+    assert desk.stop == Everything(maybe=12)
+    maybe.unlimited.value = True
+    assert desk.stop == Everything()
+
+
+def test_a_value_below_the_minimum_of_the_metadata_is_refused_beside_the_field() -> None:
+    desk = Desk(Everything())
+    whole = desk.editor.leaves["Everything", "whole"]
+    whole.number.value = 1
+    assert "Everything(whole=1): whole must be at least 2. Still in force: 9." in whole.message.value
+    assert desk.stop == Everything()
+
+
+def test_what_ones_own_class_raises_is_shown_beside_the_field() -> None:
+    def refuse(value: object) -> None:
+        raise ValueError(HOSTILE)
+
+    spec = Everything.__dataclass_fields__["word"]
+    made = field_for(Everything, spec, "wait", refuse, label="word")
+    made.box.value = "other"
+    assert "ValueError: &lt;script&gt;" in made.message.value and "Still in force: wait" in made.message.value
+
+
+# Beside the tree ------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_cap_on_cut_answers_is_edited() -> None:
+    desk = Desk()
+    fields = desk.editor.continuation.fields
+    fields["max_continuations_per_turn"].number.value = 0
+    fields["max_tool_repair_attempts"].number.value = 4
+    fields["max_total_output_chars_per_turn"].number.value = 99
+    total = fields["max_total_completion_tokens_per_turn"]
+    assert total.unlimited.description == "4 × the first cap" and total.unlimited.value
+    total.unlimited.value = False
+    fields["hint"].text.value = "Go on."
+    assert repr(desk.run.limits.continuation) == (
+        "ContinuationPolicy(max_continuations_per_turn=0, max_total_completion_tokens_per_turn=4000, "
+        "max_total_output_chars_per_turn=99, max_tool_repair_attempts=4, hint='Go on.')"
+    )
+    fields["hint"].text.value = " "
+    assert "Still in force: Go on." in fields["hint"].message.value
+
+
+def test_terminating_tools_are_ticked_and_unticked() -> None:
+    desk = Desk()
+    editor = desk.editor.terminating
+    assert all(field.box.disabled for field in editor.fields.values())
+    editor.tools["finalize"].value = True
+    assert desk.run.limits.terminating == TerminatingTools(("finalize",))
+    desk.editor.show()
+    editor.fields["consecutive_nudges"].number.value = 5
+    editor.tools["search"].value = True
+    assert desk.run.limits.terminating == TerminatingTools(("search", "finalize"), consecutive_nudges=5)
+    for name in ("search", "finalize"):
+        editor.tools[name].value = False
+    assert desk.run.limits.terminating is None
+    desk.run.limits.terminating = ["elsewhere"]  # a name from code that is none of the agent's
+    assert desk.editor.show() is True
+    assert editor.tools["elsewhere"].value and not editor.tools["search"].value
+
+
+def test_missing_usage_is_a_choice() -> None:
+    desk = Desk()
+    desk.editor.budget["missing_usage"].choice.value = "estimate"
+    assert desk.run.limits.missing_usage == "estimate"
+
+
+def test_an_ended_run_is_edited_no_more() -> None:
+    desk = Desk(StepCountIs(2) | FinishReasonIs("length"), terminating=["finalize"])
+    desk.take(2)
+    assert "The run has ended: branch it" in desk.editor.pending.value
+    boxes = [field.box for field in (*desk.editor.budget.values(), *desk.editor.leaves.values())]
+    flags = [desk.row(*path).flags for path in ((), (0,), (1,))]
+    boxes += [control for each in flags for control in (each.counts, each.inverted, each.remove)]
+    boxes += [desk.row().kind, desk.editor.stop.adder.kind, desk.editor.stop.adder.button]
+    boxes += [*desk.editor.terminating.tools.values(), *[field.box for field in desk.editor.terminating.fields.values()]]
+    assert all(control.disabled for control in boxes)
+
+
+def test_a_redraw_with_nothing_new_touches_no_widget() -> None:
+    desk = Desk(StepCountIs(900) | (MaxCost(50) & ~HasToolCall("finalize")))
+    touched: list[Any] = []
+    waiting = [desk.editor.view]
+    while waiting:
+        widget = waiting.pop()
+        waiting.extend(getattr(widget, "children", ()))
+        widget.observe(touched.append)
+    for _ in range(3):
+        desk.editor.show()
+    desk.take(3)
+    assert not touched
+
+
+def test_what_is_taken_away_is_given_up() -> None:
+    from ipywidgets.widgets.widget import _instances
+
+    desk = Desk(StepCountIs(900))
+    before = len(_instances)
+    for _ in range(5):
+        desk.add("MaxCost")
+        desk.row(1).flags.remove.click()
+        desk.row().kind.value = AllOf
+        desk.run.limits.stop = StepCountIs(900)
+        desk.editor.show()
+    assert len(_instances) == before
