@@ -242,15 +242,16 @@ def clean_json(value: object, level: int = 0) -> Any:
 
 def _clean_name(name: str) -> tuple[str, bool]:
     """A field's name as it is kept, and whether it is one of a secret."""
-    return _usual_name(name) if len(name) <= _USUAL_NAME_CHARACTERS else (_clean_text(name), _is_secret_name(name))
+    return _usual_name(name) if len(name) <= _USUAL_NAME_CHARACTERS else (_clean_text(name), is_secret_name(name))
 
 
 @lru_cache(maxsize=1024)
 def _usual_name(name: str) -> tuple[str, bool]:
-    return _clean_text(name), _is_secret_name(name)  # the same few names come with every response
+    return _clean_text(name), is_secret_name(name)  # the same few names come with every response
 
 
-def _is_secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
+    """Whether a field of this name holds a secret."""
     return _SECRET_NAME.fullmatch(name) is not None
 
 

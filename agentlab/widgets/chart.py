@@ -1,4 +1,4 @@
-"""The curve of tokens and cost with the limits that hold."""
+"""The curve of tokens and cost with the limits that hold; the chosen step is marked in it."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class Chart:
 
     def show(self) -> bool:
         """Draw what is new."""
-        self.view.value = self.curve.as_html()
+        self.view.value = self.curve.as_html(self._scene.chosen)
         return False

@@ -6,10 +6,11 @@ from __future__ import annotations
 import base64
 import html
 import io
+import json
 import threading
 from decimal import Decimal
+from typing import Any
 
-import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -32,7 +33,9 @@ class Curve:
         self._lock = threading.Lock()
         self._seen = -1
         self._limits: tuple[float | None, float | None] = (None, None)
+        self._mark: int | None = None
         self._png = b""
+        self._places: list[tuple[float, float, float, float]] = []
         self._steps: list[int] = [0]
         self._sums: tuple[list[float], list[float]] = ([0.0], [0.0])
         self._made = False
@@ -40,11 +43,12 @@ class Curve:
     def _make(self) -> None:
         self._made = True
         self._figure = Figure(figsize=(5.6, 2.2), dpi=110, layout="constrained")
-        FigureCanvasAgg(self._figure)
+        self._canvas: Any = FigureCanvasAgg(self._figure)
         self._figure.patch.set_alpha(0.0)
         self._axes = self._figure.subplots(1, 2)
         self._lines = []
         self._limit_lines = []
+        self._mark_lines, self._rings = [], []
         for axis, colour in zip(self._axes, (_BLUE, _GREEN), strict=True):
             axis.patch.set_alpha(0.0)
             axis.tick_params(colors=TEXT, labelsize=8)
@@ -55,20 +59,26 @@ class Curve:
                 spine.set_visible(name in ("left", "bottom"))
             self._lines += axis.plot([], [], color=colour, marker="o", markersize=3, linewidth=1.8, gid="so far")
             self._limit_lines.append(axis.axhline(0.0, color=LIMIT, linestyle="--", linewidth=1.4, visible=False))
+            self._mark_lines.append(axis.axvline(0, color=TEXT, linewidth=1.0, visible=False, gid="chosen step"))
+            self._rings += axis.plot([], [], color=colour, marker="o", markersize=9, markeredgewidth=1.6, fillstyle="none")
 
-    def draw(self) -> bytes:
-        """The picture as PNG, drawn anew only where there is something new."""
+    def draw(self, mark: int | None = None) -> bytes:
+        """The picture as PNG, drawn anew only where there is something new. `mark` is a step that is marked in both curves."""
         with self._lock:
             limits = self._limits_now()
-            if self._png and self._seen == len(self._run.history) and limits == self._limits:
+            if self._png and self._seen == len(self._run.history) and (limits, mark) == (self._limits, self._mark):
                 return self._png
             if not self._made:
                 self._make()
             self._take_in_new_steps()
-            self._limits = limits
-            for axis, line, limit_line, sums, limit, title in zip(
-                self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, strict=True
+            self._limits, self._mark = limits, mark
+            for axis, line, limit_line, sums, limit, title, mark_line, ring in zip(
+                self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, self._mark_lines, self._rings, strict=True
             ):
+                mark_line.set_visible(mark is not None)
+                mark_line.set_xdata([mark or 0, mark or 0])
+                known = mark is not None and mark < len(sums)
+                ring.set_data(([mark], [sums[mark]]) if mark is not None and known else ([], []))
                 line.set_data(self._steps[: len(sums)], sums)
                 line.set_marker("o" if len(sums) <= 60 else "")
                 top = max(sums)
@@ -81,9 +91,11 @@ class Curve:
                 axis.set_xlim(0, max(2, self._steps[-1]))
                 axis.set_ylim(0, top * 1.08 or 1)
             out = io.BytesIO()
-            with mpl.rc_context({"savefig.facecolor": "none"}):
-                self._figure.savefig(out, format="png", metadata={"Software": None})
+            self._canvas.print_png(out, metadata={"Software": None})  # savefig goes over everything twice
             self._png = out.getvalue()
+            self._places = [
+                (place.x0, place.x1, 1 - place.y1, 1 - place.y0) for place in (axis.get_position() for axis in self._axes)
+            ]
             return self._png
 
     def _take_in_new_steps(self) -> None:
@@ -102,7 +114,7 @@ class Curve:
         settings = self._run.limits.snapshot()
         tokens: list[int | Decimal | None] = [settings.budget.max_tokens]
         cost: list[int | Decimal | None] = [settings.budget.max_cost]
-        for leaf in settings.stop.leaves() if settings.stop is not None else ():
+        for leaf in settings.stop.leaves(that_count=True) if settings.stop is not None else ():
             if isinstance(leaf, MaxTokensUsed):
                 tokens.append(leaf.tokens)
             elif isinstance(leaf, MaxCost):
@@ -110,15 +122,49 @@ class Curve:
         return _least(tokens), _least(cost)
 
     def as_base64(self) -> str:
-        """The picture for a mime bundle."""
+        """The picture for a mime bundle; no step is marked in it."""
         return base64.b64encode(self.draw()).decode()
 
-    def as_html(self) -> str:
-        """The picture as an image with a text for those who do not see it."""
+    def alt(self, mark: int | None = None) -> str:
+        """What is to be seen, in words, as it was drawn last."""
         tokens, cost = self._sums
-        said = f"Tokens and cost over {max(0, self._seen)} steps: {tokens[-1]:.0f} tokens, {cost[-1]:.6g} US dollars known."
-        source = f"data:image/png;base64,{self.as_base64()}"
-        return f'<img src="{source}" alt="{html.escape(said, quote=True)}" style="width:100%; max-width:620px">'
+        steps = max(0, self._seen)
+        said = f"Tokens and cost over {steps} step{'s' * (steps != 1)}: {tokens[-1]:.0f} tokens, {cost[-1]:.6g} US dollars known."
+        if mark is not None:
+            said += f" Step {mark} is marked: {_at(tokens, mark, '.0f')} tokens, {_at(cost, mark, '.6g')} US dollars so far."
+        return said
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        width, height = self._figure.get_size_inches() * self._figure.dpi
+        return round(width), round(height)
+
+    def as_html(self, mark: int | None = None) -> str:
+        """The picture as an image with a text for those who do not see it.
+
+        `data-axes` says where each axes lies in it, as shares of its width and height from the left and the top, and which steps it
+        spans: by it a click becomes a step.
+        """
+        source = f"data:image/png;base64,{base64.b64encode(self.draw(mark)).decode()}"
+        steps, said = max(0, self._seen), self.alt(mark)
+        clickable = f' data-axes="{html.escape(json.dumps(self._axes_data(steps)), quote=True)}"' if steps else ""
+        return (
+            f'<img class="agentlab-chart" src="{source}" alt="{html.escape(said, quote=True)}"{clickable} '
+            'style="width:100%; max-width:620px">'
+        )
+
+    def _axes_data(self, steps: int) -> list[dict[str, float]]:
+        end = max(2, steps)
+        return [
+            {"left": round(left, 4), "right": round(right, 4), "top": round(top, 4), "bottom": round(bottom, 4),
+             "from": 0, "to": end, "first": 1, "last": steps}
+            for left, right, top, bottom in self._places
+        ]  # fmt: skip
+
+
+def _at(sums: list[float], step: int, form: str) -> str:
+    return format(sums[step], form) if step < len(sums) else "unknown"
 
 
 def _least(limits: list[int | Decimal | None]) -> float | None:

@@ -1,26 +1,117 @@
-"""Going through the run: a table of its steps."""
+"""Going through the run: its steps in a table, controls to go from one to the next, and below it one step in full."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import ipywidgets as widgets
 
+from agentlab.errors import ConfigurationError
+from agentlab.results import StepResult
 from agentlab.widgets import markup
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.step_detail import OPEN_AT_FIRST, detail
+from agentlab.widgets.step_table import StepTable
 
-SHOWN_STEPS = 8
+_MOST_DIGITS = 9
 
 
 class StepBrowser:
-    """The newest steps as a table."""
+    """The steps of the run, and the one that is looked at: the chosen one, or the newest while none is.
+
+    `number` takes a step; empty it follows the newest.
+    """
 
     title = "Steps"
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self.table = widgets.HTML()
-        self.view = widgets.VBox([self.table])
+        self._table = StepTable(scene.run)
+        self._opened = set(OPEN_AT_FIRST)
+        self._detailed: StepResult | None = None
+        self._shown_text = ""
+        self.number = widgets.Text(
+            description="Step",
+            placeholder="newest",
+            continuous_update=False,
+            tooltip="The step to look at; empty: the newest",
+            style={"description_width": "3em"},
+            layout=widgets.Layout(width="9em"),
+        )
+        self.earlier = widgets.Button(description="◀ Earlier", layout=widgets.Layout(width="8em"))
+        self.later = widgets.Button(description="Later ▶", layout=widgets.Layout(width="8em"))
+        self.newest = widgets.Button(description="Newest", layout=widgets.Layout(width="8em"))
+        self.message = widgets.HTML()
+        self.table, self.detail = widgets.HTML(), widgets.HTML()
+        self.number.observe(self._typed, "value")
+        self.earlier.on_click(lambda _: self._go_to(lambda at: at - 1))
+        self.later.on_click(lambda _: self._go_to(lambda at: at + 1))
+        self.newest.on_click(lambda _: self._go_to(lambda at: None))
+        going = widgets.HBox([self.number, self.earlier, self.later, self.newest], layout=widgets.Layout(flex_flow="row wrap"))
+        self.view = widgets.VBox([going, self.message, self.table, self.detail])
 
     def show(self) -> bool:
-        """Show the newest steps."""
-        self.table.value = markup.steps(self._scene.run, SHOWN_STEPS)
+        """Bring table, controls and detail up to date. The detail is made anew only for another step: what a person has opened in it,
+        marked or scrolled to stays."""
+        run, chosen = self._scene.run, self._scene.chosen
+        steps = len(run.history)
+        self._show_controls(steps, chosen)
+        self.table.value = self._table.html(chosen)
+        if not steps:
+            return False
+        index = steps if chosen is None else chosen
+        step = run.history[index - 1]
+        if step is not self._detailed:
+            self._detailed = step
+            self.detail.value = detail(run, index, frozenset(self._opened))
         return False
+
+    def remember(self, section: str, is_open: bool) -> None:
+        """The person opened or closed a section: it is so in the next step that is shown, too."""
+        if is_open:
+            self._opened.add(section)
+        else:
+            self._opened.discard(section)
+
+    def _show_controls(self, steps: int, chosen: int | None) -> None:
+        at = steps if chosen is None else chosen
+        nothing = "No step has been taken yet." if not steps else ""
+        _set(self.earlier, nothing or ("This is the first step." if at <= 1 else ""), "Look at the step before")
+        _set(self.later, nothing or ("This is the newest step." if at >= steps else ""), "Look at the next step")
+        followed = "The newest step is shown, and followed." if chosen is None else ""
+        _set(self.newest, nothing or followed, "Follow the newest step again")
+        text = "" if chosen is None else str(chosen)
+        if self._shown_text != text:
+            self._shown_text = text  # first: the box tells of a change by whoever made it
+            self.number.value, self.message.value = text, ""
+
+    def _typed(self, change: Any) -> None:
+        text = change["new"].strip()
+        try:
+            if text != self._shown_text:
+                self._scene.choose(_as_step(text))
+                self._shown_text = text  # else the next redraw would take it for a change, and what is typed until then away
+        except ConfigurationError as error:
+            self.message.value = markup.fault(str(error))
+        else:
+            self.message.value = ""
+
+    def _go_to(self, where: Callable[[int], int | None]) -> None:
+        """Choose another step, given the one that is looked at."""
+        at = self._scene.chosen or len(self._scene.run.history)
+        self._scene.do(lambda: self._scene.choose(where(at)))
+
+
+def _as_step(text: str) -> int | None:
+    """The number that was typed; None for nothing."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
+        raise ConfigurationError(f"Step {text[:40]!r}: type a step's number, such as 3, or nothing for the newest.")
+    return int(text)
+
+
+def _set(button: widgets.Button, why_not: str, what: str) -> None:
+    button.disabled = bool(why_not)
+    button.tooltip = why_not or what

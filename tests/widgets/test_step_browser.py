@@ -1,0 +1,232 @@
+"""Going from step to step without a browser: type, press, click, and read what the page would show."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, StepCountIs
+from agentlab.run import Run
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.widgets.live_panel import Panel
+from agentlab.widgets.pointer import SCRIPT
+from agentlab.widgets.step_table import MOST_ROWS, StepTable, window
+
+
+@pytest.fixture(autouse=True)
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+def search(query: str) -> str:
+    """Search."""
+    return "nothing"
+
+
+def panel_of(steps: int, most: int = 10_000) -> Panel:
+    """The panel of a run that has taken so many steps."""
+    model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, tokens=(index, 0), cost="0.001"))
+    run = lab.Agent(model, tools=[search]).run("Find it.", stop=StepCountIs(most), budget=Budget(max_turns=10_000))
+    take(run, steps)
+    panel = Panel(run)
+    _ = panel.widget
+    return panel
+
+
+def take(run: Run, steps: int) -> None:
+    async def go() -> None:
+        for _ in range(steps):
+            await run.step()
+
+    asyncio.run(go())
+
+
+def rows(panel: Panel) -> list[int]:
+    return [int(step) for step in re.findall(r'<tr data-step="(\d+)"', panel.cockpit.steps.table.value)]
+
+
+def marked(panel: Panel) -> list[str]:
+    return re.findall(r'data-step="(\d+)" aria-current="step"', panel.cockpit.steps.table.value)
+
+
+def detailed(panel: Panel) -> str:
+    found = re.search(r"<b>Step (\d+)</b>", panel.cockpit.steps.detail.value)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize(
+    ("steps", "chosen", "first", "last"),
+    [
+        (3, None, 1, 3),
+        (12, None, 1, 12),
+        (13, None, 2, 13),
+        (40, 1, 1, 12),
+        (40, 7, 1, 12),
+        (40, 8, 2, 13),
+        (40, 20, 14, 25),
+        (40, 39, 29, 40),
+        (40, 40, 29, 40),
+    ],
+)
+def test_the_table_shows_a_window(steps: int, chosen: int | None, first: int, last: int) -> None:
+    assert window(steps, chosen) == (first, last)
+    assert last - first < MOST_ROWS
+    assert chosen is None or first <= chosen <= last
+
+
+def test_the_newest_is_followed_until_a_step_is_chosen_and_again_after_newest() -> None:
+    panel = panel_of(20)
+    assert rows(panel) == list(range(9, 21)) and marked(panel) == [] and detailed(panel) == "20"
+    panel.cockpit.steps.number.value = "5"
+    panel.cockpit.show()
+    assert rows(panel) == list(range(1, 13)) and marked(panel) == ["5"] and detailed(panel) == "5"
+    take(panel.run, 3)
+    panel.cockpit.show()
+    assert detailed(panel) == "5" and "steps 1 to 12 of 23 (11 later)" in panel.cockpit.steps.table.value
+    panel.cockpit.steps.newest.click()
+    panel.cockpit.show()
+    assert detailed(panel) == "23" and panel.cockpit.steps.number.value == ""
+    take(panel.run, 1)
+    panel.cockpit.show()
+    assert detailed(panel) == "24"
+
+
+def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
+    panel = panel_of(0)
+    steps = panel.cockpit.steps
+    assert all(button.disabled for button in (steps.earlier, steps.later, steps.newest))
+    assert steps.later.tooltip == "No step has been taken yet."
+    take(panel.run, 2)
+    panel.cockpit.show()
+    assert (steps.earlier.disabled, steps.later.disabled, steps.newest.disabled) == (False, True, True)
+    assert steps.later.tooltip == "This is the newest step."
+    steps.earlier.click()
+    panel.cockpit.show()
+    assert detailed(panel) == "1" and steps.number.value == "1"
+    assert (steps.earlier.disabled, steps.later.disabled, steps.newest.disabled) == (True, False, False)
+    assert steps.earlier.tooltip == "This is the first step."
+    steps.later.click()
+    panel.cockpit.show()
+    assert panel.cockpit.scene.chosen == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("0", "Step 0: there are steps 1 to 4."),
+        ("5", "Step 5: there are steps 1 to 4."),
+        ("two", "Step &#x27;two&#x27;: type a step&#x27;s number"),
+        ("-1", "type a step"),
+        ("9" * 5000, "type a step"),
+    ],
+)
+def test_a_number_that_is_no_step_says_why_and_changes_nothing(typed: str, why: str) -> None:
+    panel = panel_of(4)
+    steps = panel.cockpit.steps
+    steps.number.value = "3"
+    steps.number.value = typed
+    panel.cockpit.show()
+    assert why in steps.message.value
+    assert panel.cockpit.scene.chosen == 3
+    steps.number.value = "2"
+    assert steps.message.value == "" and panel.cockpit.scene.chosen == 2
+
+
+def test_chart_and_table_mark_the_same_step() -> None:
+    panel = panel_of(6)
+    unmarked = panel.cockpit.chart.view.value
+    panel.cockpit.pointer.clicked({"step": 4})
+    panel.cockpit.show()
+    assert marked(panel) == ["4"]
+    assert "Step 4 is marked: 10 tokens, 0.004 US dollars so far." in panel.cockpit.chart.view.value
+    assert panel.cockpit.chart.view.value != unmarked
+    assert "marked" not in panel.bundle()["text/html"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"step": 99}, {"step": "1"}, {"step": True}, {"step": None}, {"run": "nowhere"}, {"section": 1, "open": True}, "x", None],
+)
+def test_whatever_the_page_sends_is_checked(message: object) -> None:
+    panel = panel_of(3)
+    panel.cockpit.pointer.clicks._handle_custom_msg(message, [])
+    panel.cockpit.show()
+    assert panel.cockpit.scene.chosen is None
+    assert detailed(panel) == "3"
+
+
+def test_a_click_on_a_run_opens_it() -> None:
+    panel = panel_of(3)
+    branch = panel.run.fork(at=1)
+    panel.cockpit.pointer.clicked({"run": branch.id})
+    assert panel.run is branch
+    panel.cockpit.pointer.clicked({"run": branch.parent_run_id})
+    assert panel.run is branch.parent
+
+
+def test_the_detail_is_not_made_again_while_the_step_stays() -> None:
+    panel = panel_of(3)
+    changes: list[str] = []
+    panel.cockpit.steps.detail.observe(lambda change: changes.append(change["new"]), "value")
+    panel.cockpit.pointer.clicked({"section": "raw", "open": True})
+    panel.cockpit.pointer.clicked({"section": "tools", "open": False})
+    for _ in range(3):
+        panel.cockpit.show()
+    assert changes == []
+    panel.cockpit.pointer.clicked({"step": 2})
+    panel.cockpit.show()
+    assert len(changes) == 1
+    assert re.findall(r'data-section="(\w+)" open', changes[0]) == ["messages", "raw"]
+
+
+def test_a_stop_reason_that_comes_late_is_shown() -> None:
+    panel = panel_of(2)
+    assert "the run ended" not in panel.cockpit.steps.detail.value
+    panel.run.stop("enough")
+    panel.cockpit.show()
+    assert "the run ended: explicit_stop" in panel.cockpit.steps.detail.value
+
+
+def test_sums_are_those_of_the_whole_run_wherever_the_window_stands() -> None:
+    panel = panel_of(30)
+    panel.cockpit.scene.choose(15)
+    table = StepTable(panel.run).html(15)
+    row = re.search(r'<tr data-step="15".*?</tr>', table)
+    assert row is not None
+    assert re.findall(r">([^<>]+)</td>", row[0])[3:7] == ["15", "120", "$0.001", f"${Decimal('0.015')}"]
+
+
+def test_sums_after_an_unknown_part_are_unknown() -> None:
+    run = lab.Agent(ScriptedProvider([say("a", tokens=(None, None))])).run("go", budget=Budget(max_turns=3))
+    take(run, 1)
+    assert StepTable(run).html(None).count("unknown") == 4
+
+
+def test_a_look_does_not_grow_with_the_run() -> None:
+    took_s = []
+    for steps in (50, 5_000):
+        panel = panel_of(steps)
+        panel.cockpit.show()
+        best = min(_look_s(panel, step) for step in (20, 21, 22, 23, 24, 25))
+        took_s.append(best)
+    assert took_s[1] < 3 * took_s[0] + 0.002
+
+
+def _look_s(panel: Panel, step: int) -> float:
+    panel.cockpit.scene.choose(step)
+    began = time.process_time()
+    panel.cockpit.steps.show()
+    return time.process_time() - began
+
+
+def test_the_script_is_beside_its_module_and_sent_whole() -> None:
+    panel = panel_of(0)
+    assert Path(SCRIPT).is_file()
+    assert panel.cockpit.pointer.clicks._esm == SCRIPT.read_text(encoding="utf-8")
+    assert panel.cockpit.pointer.clicks in list(panel._controls()), "else a busy kernel would not hear it"

@@ -1,0 +1,193 @@
+"""One step in full: what is told of it, and that nothing in it can do harm, hide, mislead or weigh the page down."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.run import Run
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import FinishReason, ModelResponse, ToolCall
+from agentlab.widgets import detail_markup
+from agentlab.widgets.step_detail import detail, new_to_the_model, who_took
+
+HOSTILE = '</pre></details><script>alert(1)</script><img src=x onerror="alert(2)">'
+KEY = "sk-" + "a1B2c3D4" * 4
+
+
+def search(query: str) -> str:
+    """Search."""
+    if query == "fail":
+        raise ValueError("the archive is closed")
+    return json.dumps({"hits": [], "query": query})
+
+
+def run_of(script: Sequence[Any], steps: int | None = None, **more: Any) -> Run:
+    """A run on a script, that many steps of it taken, or all."""
+    run = lab.Agent(ScriptedProvider(script), tools=[search], instructions=more.pop("instructions", "")).run("Find it.", **more)
+
+    async def go() -> None:
+        for _ in range(len(script) if steps is None else steps):
+            await run.step()
+
+    asyncio.run(go())
+    return run
+
+
+def raw_of(response: ModelResponse, raw: Any) -> ModelResponse:
+    return replace(response, raw=raw)
+
+
+def shown(run: Run, index: int) -> str:
+    """The text of a step's detail, as a person reads it."""
+    return html.unescape(re.sub(r"<[^>]+>", " ", detail(run, index)))
+
+
+def test_a_step_is_told_in_full() -> None:
+    script = [raw_of(call("search", {"query": "umbrella"}, cost="0.002"), {"usage": {"total": 15}}), say("Nothing.")]
+    stop = HasToolCall("search") | StepCountIs(9)
+    run = run_of(script, 1, instructions="Be brief.", stop=stop, budget=Budget(max_turns=5, max_tokens=100))
+    told = re.sub(r"\s+", " ", shown(run, 1))
+    for sentence in (
+        "Step 1 · tool calls",
+        "the run ended: stop_condition",
+        "Instructions Be brief.",
+        "User Find it.",
+        'arguments { "query": "umbrella" }',
+        'result { "hits": [], "query": "umbrella" }',
+        "$0.002 reported",
+        "finish_reason = tool_calls (high confidence)",
+        "HasToolCall: 1 of search — met ◀ decided",
+        "StepCountIs: 1 of 9 — not met",
+        "max_tokens 100 tokens — 85 left",
+        "max_turns 5 turns — 4 left",
+        '{ "usage": { "total": 15 } }',
+    ):
+        assert sentence in told, sentence
+
+
+def test_what_was_new_to_the_model_is_what_came_after_its_last_words() -> None:
+    run = run_of([call("search", {"query": "a"}), call("search", {"query": "b"}), say("Nothing.")])
+    assert [message.text for message in new_to_the_model(run, 1)] == ["Find it."]
+    assert [message.tool_results[0].arguments for message in new_to_the_model(run, 3)] == ['{"query": "b"}']
+    assert "Model Nothing." in re.sub(r"\s+", " ", shown(run, 3))
+
+
+def test_a_branch_shows_what_it_was_told_beyond_the_steps_it_kept() -> None:
+    run = run_of([call("search", {"query": "a"}), say("Nothing."), say("Nothing.")], 1)
+    branch = run.fork(at=1, message="Look in Graz.", tool_results={"call_search": "another result"})
+    asyncio.run(_step(branch))
+    told = re.sub(r"\s+", " ", shown(branch, 2))
+    assert "Tool search another result" in told and "User Look in Graz." in told
+    assert who_took(branch, 1) is run and who_took(branch, 2) is branch
+
+
+async def _step(run: Run) -> None:
+    await run.step()
+
+
+def test_a_failed_tool_and_one_that_was_not_executed_are_told_apart() -> None:
+    calls = (ToolCall("1", "search", '{"query": "fail"}'), ToolCall("2", "search", '{"query": "half', closed=False))
+    response = replace(say(finish=FinishReason.TOOL_CALLS), tool_calls=calls)
+    run = lab.Agent(ScriptedProvider([response, say("so be it")]), tools=[search], continuation=None).run("go")
+    asyncio.run(_step(run))
+    told = re.sub(r"\s+", " ", shown(run, 1))
+    assert '{"query": "half' in told
+    assert "not executed" in told
+
+
+def test_a_step_without_an_answer_says_what_went_wrong() -> None:
+    run = run_of([lab.errors.ProviderError(f"refused: {KEY}")], 1)
+    told = shown(run, 1)
+    assert "no answer came back" in told and "No response came back" in told
+    assert "ProviderError: refused: REDACTED" in told
+    assert KEY not in detail(run, 1)
+
+
+def test_nothing_from_outside_is_html() -> None:
+    script = [
+        raw_of(call(HOSTILE, HOSTILE), {HOSTILE: HOSTILE}),
+        replace(say(HOSTILE), reasoning=HOSTILE, refusal=HOSTILE, model=HOSTILE, response_id=HOSTILE),
+    ]
+    run = run_of(script, stop=lambda history: False)
+    for index in (1, 2):
+        page = detail(run, index)
+        assert "<script" not in page and "<img" not in page
+        assert page.count("</details>") == page.count("<details ")
+        assert page.count("</pre>") == page.count("<pre ")
+        assert "&lt;script&gt;" in page
+
+
+def test_keys_are_not_shown_wherever_they_stand() -> None:
+    long = "x" * (detail_markup.LONGEST_CODE - 10) + " " + KEY  # the cut would leave half of it
+    run = run_of([raw_of(call("search", {"query": long}), {"api_key": "hunter2-hunter2", "echo": KEY}), say(KEY)])
+    pages = detail(run, 1) + detail(run, 2)
+    assert KEY[:9] not in pages and "hunter2" not in pages
+    assert pages.count("REDACTED") >= 3
+
+
+def test_a_megabyte_weighs_neither_on_the_page_nor_on_the_redraw() -> None:
+    big = "<&> \u202e" * 200_000
+    raw = {"choices": [{"message": big, "finish_reason": "stop"}], "many": list(range(100_000)), "deep": _deep(2_000)}
+    run = run_of([raw_of(call("search", {"query": big}), raw), raw_of(say(big), raw)])
+    began = time.perf_counter()
+    pages = [detail(run, index) for index in (1, 2)]
+    took_s = time.perf_counter() - began
+    assert max(map(len, pages)) < 300_000
+    assert took_s < 1.0
+    assert "more characters: all of it is run.history[1].text" in pages[1]
+    assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "what stands behind the long text is seen"
+
+
+def _deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_text_keeps_its_characters_and_code_shows_those_that_cannot_be_seen() -> None:
+    sly = "safe\u202egnp.exe\u200b می\u200cخواهم 👩\u200d🔬"
+    run = run_of([raw_of(call("search", json.dumps({"query": sly}, ensure_ascii=False)), {"said": sly}), say(sly)])
+    answer, tools = detail(run, 2), detail(run, 1)
+    assert sly in answer, "joiners belong to the script"
+    assert "Not to be seen in it: right-to-left override (1), zero width space (1)." in answer
+    assert "\u202e" not in tools.replace(sly, "") and "\\u202egnp.exe\\u200b" in tools
+    assert all('dir="auto"' in block for block in re.findall(r"<pre [^>]*>", answer + tools))
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ('{"a": 1e400, "a": 0.10, "b": [], "c": [1, "x: {, }"]}',
+         '{\n  "a": 1e400,\n  "a": 0.10,\n  "b": [],\n  "c": [\n    1,\n    "x: {, }"\n  ]\n}'),
+        ("{}", "{}"),
+        ('{"half', '{"half'),
+        ("[" * 3000 + "]" * 3000, None),
+        (r'{"a\"b": "\\"}', '{\n  "a\\"b": "\\\\"\n}'),
+    ],
+)  # fmt: skip
+def test_json_is_laid_out_without_a_change_to_its_values(text: str, seen: str | None) -> None:
+    laid_out = detail_markup.indented(text)
+    assert seen is None or laid_out == seen
+    assert re.sub(r"\s", "", laid_out) == re.sub(r"\s", "", text)
+
+
+def test_invisible_characters_beyond_the_first_plane_are_written_as_json_writes_them() -> None:
+    assert json.loads(f'"{detail_markup.seen("a" + chr(0xE0041) + chr(0x200B))}"') == "a" + chr(0xE0041) + chr(0x200B)
+
+
+def test_sections_open_as_they_were_left() -> None:
+    run = run_of([say("done")])
+    page = detail(run, 1, frozenset({"raw"}))
+    assert re.findall(r'data-section="(\w+)" open', page) == ["raw"]
