@@ -5,10 +5,11 @@
     lab.plots.stop_reasons(lab.frame(results, "runs"))     why the runs of each provider ended
     lab.plots.curves(result.to_frame())                    tokens and cost side by side
     lab.plots.timeline(result)                             what happened when: calls, tools, continuations, nudges
+    lab.plots.tree(run)                                    a run and its branches, each leaving the line that it was forked from
 
-Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`) and a drawing of that data. With
-`ax=` it draws into your axes; without, it makes a figure of its own, never through pyplot. The returned Axes show themselves as the
-last expression of a notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
+Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`) and a drawing of that
+data. With `ax=` it draws into your axes; without, it makes a figure of its own, never through pyplot. The returned Axes show
+themselves as the last expression of a notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
@@ -20,6 +21,8 @@ from agentlab.plots._data import cost_data, stop_reasons_data, tokens_data
 from agentlab.plots._figure import PlotAxes, PlotFigure
 from agentlab.plots._timeline import timeline
 from agentlab.plots._timeline_data import timeline_data
+from agentlab.plots._tree import tree
+from agentlab.plots._tree_data import tree_data
 
 __all__ = [
     "PlotAxes",
@@ -33,4 +36,6 @@ __all__ = [
     "timeline_data",
     "tokens",
     "tokens_data",
+    "tree",
+    "tree_data",
 ]

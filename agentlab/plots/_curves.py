@@ -84,7 +84,11 @@ def _plot(data: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
+    """How the runs of one provider and model are drawn."""
+
+    """How the runs of one provider and model are drawn."""
+
     colour: str
     marker: str
     line_style: Any
@@ -120,13 +124,13 @@ def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
     return lines
 
 
-def _looks(keys: Iterable[Key]) -> dict[Key, _Look]:
+def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
     """Colour by provider; marker and line style by provider and model, so that no two share them before the shapes run out."""
     different = list(dict.fromkeys(keys))
     providers = list(dict.fromkeys(provider for provider, _ in different))
     shapes, styles, colours = look.MARKERS, look.LINE_STYLES, look.COLOURS
     return {
-        key: _Look(
+        key: Look(
             colours[providers.index(key[0]) % len(colours)],
             shapes[place % len(shapes)],
             styles[(place + place // len(styles)) % len(styles)],
@@ -153,7 +157,7 @@ def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:
         return []
     ax.grid(visible=True, axis="y", color=look.TEXT, alpha=0.25, linewidth=0.6)
     lines = _run_lines(data, quantity)
-    looks = _looks(line.key for line in lines)
+    looks = looks_of(line.key for line in lines)
     courses = {name: limit_courses(data, name) for name in limit_names(data, quantity)}
     top = _top(lines, courses.values())
     entries = _draw_runs(ax, lines, looks, quantity)
@@ -172,7 +176,7 @@ def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:
     return entries
 
 
-def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, _Look], quantity: Quantity) -> list[Entry]:
+def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity: Quantity) -> list[Entry]:
     few = len(lines) <= SHOWN_RUNS
     for line in lines:
         its, place = looks[line.key], line.last_known
@@ -214,7 +218,7 @@ def _unknown(lines: list[_RunLine], quantity: Quantity) -> tuple[str, ...]:
 def _draw_limits(
     ax: Axes,
     courses: dict[str, list[Course]],
-    look_of: dict[str, _Look],
+    look_of: dict[str, Look],
     top: float,
     quantity: Quantity,
 ) -> list[Entry]:

@@ -1,0 +1,128 @@
+"""Which run came from which: a run and all its branches as one tree, in an order and with names that people can follow.
+
+The first run is `1`, its branches are `1.1` and `1.2` in the order they were made, those of `1.2` are `1.2.1`, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from agentlab.results import RunResult
+from agentlab.run import Run
+from agentlab.settings import RunSettings
+
+R = TypeVar("R", Run, RunResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[R]):
+    """A run in its family. `name` is its place in the tree in digits, `depth` the number of forks behind it; `parent` is the member
+    that it was forked from, None where that is not among those that are looked at; `forked_at` the steps that it has from there."""
+
+    run: R
+    name: str
+    depth: int = 0
+    parent: Member[R] | None = None
+    forked_at: int = 0
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return id_of(self.run)
+
+
+def id_of(run: Run | RunResult) -> str:
+    """The id of a run or of its result."""
+    return run.run_id if isinstance(run, RunResult) else run.id
+
+
+def first_of(run: Run) -> Run:
+    """The run that this one and all its relatives come from."""
+    while run.parent is not None:
+        run = run.parent
+    return run
+
+
+def family_of(run: Run) -> tuple[Member[Run], ...]:
+    """The whole family of a run: the first one, then each branch right after the run that it was forked from."""
+    return tuple(_with_branches(Member(first_of(run), "1")))
+
+
+def _with_branches(member: Member[Run]) -> Iterator[Member[Run]]:
+    waiting = [member]  # no recursion: a chain of branches may be long
+    while waiting:
+        member = waiting.pop()
+        yield member
+        waiting += [
+            Member(branch, f"{member.name}.{place}", member.depth + 1, member, branch.forked_at or 0)
+            for place, branch in reversed(tuple(enumerate(member.run.branches, start=1)))
+        ]
+
+
+def members_of(runs: Iterable[R]) -> tuple[Member[R], ...]:
+    """Runs or results as families, by the ids of their parents: a run whose parent is not among them stands at the root of its own."""
+    by_id = {id_of(run): run for run in runs}
+    children: dict[str | None, list[R]] = {}
+    for run in by_id.values():
+        children.setdefault(run.parent_run_id if run.parent_run_id in by_id else None, []).append(run)
+    members: list[Member[R]] = []
+    waiting = [Member(run, str(place)) for place, run in enumerate(children.get(None, ()), start=1)][::-1]
+    while waiting:
+        member = waiting.pop()
+        members.append(member)
+        waiting += [
+            Member(branch, f"{member.name}.{place}", member.depth + 1, member, branch.forked_at or 0)
+            for place, branch in reversed(tuple(enumerate(children.get(member.run_id, ()), start=1)))
+        ]
+    return tuple(members)
+
+
+# What is different ---------------------------------------------------------------------------------------------------------------
+
+
+def differences(branch: Run) -> tuple[str, ...]:
+    """What is other in a branch than in the run that it was forked from, in words, as both are now; empty for what is no branch."""
+    parent = branch.parent
+    if parent is None:
+        return ()
+    told = []
+    ours, theirs = branch.agent.model, parent.agent.model
+    if (ours.name, ours.model) != (theirs.name, theirs.model):
+        told.append(f"model {ours.name}:{ours.model}")
+    elif branch.agent is not parent.agent:
+        told.append(f"agent {branch.agent.name}")
+    if branch.prompt != parent.prompt:
+        told.append("another prompt")
+    told += _in_the_past(branch, parent)
+    return (*told, *_in_settings(branch.limits.snapshot(), parent.limits.snapshot()))
+
+
+def _in_the_past(branch: Run, parent: Run) -> Iterator[str]:
+    at = branch.forked_at or 0
+    if at:
+        ours, theirs = branch.history[at - 1].tool_results, parent.history[at - 1].tool_results
+        before = {result.call_id: result.content for result in theirs}
+        changed = [result.name for result in ours if before.get(result.call_id) != result.content]
+        if changed:
+            yield f"tool result of {', '.join(dict.fromkeys(changed))}"
+    if len(branch.messages_of(at)) > len(parent.messages_of(at)):
+        yield "one more message"
+
+
+def _in_settings(ours: RunSettings, theirs: RunSettings) -> Iterator[str]:
+    for part in ("budget", "continuation"):
+        mine, other = getattr(ours, part), getattr(theirs, part)
+        if mine != other:
+            for name in type(mine).__dataclass_fields__:
+                value = getattr(mine, name)
+                if value != getattr(other, name):
+                    yield f"{name} {'no limit' if value is None else value}"
+    if ours.stop != theirs.stop:
+        yield f"stop {'no condition' if ours.stop is None else ours.stop}"
+    if ours.terminating != theirs.terminating:
+        tools = "none" if ours.terminating is None else ", ".join(ours.terminating.tools)
+        yield f"terminating tools {tools}"
+    if ours.policy is not theirs.policy:
+        yield "another policy"

@@ -1,0 +1,108 @@
+"""Runs and their branches, as data. Nothing is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from agentlab.errors import ConfigurationError
+from agentlab.family import Member, family_of, members_of
+from agentlab.results import RunResult
+from agentlab.run import Run
+
+Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult]
+
+ADVICE = "pass a run, whose whole family is drawn, or several runs or results in a list"
+_COLUMNS: dict[str, Any] = {
+    "run_id": "string",
+    "parent_run_id": "string",
+    "forked_at": "Int64",
+    "first_step": "Int64",
+    "steps": "Int64",
+    "lane": "Int64",
+    "provider": "string",
+    "model": "string",
+    "label": "string",
+    "stop_reason": "string",
+    "terminated": "boolean",
+    "tokens": "Int64",
+    "cost_usd": "Float64",
+}
+
+
+def tree_data(runs: Shown) -> pd.DataFrame:
+    """Runs and their branches, a row a run, from the top lane down.
+
+    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch); `first_step`, the number of steps after
+    which its own line begins (0 where the run that it came from is not shown); `steps`, `lane`, `provider`, `model`; `label`, its
+    place in the tree in digits (`1`, `1.2`: the second branch of `1`); `stop_reason` and `terminated` (NA: it goes on), `tokens` and
+    `cost_usd` of the whole run (NA: unknown).
+
+    `runs` is a run, whose whole family is shown, or several runs or results in a list. Later forks stand nearer to the line that they
+    leave, so that no two lines cross.
+    """
+    rows = [_row(member, lane, origin) for lane, (member, origin) in enumerate(_in_lanes(_members(runs)))]
+    return pd.DataFrame(
+        {name: pd.array([row[place] for row in rows], dtype=dtype) for place, (name, dtype) in enumerate(_COLUMNS.items())}
+    )
+
+
+def _members(runs: object) -> Sequence[Member[Any]]:
+    if isinstance(runs, Run):
+        return family_of(runs)
+    several: list[Any] | None = [runs] if isinstance(runs, RunResult) else None
+    if several is None and isinstance(runs, Iterable) and not isinstance(runs, str | bytes):
+        several = list(runs)
+    if several is None:
+        raise ConfigurationError(f"lab.plots.tree() cannot show {type(runs).__name__}: {ADVICE}.")
+    for one in several:
+        if not isinstance(one, Run | RunResult):
+            raise ConfigurationError(f"lab.plots.tree() cannot show {type(one).__name__}: {ADVICE}.")
+    return members_of(several)
+
+
+def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[Any] | None]]:
+    """The members from the top lane down, each with the one whose line it leaves."""
+    leaving: dict[str | None, list[Member[Any]]] = {}
+    origins = {member.run_id: origin(member) for member in members}
+    for member in members:
+        left = origins[member.run_id]
+        leaving.setdefault(None if left is None else left.run_id, []).append(member)
+    ordered: list[tuple[Member[Any], Member[Any] | None]] = []
+    waiting = leaving.get(None, [])[::-1]
+    while waiting:
+        member = waiting.pop()
+        ordered.append((member, origins[member.run_id]))
+        waiting += sorted(leaving.get(member.run_id, ()), key=lambda branch: branch.forked_at)  # the last is taken first
+    return ordered
+
+
+def origin(member: Member[Any]) -> Member[Any] | None:
+    """The run whose line a branch leaves: of a fork within the steps that its parent has from another run, that other run."""
+    left = member.parent
+    while left is not None and left.parent is not None and member.forked_at < left.forked_at:
+        left = left.parent
+    return left
+
+
+def _row(member: Member[Any], lane: int, left: Member[Any] | None) -> tuple[Any, ...]:
+    run = member.run
+    result = run if isinstance(run, RunResult) else run.result
+    model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
+    history = run.history
+    return (
+        member.run_id,
+        run.parent_run_id,
+        run.forked_at,
+        0 if left is None else member.forked_at,
+        len(history),
+        lane,
+        *model,
+        member.name,
+        None if result is None else str(result.stop_reason),
+        None if result is None else result.terminated,
+        history.tokens,
+        None if history.cost_usd is None else float(history.cost_usd),
+    )

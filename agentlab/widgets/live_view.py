@@ -1,0 +1,174 @@
+"""Something shown live, or as outputs that stay as they are where nobody can click. It is brought up to date by one writer."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import ipywidgets as widgets
+from IPython import display
+
+from agentlab.jupyter import frontend, kernel_mend
+from agentlab.widgets import markup
+from agentlab.widgets.redraw import Redrawer
+from agentlab.widgets.style import KEPT_STYLE, LIVE_STYLE, STYLE
+
+Output = tuple[dict[str, str], dict[str, Any]]
+
+
+class Static(Protocol):
+    """How it stands for a reader without a kernel."""
+
+    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
+        """All in one mime bundle; `with_pictures` has them in its HTML."""
+
+    def outputs(self) -> list[Output]:
+        """As outputs of a cell, data and metadata each."""
+
+
+class LiveView(ABC):
+    """The widget, its one writer, and its display as the last expression of a cell.
+
+    What a subclass gives: the parts, made by `_compose` once there is a page to show them; `_show` brings them up to date; `_static`
+    is what is to be seen without a kernel. It holds no state of the runs that it shows.
+    """
+
+    def __init__(self) -> None:
+        self._display_id = uuid.uuid4().hex
+        self._drawing = threading.RLock()
+        self._widget: widgets.VBox | None = None
+        self._shown_live = False
+        self._embedded = False
+        self._saved: set[object] = set()
+
+    @abstractmethod
+    def _compose(self) -> None:
+        """Make the parts, and put them into the page with `_put`."""
+
+    @abstractmethod
+    def _show(self) -> bool:
+        """Bring what is visible up to date; whether there are new controls."""
+
+    @abstractmethod
+    def _is_under_way(self) -> bool:
+        """Whether time passes that the page shows."""
+
+    @abstractmethod
+    def _finished(self) -> object:
+        """What has come to its end, and is to be kept in the notebook's file as it now stands; None where nothing has."""
+
+    @abstractmethod
+    def _static(self) -> Static:
+        """How it stands for a reader without a kernel."""
+
+    # Live -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def widget(self) -> widgets.Widget:
+        """The live widget, made when it is first asked for."""
+        if self._widget is None:
+            self.fault = widgets.HTML()
+            self._style = widgets.HTML(f"{STYLE}{LIVE_STYLE}<style>.{self._kept_class} {{display:none}}</style>")
+            self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
+            self._widget = widgets.VBox()
+            self._widget.add_class("agentlab-panel")
+            self._compose()
+        return self._widget
+
+    def embed(self) -> widgets.Widget:
+        """The live widget as a part of another view, which shows and keeps it."""
+        self._embedded = True
+        return self.widget
+
+    def _put(self, *parts: widgets.Widget) -> None:
+        """Have these parts in the page, and bring them up to date."""
+        with self._drawing:
+            self.widget.children = [self._style, *parts, self.fault]
+            self._draw_safely()  # last: what happens from now on is told
+            self._adopt_if_shown()
+
+    def guard(self, action: Callable[[], object]) -> None:
+        """Do what a control asks for; an error is shown under the panel, with no traceback lost in a log."""
+        try:
+            action()
+        except Exception as error:
+            self.fault.value = markup.fault(f"{type(error).__name__}: {error}")
+        else:
+            self.fault.value = ""
+        self._redrawer.mark()
+
+    def _draw_safely(self) -> None:
+        try:
+            with self._drawing:
+                self._draw()
+        except Exception as error:
+            self.fault.value = markup.fault(f"The panel could not be drawn: {type(error).__name__}: {error}")
+
+    def _draw(self) -> None:
+        if self._show():
+            self._adopt_if_shown()
+        finished = self._finished()
+        if self._shown_live and finished is not None and finished not in self._saved:
+            self._saved.add(finished)
+            display.update_display(self._kept_bundle(), raw=True, display_id=self._display_id)
+
+    # Shown ------------------------------------------------------------------------------------------------------------------
+
+    def bundle(self) -> dict[str, Any]:
+        """What a reader without a kernel sees: text, an HTML table, a PNG. Times are left out, so that it is the same at every
+        execution on recorded fixtures."""
+        return self._static().bundle()
+
+    @property
+    def _kept_class(self) -> str:
+        return f"agentlab-kept-{self._display_id}"
+
+    def _kept_bundle(self) -> dict[str, Any]:
+        """What is kept in the notebook's file beside the live widget, as an output of its own that the widget's style hides.
+
+        Where the widget is gone (another kernel, none, another reader) its style is gone, too, and this is to be seen. In one bundle
+        with the widget it would not be: JupyterLab then shows an error in the widget's place, and nothing else of that bundle.
+        """
+        bundle = self._static().bundle(with_pictures=True)
+        kept = f'<div class="agentlab-kept {self._kept_class}">{KEPT_STYLE}{bundle["text/html"]}</div>'
+        return {**bundle, "text/html": kept}
+
+    def _live_bundle(self) -> dict[str, Any]:
+        return {
+            "text/plain": "",  # what cannot show the widget has nothing to say of it: all is told in what is kept
+            "application/vnd.jupyter.widget-view+json": {
+                "version_major": 2,
+                "version_minor": 0,
+                "model_id": self.widget.model_id,
+            },
+        }
+
+    def _ipython_display_(self) -> None:
+        if not frontend.is_present():
+            for data, metadata in self._static().outputs():
+                display.display(data, metadata=metadata, raw=True)
+            return
+        _ = self.widget
+        self._shown_live = True
+        self._adopt_if_shown()
+        self._saved.add(self._finished())
+        display.display(self._live_bundle(), raw=True)
+        display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
+
+    def _adopt_if_shown(self) -> None:
+        """Have the kernel handle what comes from these controls also while a cell awaits something."""
+        if self._shown_live or self._embedded:
+            kernel = kernel_mend.mend()
+            for control in self._controls():
+                kernel.adopt(control.comm)
+
+    def _controls(self) -> Iterator[widgets.Widget]:
+        """All widgets of the panel that send what a person does."""
+        waiting = [self.widget]
+        while waiting:
+            widget = waiting.pop()
+            yield widget
+            waiting.extend(getattr(widget, "children", ()))

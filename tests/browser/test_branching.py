@@ -1,0 +1,207 @@
+"""Branches, and several runs side by side, in a real JupyterLab: each thing that a person can do with them, clicked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from .lab_page import DARK, LIGHT, LabPage
+
+PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+
+MADE = """
+import asyncio
+import agentlab as lab
+from agentlab import Budget
+from agentlab.testing import ScriptedProvider, call, say
+
+pause_s = 0.05
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(pause_s)
+    return f"nothing about {query}"
+
+def agent(name, model, tokens, end=0):
+    def script(request, index):
+        if index == end:
+            return say("It is in the old ledger: page 12.", tokens=(tokens, 40), cost=0.002)
+        return call("search", {"query": f"try {index}"}, tokens=(tokens + 10 * index, 20), cost=0.001)
+    return lab.Agent(ScriptedProvider(script, name=name, model=model), tools=[search], name=f"{name}:{model}")
+"""
+
+FAMILY = """
+run = agent("openai", "gpt-4.1-mini", 200).run("Find the ledger.", budget=Budget(max_turns=6, max_tokens=5_000))
+await run
+lab.panel(run, agents=[agent("anthropic", "claude-sonnet-4", 300, end=5)])
+"""
+
+ROW = """
+pause_s = 0.25
+runs = [
+    agent(name, model, tokens, end).run("Find the ledger.", budget=Budget(max_turns=turns, max_tokens=10_000))
+    for name, model, tokens, end, turns in [
+        ("openai", "gpt-4.1-mini", 150, 4, 99), ("anthropic", "claude-sonnet-4", 220, 7, 99), ("gemini", "gemini-2.5-flash", 9, 0, 25)
+    ]
+]
+row = lab.panel(runs)
+row
+"""
+
+
+def in_tab(page: LabPage, name: str) -> None:
+    page.page.get_by_role("tab", name=name, exact=True).locator("visible=true").click()
+
+
+def box(page: LabPage, label: str) -> Locator:
+    """The visible field with this label: each run that was shown has its own."""
+    return page.page.locator(".jp-Notebook .jp-Cell-outputArea").get_by_label(label, exact=True).locator("visible=true")
+
+
+@pytest.fixture
+def family(lab: LabPage) -> LabPage:
+    """A page with the panel of a run that its budget has ended after 6 steps, at the tab Branches."""
+    lab.open(lab.jupyter.write_notebook("family", [MADE, FAMILY]))
+    lab.run_all()
+    lab.wait_for_output(1, "turn_limit")
+    in_tab(lab, "Branches")
+    return lab
+
+
+def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: LabPage) -> None:
+    page = family.page
+    expect(box(family, "Keep steps")).to_have_value("6")
+    box(family, "Keep steps").fill("3")
+    box(family, "Keep steps").press("Tab")
+    box(family, "Model").select_option("anthropic:claude-sonnet-4")
+    box(family, "Prompt").fill("Find the ledger, quickly.")
+    box(family, "Say something more").fill("Look at the oldest first.")
+    family.button("Branch").locator("visible=true").click()
+    strip = page.locator(".agentlab-strip").locator("visible=true")
+    expect(strip).to_contain_text("Run 1.1: a branch of run 1 at step 3 — model anthropic:claude-sonnet-4; another prompt")
+    assert family.kernel_value("(run.branches[0].forked_at, run.branches[0].prompt)") == "(3, 'Find the ledger, quickly.')"
+    assert family.kernel_value("run.branches[0].messages[-1].text") == "'Look at the oldest first.'"
+    page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()
+    expect(page.locator(".agentlab-end").locator("visible=true").first).to_contain_text("completed")
+    in_tab(family, "Branches")
+    expect(page.locator(".agentlab-family tr[aria-current]").locator("visible=true")).to_contain_text("1.1")
+    tree = page.get_by_alt_text(re.compile("^Tree of 2 runs")).locator("visible=true")
+    expect(tree).to_have_attribute("alt", re.compile(r"1\.1 +anthropic:claude-sonnet-4 from 1 at step 3, 5 steps, completed"))
+    expect(page.get_by_alt_text(re.compile("Cumulative cost.* per step of 2 runs")).locator("visible=true")).to_be_visible()
+    family.button("Back to run 1").locator("visible=true").click()
+    expect(strip).to_contain_text("Run 1: the first of its family, with 1 branch")
+
+
+def test_a_tool_result_is_changed_in_a_branch(family: LabPage) -> None:
+    box(family, "Keep steps").fill("2")
+    box(family, "Keep steps").press("Tab")
+    expect(box(family, "What it gave")).to_have_value("nothing about try 2")
+    box(family, "What it gave").fill("page 12 of the old ledger")
+    family.button("Branch").locator("visible=true").click()
+    expect(family.page.locator(".agentlab-strip").locator("visible=true")).to_contain_text("tool result of search")
+    assert family.kernel_value("run.branches[0].history[1].tool_results[0].content") == "'page 12 of the old ledger'"
+    assert family.kernel_value("run.history[1].tool_results[0].content") == "'nothing about try 2'"
+
+
+def test_what_cannot_be_says_why_beside_the_form_and_nothing_is_lost(family: LabPage) -> None:
+    box(family, "Keep steps").fill("9")
+    box(family, "Say something more").fill("Go on.")
+    family.button("Branch").locator("visible=true").click()
+    expect(family.page.locator(".agentlab-fault").locator("visible=true")).to_contain_text("0 to 6")
+    expect(box(family, "Say something more")).to_have_value("Go on.")
+    assert family.kernel_value("run.branches") == "()"
+    box(family, "Keep steps").fill("6")
+    box(family, "Keep steps").press("Tab")
+    box(family, "Model").select_option("another model …")
+    box(family, "provider:model").fill("nobody:nothing")
+    family.button("Branch").locator("visible=true").click()
+    expect(family.page.locator(".agentlab-fault").locator("visible=true")).to_contain_text("nobody")
+
+
+def test_branches_made_in_code_appear_and_are_opened_from_the_list_and_the_table(family: LabPage) -> None:
+    page = family.page
+    family.kernel_value("[run.fork(at, message='more') for at in (2, 4)]")
+    rows = page.locator(".agentlab-family tbody tr").locator("visible=true")
+    expect(rows).to_have_count(3)
+    box(family, "Show run").select_option(index=2)
+    expect(page.locator(".agentlab-strip").locator("visible=true")).to_contain_text("Run 1.2: a branch of run 1 at step 4")
+    in_tab(family, "Branches")
+    rows.nth(1).click()
+    expect(page.locator(".agentlab-strip").locator("visible=true")).to_contain_text("Run 1.1: a branch of run 1 at step 2")
+
+
+def test_pictures_of_branches(family: LabPage) -> None:
+    family.kernel_value(
+        "[run.fork(at, agent=agent(*model), budget=Budget(max_turns=turns)).launch() for at, model, turns in "
+        "[(2, ('anthropic', 'claude-sonnet-4', 260, 2), 9), (4, ('openai', 'gpt-4.1-mini', 90), 12), (4, ('gemini', "
+        "'gemini-2.5-flash', 40), 7)]]"
+    )
+    expect(
+        family.page.get_by_alt_text(re.compile("^Tree of 4 runs.*12 steps, turn_limit")).locator("visible=true")
+    ).to_be_visible()
+    panel = family.page.locator(".agentlab-panel").locator("visible=true").first
+    family.page.set_viewport_size({"width": 1400, "height": 2200})
+    for theme, name in ((LIGHT, "light"), (DARK, "dark")):
+        family.use_theme(theme)
+        expect(panel).to_be_visible(timeout=30_000)
+        family.page.wait_for_timeout(500)  # Lab lays the notebook out anew
+        family.screenshot(PICTURES / f"branches-{name}.png", of=panel)
+    family.use_theme(LIGHT)
+
+
+@pytest.fixture
+def row(lab: LabPage) -> LabPage:
+    """A page with three runs side by side, not yet started."""
+    lab.open(lab.jupyter.write_notebook("row", [MADE, ROW]))
+    lab.run_all()
+    expect(lab.button("Run all")).to_be_enabled(timeout=30_000)
+    return lab
+
+
+def test_stepping_running_pausing_and_stopping_all(row: LabPage) -> None:
+    row.button("Step all").click()
+    row.wait_for_output(1, "round 1")
+    assert row.kernel_value("[len(run.history) for run in runs]") == "[1, 1, 1]"
+    expect(row.button("Pause all")).to_have_attribute("title", "Nothing is running.")
+    row.button("Run all").click()
+    row.wait_for_output(1, re.compile("round [2-9]"))
+    row.button("Pause all").click()
+    expect(row.button("Resume all")).to_be_enabled()
+    row.button("Resume all").click()
+    row.wait_for_output(1, "2 of 3 ended")
+    row.button("Stop all").click()
+    row.wait_for_output(1, "3 of 3 ended")
+    expect(row.button("Run all")).to_have_attribute("title", "All runs have ended.")
+    reasons = row.kernel_value("[str(run.result.stop_reason) for run in runs]")
+    assert reasons == "['completed', 'completed', 'explicit_stop']"
+
+
+def test_the_chart_compares_all_and_one_is_opened_below(row: LabPage) -> None:
+    row.button("Run all").click()
+    row.wait_for_output(1, "3 of 3 ended")
+    expect(
+        row.page.get_by_alt_text(re.compile("Cumulative tokens per step of 3 runs.*after 25 steps, turn_limit"))
+    ).to_be_visible()
+    box(row, "Open").select_option(index=2)
+    opened = row.page.locator(".agentlab-panel .agentlab-panel")
+    expect(opened).to_contain_text("anthropic:claude-sonnet-4")
+    expect(opened.get_by_role("tab", name="Branches")).to_be_visible()
+    saved = row.save()
+    html = "".join(next(out for out in saved["cells"][1]["outputs"] if "text/html" in out["data"])["data"]["text/html"])
+    assert "turn_limit" in html and "<img" in html and "It is in the old ledger" in html
+
+
+def test_pictures_of_runs_side_by_side(row: LabPage) -> None:
+    row.button("Run all").click()
+    row.wait_for_output(1, "2 of 3 ended")
+    panel = row.page.locator(".agentlab-panel").locator("visible=true").first
+    row.page.set_viewport_size({"width": 1400, "height": 1600})
+    for theme, name in ((LIGHT, "light"), (DARK, "dark")):
+        row.use_theme(theme)
+        expect(panel).to_be_visible(timeout=30_000)
+        row.page.wait_for_timeout(500)
+        row.screenshot(PICTURES / f"side-by-side-{name}.png", of=panel)
+    row.use_theme(LIGHT)

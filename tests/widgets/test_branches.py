@@ -1,0 +1,278 @@
+"""Branches without a browser: set what a person would set, read what the page would show."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, StepCountIs
+from agentlab.run import Run
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import ModelRequest, ModelResponse
+from agentlab.widgets import Panel, panel
+from agentlab.widgets.comparison import MOST_POINTS, Courses, KeptPicture
+from agentlab.widgets.fork_form import LONGEST_RESULT
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+@pytest.fixture(autouse=True)
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+def agent(name: str = "one", end: int = 0, given: str = "nothing") -> lab.Agent:
+    def script(request: ModelRequest, index: int) -> ModelResponse:
+        return say("Found.") if index == end else call("search", {"query": str(index)}, cost="0.001")
+
+    def search(query: str) -> str:
+        """Search."""
+        return given
+
+    return lab.Agent(ScriptedProvider(script, name=name, model="m"), tools=[search])
+
+
+def ended(run: Run) -> Run:
+    async def to_the_end() -> None:
+        await run
+
+    asyncio.run(to_the_end())
+    return run
+
+
+def shown(run: Run, **more: object) -> Panel:
+    """The panel of a run, at the tab Branches."""
+    made = panel(run, **more)  # type: ignore[arg-type]
+    assert isinstance(made, Panel)
+    _ = made.widget
+    made.cockpit.tabs.selected_index = made.cockpit.tabs.titles.index("Branches")
+    made.cockpit.branches.show()
+    return made
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Four steps, then its budget ended it."""
+    return ended(agent().run("Find it.", budget=Budget(max_turns=4)))
+
+
+# The form --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
+    made = shown(run, agents=[agent("two")])
+    form = made.cockpit.branches.form
+    form.keep.value = 2
+    form.model.value = "agent two:m"
+    form.prompt.value = "Find it quickly."
+    form.message.value = "Look at the oldest first."
+    form.content.value = "page 12"
+    form.button.click()
+    branch = run.branches[0]
+    assert made.run is branch and made.cockpit.scene.run is branch
+    assert (branch.forked_at, branch.prompt, branch.agent.name) == (2, "Find it quickly.", "two:m")
+    assert branch.messages[-1].text == "Look at the oldest first."
+    assert branch.history[1].tool_results[0].content == "page 12"
+    assert run.history[1].tool_results[0].content == "nothing"
+    told = "model two:m; another prompt; tool result of search; one more message"
+    assert told in made.cockpit.lineage.told.value
+    assert branch.state == "ready"
+    made.cockpit.controls.step.click()
+    wait_until(lambda: len(branch.history) == 3)
+
+
+def test_nothing_is_different_unless_it_was_changed(run: Run) -> None:
+    made = shown(run)
+    made.cockpit.branches.form.button.click()
+    (branch,) = run.branches
+    assert (branch.forked_at, branch.prompt, branch.agent) == (4, run.prompt, run.agent)
+    assert list(branch.messages) == list(run.messages)
+    assert "nothing: the same again" in made.cockpit.lineage.told.value
+
+
+def test_a_model_written_by_hand(run: Run) -> None:
+    form = shown(run).cockpit.branches.form
+    assert form.other_model.layout.display == "none"
+    form.model.value = "another"
+    assert form.other_model.layout.display is None
+    form.button.click()
+    assert "provider:model" in form.told.value
+    form.other_model.value = "openai:gpt-4.1-mini"
+    form.button.click()
+    assert run.branches[0].agent.model.model == "gpt-4.1-mini"
+    assert form.told.value == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda form: setattr(form.keep, "value", 9), "0 to 4"),
+        (lambda form: setattr(form.keep, "value", -1), "0 to 4"),
+        (lambda form: setattr(form.prompt, "value", "  "), "pass the task as text"),
+    ],
+    ids=["too many steps", "too few", "no prompt"],
+)
+def test_what_cannot_be_says_why_and_nothing_is_lost(run: Run, change: Callable[[object], None], said: str) -> None:
+    made = shown(run)
+    form = made.cockpit.branches.form
+    form.message.value = "Go on."
+    change(form)
+    form.button.click()
+    assert said in form.told.value
+    assert (run.branches, made.run, form.message.value, made.fault.value) == ((), run, "Go on.", "")
+
+
+def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
+    run = ended(agent(end=3).run("Find it."))
+    form = shown(run).cockpit.branches.form
+    assert form.keep.value == 2
+    form.keep.value = 3
+    form.button.click()
+    assert "Say more with message" in form.told.value
+    form.message.value = "And then?"
+    form.button.click()
+    assert run.branches[0].forked_at == 3
+
+
+def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) -> None:
+    made = shown(run)
+    form, scene = made.cockpit.branches.form, made.cockpit.scene
+    assert form.keep.value == 4
+    scene.choose(2)
+    form.show()
+    assert form.keep.value == 2
+    form.keep.value = 3
+    scene.choose(1)
+    form.show()
+    assert form.keep.value == 3
+
+
+def test_a_step_without_tools_has_no_tool_result_and_says_so(run: Run) -> None:
+    form = shown(run).cockpit.branches.form
+    form.keep.value = 0
+    assert form.content.disabled and form.result.disabled
+    assert form.content.tooltip == "There is no tool result to change: no step is kept."
+
+
+def test_a_huge_tool_result_is_not_put_into_the_page() -> None:
+    run = ended(agent(given="x" * 1_000_000).run("Find it.", budget=Budget(max_turns=2)))
+    form = shown(run).cockpit.branches.form
+    assert form.content.value == "" and form.content.placeholder.startswith("1,000,")
+    form.button.click()
+    assert len(run.branches[0].history[1].tool_results[0].content) >= LONGEST_RESULT
+    form.content.value = "short"
+    form.button.click()
+    assert run.branches[1].history[1].tool_results[0].content == "short"
+
+
+# The family ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_tells_of_all_runs_and_marks_the_one_that_is_shown(run: Run) -> None:
+    branch = ended(run.fork(2, stop=StepCountIs(3)))
+    below = branch.fork(1, budget=Budget(max_turns=9))
+    made = shown(branch)
+    table = made.cockpit.branches.table.value
+    rows = re.findall(r'<tr data-run="(\w+)"( aria-current="true")?>(.*?)</tr>', table)
+    assert [(run_id, bool(current)) for run_id, current, _ in rows] == [(run.id, False), (branch.id, True), (below.id, False)]
+    texts = [re.sub(r"<[^>]+>", "|", row) for _, _, row in rows]
+    assert "from 1 at step 2" in texts[1] and "stop StepCountIs(steps=3)" in texts[1] and "stop_condition" in texts[1]
+    assert "1.1.1" in texts[2] and "max_turns 9" in texts[2] and "ready" in texts[2]
+
+
+def test_a_run_is_shown_from_the_list_and_the_way_back_is_a_button(run: Run) -> None:
+    branch = run.fork(2)
+    made = shown(run)
+    assert made.cockpit.branches.choice.value == run.id
+    made.cockpit.branches.choice.value = branch.id
+    assert made.run is branch
+    made.cockpit.branches.show()
+    assert made.cockpit.branches.choice.value == branch.id
+    made.cockpit.lineage.back.click()
+    assert made.run is run
+    made.cockpit.branches.show()
+    assert made.cockpit.branches.choice.value == run.id
+
+
+def test_a_branch_made_in_code_appears(run: Run) -> None:
+    made = shown(run)
+    assert made.cockpit.lineage.view.layout.display == "none"
+    branch = run.fork(2)
+    wait_until(lambda: branch.id in made.cockpit.branches.table.value)
+    below = branch.fork(1)
+    wait_until(lambda: below.id in made.cockpit.branches.table.value)
+    assert "with 2 branches" in made.cockpit.lineage.told.value
+    ended(below)
+    wait_until(lambda: re.search(r"1\.1\.1 [^;]*4 steps, turn_limit", made.cockpit.branches.tree.value) is not None)
+
+
+def test_pictures_are_drawn_only_where_something_has_changed(run: Run) -> None:
+    run.fork(2)
+    branches = shown(run).cockpit.branches
+    before = branches.tree.value
+    assert 'alt="Tree of 2 runs' in before and "per step of 1 run" not in branches.curves.value
+    branches.show()
+    assert branches.tree.value is before
+
+
+def test_while_runs_go_on_drawing_takes_a_small_part_of_the_time(run: Run) -> None:
+    drawn: list[float] = []
+
+    def draw() -> object:
+        drawn.append(time.monotonic())
+        return Courses().figure([("1", run)])
+
+    picture = KeptPicture(draw)  # type: ignore[arg-type]
+    for state in range(20):
+        picture.as_html(state, going_on=True)  # far less than a picture takes
+    assert len(drawn) == 1
+    picture.as_html("the end", going_on=False)
+    assert len(drawn) == 2
+
+
+def test_hostile_text_is_escaped() -> None:
+    run = ended(agent(HOSTILE).run(HOSTILE, budget=Budget(max_turns=2)))
+    run.fork(1, agent=agent(HOSTILE + "2"), prompt=HOSTILE * 2)
+    made = shown(run)
+    page = made.cockpit.branches.table.value + made.cockpit.branches.tree.value + made.cockpit.lineage.told.value
+    assert "<script" not in page and "<img src=x" not in page
+
+
+# What it costs -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_courses_read_only_what_is_new_and_thin_out_long_runs() -> None:
+    run = ended(agent().run("Find it.", budget=Budget(max_turns=1000)))
+    courses = Courses()
+    frame = courses.frame([("1", run)])
+    assert len(frame) == MOST_POINTS
+    assert (frame["step"].iloc[0], frame["step"].iloc[-1]) == (1, 1000)
+    assert frame["cumulative_tokens"].iloc[-1] == run.history.tokens
+    began = time.process_time()
+    courses.frame([("1", run)])
+    assert time.process_time() - began < 0.1
+
+
+def test_twenty_branches_stay_usable() -> None:
+    run = ended(agent().run("Find it.", budget=Budget(max_turns=50)))
+    for at in range(20):
+        ended(run.fork(at, budget=Budget(max_turns=50)))
+    made = shown(run)
+    began = time.process_time()
+    for _ in range(10):
+        made.cockpit.branches.show()
+        made.cockpit.lineage.show()
+    assert (time.process_time() - began) / 10 < 0.03
+    assert "and 12 more" in made.cockpit.branches.curves.value or "of 21 runs" in made.cockpit.branches.curves.value
