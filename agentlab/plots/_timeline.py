@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agentlab.plots import _figure as look
@@ -58,9 +59,21 @@ def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
     `timeline_data` for what they show.
     Errors: ConfigurationError for anything else, and where columns are missing.
     """
-    data = timeline_data(shown)
+    return draw_timeline(timeline_data(shown), ax)
+
+
+def draw_timeline(
+    data: pd.DataFrame,
+    ax: Axes | None = None,
+    *,
+    begin_s: float = 0.0,
+    marked: int | None = None,
+    goes_on: bool = True,
+) -> Axes:
+    """Draw what `timeline_data` gave. The axis of time begins at `begin_s`; the step `marked` has a frame around it; `goes_on` is
+    whether a run with no end in these data is said to be running still."""
     run_ids = list(data["run_id"].unique())
-    groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]])
+    groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]], marked)
     rows = sum(len(group.lanes) + 1 for group in groups) + 0.6 * max(0, len(groups) - 1)
     ax = look.axes_for(ax, "timeline", WIDTH_INCHES, max(1.9, 0.75 + 0.27 * rows))
     look.style(ax)
@@ -72,7 +85,7 @@ def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
         look.note(ax, "nothing has happened yet")
         look.set_alt(ax, "Timeline: nothing has happened yet.")
         return ax
-    length = _set_time_axis(ax, data, hidden=len(run_ids) - len(groups))
+    length = _set_time_axis(ax, data, begin_s, hidden=len(run_ids) - len(groups))
     ticks: list[tuple[float, str, bool]] = []
     top = 0.0
     for group in groups:
@@ -85,7 +98,7 @@ def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(top - 1.1, -0.7)
     _legend(ax, data[data["run_id"].isin([group.run_id for group in groups])])
-    look.set_alt(ax, _alt(groups, len(run_ids)))
+    look.set_alt(ax, _alt(groups, len(run_ids), goes_on=goes_on))
     return ax
 
 
@@ -97,9 +110,10 @@ class _Group:
     name: str
     rows: pd.DataFrame
     lanes: list[str]
+    marked: int | None
 
 
-def _groups(data: pd.DataFrame, run_ids: list[str]) -> list[_Group]:
+def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[_Group]:
     groups = []
     for run_id in run_ids:
         rows = data[data["run_id"] == run_id]
@@ -107,16 +121,16 @@ def _groups(data: pd.DataFrame, run_ids: list[str]) -> list[_Group]:
         models = rows.loc[rows["lane"] == what.RUN, "label"]
         model = look.shorten(str(models.iloc[0]) if len(models) else "run", 18 if len(run_ids) > 1 else 26)
         name = f"{model} {look.shorten(run_id[:6])}" if len(run_ids) > 1 else model
-        groups.append(_Group(run_id, name, rows, [lane for lane in LANES if lane in used]))
+        groups.append(_Group(run_id, name, rows, [lane for lane in LANES if lane in used], marked))
     return groups
 
 
-def _set_time_axis(ax: Axes, data: pd.DataFrame, hidden: int) -> float:
+def _set_time_axis(ax: Axes, data: pd.DataFrame, begin_s: float, hidden: int) -> float:
     """The axis of time, in milliseconds for what is over within a second; its length in seconds."""
-    latest = float(pd.concat([data["start_s"], data["end_s"].dropna()]).max())
-    length = max(latest, 1e-6) / (1 - ROOM_FOR_REASON)
+    latest = _latest(data)
+    length = max(latest - begin_s, 1e-6) / (1 - ROOM_FOR_REASON)
     factor, unit = (1000, "milliseconds") if latest < 1 else (1, "seconds")
-    ax.set_xlim(-0.008 * length, length)
+    ax.set_xlim(begin_s - 0.008 * length, begin_s + length)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 2.5, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * factor:,.10g}"))
     ax.set_xlabel(f"active time, {unit}" + (f" (and {hidden} more runs)" if hidden else ""))
@@ -124,10 +138,15 @@ def _set_time_axis(ax: Axes, data: pd.DataFrame, hidden: int) -> float:
     return length
 
 
+def _latest(data: pd.DataFrame) -> float:
+    return float(pd.concat([data["start_s"], data["end_s"].dropna()]).max())
+
+
 def _draw(ax: Axes, group: _Group, top: float, length: float, ticks: list[tuple[float, str, bool]]) -> None:
     ticks.append((top, group.name, True))
     bottom = top + len(group.lanes) + 0.5
     _draw_steps(ax, group, top, bottom, length)
+    _draw_marked(ax, group, top, bottom)
     for place, lane in enumerate(group.lanes, start=1):
         rows = group.rows[group.rows["lane"] == lane]
         ticks.append((top + place, _lane_name(lane, rows), False))
@@ -153,7 +172,7 @@ def _draw(ax: Axes, group: _Group, top: float, length: float, ticks: list[tuple[
 
 def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -> None:
     """How long each pause was, beside its mark: none of it is active time."""
-    free_from = -length
+    free_from = -math.inf
     for at_s, label in zip(resumed["start_s"].astype(float), resumed["label"].astype(str), strict=True):
         if at_s >= free_from:
             ax.annotate(
@@ -163,6 +182,24 @@ def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -
             free_from = at_s + 4 * NARROWEST * length
 
 
+def _draw_marked(ax: Axes, group: _Group, top: float, bottom: float) -> None:
+    """A frame around the marked step, from its beginning to that of the next one."""
+    steps = group.rows[group.rows["lane"] == what.STEP]
+    begins = steps.loc[steps["step"] == group.marked, "start_s"] if group.marked is not None else steps["start_s"].iloc[:0]
+    if begins.empty:
+        return
+    start = float(begins.iloc[0])
+    later = steps.loc[steps["start_s"] > start, "start_s"]
+    end = float(later.min()) if len(later) else _latest(group.rows)
+    frame: dict[str, Any] = {
+        "linewidth": 1.6,
+        "linestyle": (0, (4, 2)),
+        "facecolor": to_rgba(look.BLUE, 0.15),
+        "edgecolor": look.TEXT,
+    }
+    ax.add_patch(Rectangle((start, top + 0.5), end - start, bottom - top - 0.5, zorder=1.5, gid="marked", **frame))
+
+
 def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: float) -> None:
     """A thin line where a step begins, with its number above; a thick one at the run's end, with the reason."""
     steps = group.rows[group.rows["lane"] == what.STEP]
@@ -170,15 +207,19 @@ def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: floa
     ax.vlines(starts, top + 0.5, bottom, color=look.TEXT, linewidth=0.6, alpha=0.6, zorder=1, gid="steps")
     ends = group.rows[group.rows["lane"] == what.END]
     end_s = None if ends.empty else float(ends["start_s"].iloc[-1])
-    free_from = -length
+    free_from = -math.inf
+    kept_free = next((start for start, number in zip(starts, steps["step"], strict=True) if number == group.marked), math.inf)
     for start, number in zip(starts, steps["step"], strict=True):
         text = "?" if pd.isna(number) else str(number)
         room = NARROWEST * length * (0.4 + 0.3 * len(text))
         too_near_the_end = end_s is not None and start + room > end_s and start > 0
-        if start - room / 2 < free_from or too_near_the_end:
+        if start != kept_free and (start - room / 2 < free_from or too_near_the_end or start < kept_free < start + 1.5 * room):
             continue
         free_from = start + room
-        ax.text(start, top, text, ha="left", va="center", color=look.TEXT, fontsize=look.SMALL_POINTS, gid="step")
+        bold = "bold" if start == kept_free else "normal"
+        ax.text(
+            start, top, text, ha="left", va="center", color=look.TEXT, fontsize=look.SMALL_POINTS, fontweight=bold, gid="step"
+        )
     if end_s is None:
         return
     reason = str(ends["label"].iloc[-1])
@@ -242,7 +283,7 @@ _NOUNS = {
 }
 
 
-def _alt(groups: list[_Group], runs: int) -> str:
+def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
     told = []
     for group in groups:
         rows = group.rows
@@ -257,10 +298,10 @@ def _alt(groups: list[_Group], runs: int) -> str:
         repairs = int((rows["mark"] == "repair").sum())
         parts += [_count(repairs, "repair of a tool call")] if repairs else []
         ends = rows[rows["lane"] == what.END]
-        ended = "still running"
+        ended = "still running" if goes_on else ""
         if len(ends):
             ended = f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {ends['label'].iloc[-1]}"
-        told.append(f"{group.name}: {', '.join([*parts, ended])}")
+        told.append(f"{group.name}: {', '.join(filter(None, [*parts, ended]))}")
     more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""
     return f"Timeline of {_count(runs, 'run')}; {'; '.join(told)}{more}."
 

@@ -14,7 +14,9 @@ from agentlab.widgets.chart import Chart
 from agentlab.widgets.controls import Controls
 from agentlab.widgets.ending import Ending
 from agentlab.widgets.limit_editor import LimitEditor
+from agentlab.widgets.lineage import Lineage
 from agentlab.widgets.overview import Overview
+from agentlab.widgets.pointer import Pointer
 from agentlab.widgets.scene import Part, Scene
 from agentlab.widgets.step_browser import StepBrowser
 from agentlab.widgets.timeline_view import TimelineView
@@ -25,6 +27,7 @@ class Cockpit:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
+        self.lineage = Lineage(scene)
         self.overview = Overview(scene)
         self.controls = Controls(scene)
         self.ending = Ending(scene)
@@ -34,9 +37,10 @@ class Cockpit:
         self.steps = StepBrowser(scene)
         self.timeline = TimelineView(scene)
         self.branches = Branches(scene)
+        self.pointer = Pointer(scene, on_section=self.steps.remember)
         self._tabs: tuple[StepBrowser | TimelineView | Branches, ...] = (self.steps, self.timeline, self.branches)
         self._always: tuple[Part | Overview, ...] = (
-            self.overview, self.controls, self.ending, self.answer, self.chart, self.editor,
+            self.lineage, self.overview, self.controls, self.ending, self.answer, self.chart, self.editor,
         )  # fmt: skip
         self.tabs = widgets.Tab([part.view for part in self._tabs], titles=[part.title for part in self._tabs], selected_index=0)
         self.tabs.observe(lambda change: scene.redraw(), "selected_index")
@@ -44,7 +48,8 @@ class Cockpit:
         edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
         body = widgets.HBox([seen, edited], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
         self.view = widgets.VBox(
-            [self.overview.status, self.controls.view, self.ending.view, self.answer.view, body, self.tabs]
+            [self.lineage.view, self.overview.status, self.controls.view, self.ending.view, self.answer.view, body, self.tabs,
+             self.pointer.view]
         )  # fmt: skip
 
     def watch(self) -> Callable[[], None]:

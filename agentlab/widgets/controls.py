@@ -17,6 +17,8 @@ class Controls:
         self.step = widgets.Button(description="Step")
         self.pause = widgets.Button(description="Pause")
         self.stop = widgets.Button(description="Stop")
+        for button, icon in ((self.go, "run"), (self.step, "step"), (self.pause, "pause"), (self.stop, "stop")):
+            button.add_class(f"agentlab-icon-{icon}")
         self.go.on_click(lambda _: guard(self._go))
         self.step.on_click(lambda _: guard(self._step))
         self.pause.on_click(lambda _: guard(self._pause))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import TypeGuard
 
+from agentlab.going_on import nothing_to_do
 from agentlab.providers._read import whole_text
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
-from agentlab.stop import Custom
+from agentlab.stop import Custom, read_off
+from agentlab.stop_tree import outline
+from agentlab.types import StopReason
 from agentlab.widgets.answer import Said
 
 NEAR = 0.8
@@ -47,67 +52,137 @@ def dollars(value: Decimal | float | None) -> str:
 
 
 def status(run: Run, *, timing: bool = True) -> str:
-    """State, model, and the totals so far."""
+    """State, provider and model, and the totals so far."""
     history = run.history
     stopping = " (stops after this step)" if run.stop_request is not None and run.result is None else ""
     pausing = " (pauses after this step)" if run.pausing and run.state is RunState.RUNNING else ""
-    facts = [
+    model = f"{run.agent.model.name}:{run.agent.model.model}"
+    facts = [name(run.agent.name)] + ([name(model)] if model != run.agent.name else [])
+    facts += [
         f"step <b>{len(history)}</b>",
         f"tokens <b>{tokens(history.tokens)}</b>",
         f"cost <b>{dollars(history.cost_usd)}</b>",
     ]
     if timing:
-        facts.append(f"elapsed <b>{run.clock.elapsed_s():.1f} s</b>")
+        facts.append(f"elapsed <b>{duration(run.clock.elapsed_s())}</b>")
         if run.paused_s >= 0.1:
-            facts.append(f"paused <b>{run.paused_s:.1f} s</b>")
-    badge = f'<span class="agentlab-badge" role="status">{_STATE_WORDS[run.state]}{stopping}{pausing}</span>'
-    return f'<div class="agentlab-status">{badge}<span>{escape(run.agent.name)}</span><span>{"</span><span>".join(facts)}</span></div>'
+            facts.append(f"paused <b>{duration(run.paused_s)}</b>")
+    badge = f'<span class="agentlab-badge {run.state}" role="status">{_STATE_WORDS[run.state]}{stopping}{pausing}</span>'
+    return f'<div class="agentlab-status">{badge} <span>{"</span> <span>".join(facts)}</span></div>'
 
 
-def meters(run: Run, *, timing: bool = True) -> str:
-    """A bar for every limit that is set: what is used of it, in colour, pattern and words."""
-    settings = run.limits.snapshot()
-    readings = [
-        reading for reading in settings.budget.readings(run.history, run.clock.elapsed_s()) if timing or reading.name != "timeout"
+def name(text: str) -> str:
+    """A name from outside: whatever direction it is written in, it leaves alone what stands beside it."""
+    return f"<bdi>{escape(printable(text), 120)}</bdi>"
+
+
+def duration(seconds: float) -> str:
+    """A time in words: 3.2 s, 2 min 05 s, 1 h 02 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def note(text: str) -> str:
+    """A remark of ours in small; nothing where there is nothing to say."""
+    return f'<div class="agentlab-note">{escape(text, 1000)}</div>' if text else ""
+
+
+def picture(png: bytes, alt: str, width: int) -> str:
+    """A picture that needs no file, with the same in words for those who do not see it; at most `width` pixels of the page wide."""
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return f'<img src="{source}" alt="{html.escape(printable(alt), quote=True)}" style="width:100%; max-width:{width}px">'
+
+
+def meters(run: Run) -> str:
+    """A bar for every limit that is set: what is used of it and what is left, in colour, pattern and words."""
+    rows = "".join(
+        f"{label}{bar or '<span></span>'}<span>{said}</span><span>{left}</span>" for label, bar, said, left in _meters(run)
+    )
+    return f'<div class="agentlab-meter">{rows}</div>' if rows else ""
+
+
+def limits(run: Run) -> str:
+    """The same as a table, which can be read also where a page takes the style away. Times are left out."""
+    rows = "".join(
+        f'<tr><th scope="row">{label}</th><td class="agentlab-bar-cell">{bar}</td><td>{said}</td><td>{left}</td></tr>'
+        for label, bar, said, left in _meters(run, timing=False)
+    )
+    return f'<table class="agentlab-steps"><tbody>{rows}</tbody></table>' if rows else ""
+
+
+def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]:
+    """For each limit its name, a bar, what is used, and what is left."""
+    settings, history = run.limits.snapshot(), run.history
+    rows = [
+        _meter(reading, reading.name)
+        for reading in settings.budget.readings(history, run.clock.elapsed_s())
+        if timing or reading.name != "timeout"
     ]
-    if settings.stop is not None:
-        for leaf in settings.stop.leaves():
-            if not isinstance(leaf, Custom):
-                readings.append(leaf.read(run.history))
-        readings += last_custom_readings(run)
-    return f'<div class="agentlab-meter">{"".join(map(_meter, readings))}</div>' if readings else ""
+    nodes = outline(settings.stop)
+    custom = iter(last_custom_readings(run))
+    for node in nodes:
+        if node.is_group:
+            continue
+        around = [one for one in nodes if node.path[: len(one.path)] == one.path]
+        off = any(one.off for one in around)
+        negated = sum(one.negated for one in around) % 2 == 1
+        if isinstance(node.condition, Custom):
+            reading = Reading(node.name) if off else next(custom, Reading(node.name))
+        else:
+            reading = read_off(node.condition, history)  # as if it were off: what it raises is the run's to tell
+        rows.append(_meter(reading, f"not {node.name}" if negated else node.name, off=off, negated=negated))
+    return rows
 
 
 def last_custom_readings(run: Run) -> list[Reading]:
     """What the person's own conditions said after the newest step; they are never called for the sake of the panel."""
     stop, newest = run.limits.snapshot().stop, run.history.last
-    names = [leaf.name for leaf in stop.leaves() if isinstance(leaf, Custom)] if stop is not None else []
+    names = [leaf.name for leaf in stop.leaves(that_count=True) if isinstance(leaf, Custom)] if stop is not None else []
     read = {leaf.name: leaf for leaf in newest.readings.leaves()} if newest is not None and newest.readings is not None else {}
     return [read.get(name, Reading(name)) for name in names]
 
 
-def _meter(reading: Reading) -> str:
-    name = escape(reading.name)
-    said = _used(reading)
-    share = _share(reading.value, reading.limit)
-    if share is None:
-        state = "met" if reading.met else ""
-        return f"<span>{name}</span><span></span><span>{said}{' — <b>met</b>' if state else ''}</span>"
-    state = "met" if reading.met else "near" if share >= NEAR else ""
-    words = {"met": " — <b>reached</b>", "near": " — <b>near</b>", "": ""}[state]
-    percent = min(100.0, 100 * share)
-    bar = (
-        f'<div class="agentlab-bar" role="meter" aria-label="{name}" aria-valuemin="0" aria-valuemax="100" '
-        f'aria-valuenow="{percent:.0f}" aria-valuetext="{html.escape(_plain(said), quote=True)}">'
-        f'<div class="agentlab-fill {state}" style="width:{percent:.1f}%"></div></div>'
-    )
-    return f"<span>{name}</span>{bar}<span>{said}{words}</span>"
+def _meter(reading: Reading, label: str, *, off: bool = False, negated: bool = False) -> tuple[str, str, str, str]:
+    """The cells of one limit: its name, a bar where there is a share of it, what is used, what is left."""
+    said, left, share = _used(reading), _left(reading), _share(reading.value, reading.limit)
+    if off:
+        said, left = f"<b>off</b> ({said})", ""
+    state = "met" if reading.met else "near" if share is not None and share >= NEAR else ""
+    if off or negated:
+        state = ""
+    words = {"met": " — <b>met</b>" if share is None else " — <b>reached</b>", "near": " — <b>near</b>", "": ""}[state]
+    bar = ""
+    if share is not None:
+        percent = min(100.0, 100 * share)
+        spoken = html.escape("; ".join(filter(None, (_plain(said + words), left))), quote=True)
+        bar = (
+            f'<div class="agentlab-bar{" off" * off}" role="meter" aria-label="{escape(printable(label))}" aria-valuemin="0" '
+            f'aria-valuemax="100" aria-valuenow="{percent:.0f}" aria-valuetext="{spoken}">'
+            f'<div class="agentlab-fill {state}" style="width:{percent:.1f}%"></div></div>'
+        )
+    return name(label), bar, f"{said}{words}", "" if negated else left
+
+
+def _left(reading: Reading) -> str:
+    """What is left of a limit, in words; nothing where there is no such number."""
+    value, limit = reading.value, reading.limit
+    if not _is_number(limit) or reading.goal:
+        return ""
+    if not _is_number(value):
+        return "left: unknown" if value is None and not reading.met else ""
+    rest = Decimal(str(limit)) - Decimal(str(value))
+    if rest <= 0:
+        return "none left"
+    whole = isinstance(value, int) and isinstance(limit, int)
+    return f"{_amount(reading, int(rest) if whole else float(rest) if isinstance(value, float) else rest)} left"
 
 
 def _used(reading: Reading) -> str:
     if reading.goal:
         times = f"called {reading.value} time{'s' * (reading.value != 1)}" if reading.value else "not called"
-        return f"{escape(reading.limit, 80)}: {times}"
+        return f"{name(str(reading.limit))}: {times}"
     return (
         f"{_amount(reading, reading.value)} of {_amount(reading, reading.limit)}"
         if reading.limit is not None
@@ -116,7 +191,7 @@ def _used(reading: Reading) -> str:
 
 
 def _custom(reading: Reading) -> str:
-    return "not read yet" if reading.met is None else escape(reading.value, 80)
+    return "not read yet" if reading.met is None else name(str(reading.value))
 
 
 def _amount(reading: Reading, value: Scalar) -> str:
@@ -125,19 +200,25 @@ def _amount(reading: Reading, value: Scalar) -> str:
     if reading.name in ("max_cost", "MaxCost") and isinstance(value, int | float | Decimal):
         return dollars(value)
     if reading.name == "timeout" and isinstance(value, int | float):
-        return f"{value:.1f} s"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape(value, 80)
+        return duration(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:,.4g}" if isinstance(value, float) else name(str(value))
+
+
+def _is_number(value: Scalar) -> TypeGuard[int | float | Decimal]:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _share(value: Scalar, limit: Scalar) -> float | None:
-    numbers = (int, float, Decimal)
-    if not isinstance(value, numbers) or not isinstance(limit, numbers) or not limit:
+    if not _is_number(value) or not _is_number(limit) or not limit:
         return None
-    return float(value) / float(limit)
+    return max(0.0, float(value) / float(limit))
 
 
 def _plain(markup: str) -> str:
-    return html.unescape(markup)
+    """Our own markup as text."""
+    return html.unescape(re.sub("<[^>]*>", "", markup))
 
 
 STEP_HEADS = ("step", "finish reason", "tools", "tokens", "so far", "cost so far")
@@ -183,16 +264,28 @@ def end(result: RunResult | None) -> str:
     kind = "terminated" if result.terminated else "truncated"
     last = result.history.last
     signal = last.signal if last is not None else None
-    lines = [f"<b>{escape(kind)} · {escape(result.stop_reason)}</b> — {escape(result.detail, 600)}"]
+    lines = [f"<b>{escape(kind)} · {escape(result.stop_reason)}</b> — {escape(printable(result.detail), 600)}"]
     if result.conditions_met:
-        lines.append(f"Fired: {escape(', '.join(map(str, result.conditions_met)))}")
-    if signal is not None and signal.raw_value is not None:
-        lines.append(
-            f"The provider said {escape(signal.raw_field)} = <code>{escape(signal.raw_value)}</code> (confidence {signal.confidence})"
-        )
+        lines.append(f"Fired: {escape(printable(', '.join(map(str, result.conditions_met))))}")
+    if signal is not None:
+        if signal.raw_value is None:
+            said = f"The provider gave no reason for the end of its last answer, read as {signal.finish_reason}"
+        else:
+            said = f"The provider said {escape(signal.raw_field)} = <code>{escape(printable(str(signal.raw_value)))}</code>"
+            said += "" if str(signal.raw_value) == signal.finish_reason else f", read as {signal.finish_reason}"
+        lines.append(f"{said} (confidence {signal.confidence})")
     if result.output is not None:
-        lines.append(f"Output: {escape(result.output, 2000)}")
-    return f'<div class="agentlab-end {kind}">{"<br>".join(lines)}</div>'
+        lines.append(f"Output: {escape(printable(str(result.output)), 2000)}")
+    wrong = " error" if result.stop_reason is StopReason.ERROR else ""
+    return f'<div class="agentlab-end {kind}{wrong}">{"<br>".join(lines)}</div>'
+
+
+def what_next(run: Run) -> str:
+    """What can be done about an end, for readers who have no button to press."""
+    if run.result is None or run.result.terminated:
+        return ""
+    offered = [f"{one.label}: {one.why}" for one in run.proposals[:1]] or [nothing_to_do(run)]
+    return note(f"What can be done: {offered[0]}")
 
 
 def answer_label(said: Said) -> str:

@@ -1,30 +1,78 @@
-"""A run as it stands for readers without a kernel: text, an HTML table, a picture."""
+"""A run as it stands for readers without a kernel: text, HTML tables, pictures. Times are left out of text and HTML, so that they are
+the same at every execution on recorded fixtures."""
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
+from agentlab import events
 from agentlab.run import Run
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Said
 from agentlab.widgets.curve import Curve
+from agentlab.widgets.picture import Picture
 from agentlab.widgets.style import STYLE
+from agentlab.widgets.timeline_view import timeline_picture
+
+MOST_STEPS = 100
+"""So many of the newest steps are in the table: it is kept in the notebook's file."""
+
+Output = tuple[dict[str, str], dict[str, Any]]
+
+_MORE_THAN_CALLS = (
+    events.CallRetried, events.ContinuationAttempted, events.ToolPayloadRepair, events.Nudged, events.LimitsChanged, events.RunPaused,
+)  # fmt: skip
 
 
-def bundle(run: Run, curve: Curve, said: Said) -> dict[str, Any]:
-    """The mime bundle. Times are left out, so that it is the same at every execution on recorded fixtures."""
-    told = f"{run.result}" if run.result is not None else f"{run}"
-    parts = (
-        STYLE,
-        markup.status(run, timing=False),
-        markup.end(run.result),
-        markup.answer_label(said),
-        markup.answer(said) if said.text else "",
-        markup.meters(run, timing=False),
-        markup.steps(run),
-    )
-    return {
-        "text/plain": markup.printable(f"{run.agent.name}: {told}\n{said}"),
-        "text/html": f'<div class="agentlab-panel">{"".join(parts)}</div>',
-        "image/png": curve.as_base64(),
-    }
+class StaticView:
+    """One run, with its curve and what is said as the newest answer."""
+
+    def __init__(self, run: Run, curve: Curve, said: Said) -> None:
+        self._run, self._curve, self._said = run, curve, said
+
+    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
+        """All in one mime bundle. Most readers show its HTML and nothing else of it, so `with_pictures` puts them there."""
+        pictures = "".join(picture.as_html() for picture in self.pictures()) if with_pictures else ""
+        return {
+            "text/plain": self.text(),
+            "text/html": self.html(pictures),
+            "image/png": base64.b64encode(self._curve.draw()).decode(),
+        }
+
+    def outputs(self) -> list[Output]:
+        """The run as outputs of a cell: text and HTML, then each picture."""
+        told: Output = ({"text/plain": self.text(), "text/html": self.html()}, {})
+        return [told, *(picture.as_output() for picture in self.pictures())]
+
+    def text(self) -> str:
+        """The run in a few lines."""
+        run = self._run
+        told = f"{run.result}" if run.result is not None else f"{run}"
+        return markup.printable(f"{run.agent.name}: {told}\n{self._said}")
+
+    def html(self, pictures: str = "") -> str:
+        """State, end, answer, limits and steps; `pictures` come before the steps."""
+        run, said = self._run, self._said
+        parts = (
+            STYLE,
+            markup.status(run, timing=False),
+            markup.end(run.result),
+            markup.what_next(run),
+            markup.answer_label(said),
+            markup.answer(said) if said.text else "",
+            markup.limits(run),
+            pictures,
+            markup.steps(run, MOST_STEPS),
+        )
+        return f'<div class="agentlab-panel">{"".join(parts)}</div>'
+
+    def pictures(self) -> list[Picture]:
+        """The curve, where there are steps; and the timeline, where more happened than calls of the model and of tools."""
+        if not len(self._run.history):
+            return []
+        png = self._curve.draw()
+        found = [Picture(png, self._curve.alt(), *self._curve.size)]
+        if any(isinstance(event, _MORE_THAN_CALLS) for event in tuple(self._run.events)):
+            found.append(timeline_picture(self._run))
+        return found

@@ -1,0 +1,139 @@
+"""The end of a run in the panel: what is told, and what its buttons do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget
+from agentlab.run import Run
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import FinishReason
+from agentlab.widgets import markup
+from agentlab.widgets.ending import MOST_OFFERS, Ending
+from agentlab.widgets.live_panel import Panel
+
+
+@pytest.fixture(autouse=True)
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+async def search(query: str) -> str:
+    """Search."""
+    return "nothing"
+
+
+def ended(run: Run) -> Panel:
+    asyncio.run(_to_the_end(run))
+    return Panel(run)
+
+
+async def _to_the_end(run: Run) -> None:
+    await run
+
+
+def searching(turns: int) -> Run:
+    model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}))
+    return lab.Agent(model, tools=[search]).run("Find it.", budget=Budget(max_turns=turns))
+
+
+def filtered() -> Run:
+    model = ScriptedProvider(lambda request, index: say("", finish=FinishReason.CONTENT_FILTERED))
+    return lab.Agent(model).run("Tell me <b>all</b>.")
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 10) -> None:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+def labels(ending: Ending) -> list[str]:
+    return [button.description for button in ending.buttons]
+
+
+def test_nothing_is_told_or_offered_while_the_run_goes_on() -> None:
+    ending = Panel(searching(3)).cockpit.ending
+    assert (ending.told.value, ending.buttons, ending.offers.children) == ("", (), ())
+
+
+def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel() -> None:
+    panel = ended(searching(2))
+    run, ending = panel.run, panel.cockpit.ending
+    assert "truncated · turn_limit" in ending.told.value
+    assert labels(ending) == ["Raise the turn limit to 4 and go on"]
+    assert ending.buttons[0].tooltip == run.proposals[0].why
+    assert markup.escape(run.proposals[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
+    ending.buttons[0].click()
+    ending.buttons[0].click()  # a double click
+    (branch,) = run.branches
+    assert panel.run is branch
+    assert branch.wait(10) is not None
+    assert len(branch.history) == 4 and len(run.history) == 2
+    wait_until(lambda: labels(panel.cockpit.ending) == ["Raise the turn limit to 8 and go on"])
+
+
+def test_what_is_offered_follows_an_edit_after_the_end() -> None:
+    panel = ended(searching(2))
+    ending = panel.cockpit.ending
+    panel.run.limits.max_turns = 9
+    assert ending.show(), "there are new controls"
+    assert labels(ending) == ["Go on from step 2"]
+    assert not ending.show()
+
+
+def test_another_prompt_is_asked_for_and_started() -> None:
+    panel = ended(filtered())
+    run, ending = panel.run, panel.cockpit.ending
+    assert ending.editor.layout.display == "none"
+    ending.buttons[0].click()
+    assert ending.editor.layout.display == "" and ending.prompt.value == "Tell me <b>all</b>."
+    ending.prompt.value = " "
+    ending.start.click()
+    assert "ConfigurationError" in panel.fault.value and not run.branches
+    ending.prompt.value = "Tell me less."
+    ending.start.click()
+    (branch,) = run.branches
+    assert (branch.prompt, run.prompt, panel.run) == ("Tell me less.", "Tell me <b>all</b>.", branch)
+    assert branch.wait(10) is not None
+
+
+def test_the_editor_is_put_away_again() -> None:
+    ending = ended(filtered()).cockpit.ending
+    ending.buttons[0].click()
+    ending.buttons[0].click()
+    assert ending.editor.layout.display == "none"
+
+
+def test_an_error_says_what_went_wrong_and_what_can_be_done() -> None:
+    def broken(request: object, index: int) -> object:
+        raise RuntimeError("<i>off</i>")
+
+    run = lab.Agent(ScriptedProvider(broken)).run("go")
+    with pytest.raises(RuntimeError):
+        asyncio.run(_to_the_end(run))
+    ending = Panel(run).cockpit.ending
+    assert "truncated · error" in ending.told.value and "RuntimeError: &lt;i&gt;off&lt;/i&gt;" in ending.told.value
+    assert ending.buttons or "run.fork" in ending.told.value
+
+
+def test_an_end_of_the_agents_own_offers_nothing() -> None:
+    ending = ended(lab.Agent(ScriptedProvider(["done"])).run("go")).cockpit.ending
+    assert "terminated · completed" in ending.told.value
+    assert ending.buttons == ()
+
+
+def test_never_more_buttons_than_can_be_taken_in() -> None:
+    assert MOST_OFFERS == 3
+
+
+def test_the_providers_word_and_how_it_was_read() -> None:
+    run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
+    told = ended(run).cockpit.ending.told.value
+    assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in told

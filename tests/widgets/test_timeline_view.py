@@ -1,0 +1,122 @@
+"""The timeline tab: what part of a run it shows, when it is drawn, and what it says in words."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import time
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget
+from agentlab.plots._timeline_part import MOST_EVENTS, MOST_STEPS, timeline_part
+from agentlab.run import Run
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.widgets.live_panel import Panel
+from agentlab.widgets.timeline_view import timeline_picture
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+@pytest.fixture(autouse=True)
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+async def search(query: str) -> str:
+    """Search."""
+    return "nothing"
+
+
+def run_of(steps: int) -> Run:
+    model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}))
+    run = lab.Agent(model, tools=[search]).run("Find it.", budget=Budget(max_turns=steps))
+    asyncio.run(_to_the_end(run))
+    return run
+
+
+async def _to_the_end(run: Run) -> None:
+    await run
+
+
+def alt_of(shown: str) -> str:
+    found = re.search(r'<img [^>]*alt="([^"]*)"', shown)
+    assert found is not None
+    return html.unescape(found[1])
+
+
+@pytest.mark.parametrize(("steps", "first", "whole"), [(1, 1, True), (MOST_STEPS, 1, True), (MOST_STEPS + 1, 2, False)])
+def test_no_more_than_the_newest_steps_are_shown(steps: int, first: int, whole: bool) -> None:
+    part = timeline_part(run_of(steps))
+    assert (part.first, part.last, part.whole) == (first, steps, whole)
+    assert part.frame["event"].iloc[0] == "RunStarted", "it names the model"
+    assert part.frame["event"].iloc[-1] == "RunEnded"
+
+
+def test_of_a_long_run_those_around_the_chosen_step_are_shown() -> None:
+    run = run_of(300)
+    part = timeline_part(run, 100)
+    assert part.has(100) and part.first > 1 and part.last < 300
+    assert part.last - part.first < MOST_STEPS
+    assert part.begin_s == run.history[part.first - 1].started_s
+    said = timeline_picture(run, 100).about
+    assert f"Steps {part.first} to {part.last} of 300" in said and "Step 100 is the one you chose" in said
+    assert "still running" not in timeline_picture(run, 100).alt
+
+
+def test_a_step_of_very_many_tools_is_cut() -> None:
+    many = [call("search", {"query": str(number)}, id=f"id{number}").tool_calls[0] for number in range(MOST_EVENTS)]
+    run = lab.Agent(ScriptedProvider([say(calls=many), say("done")]), tools=[search]).run("Find it.", budget=Budget(max_turns=1))
+    asyncio.run(_to_the_end(run))
+    part = timeline_part(run)
+    assert len(part.frame) <= MOST_EVENTS + 1
+    assert (part.first, part.last, part.whole) == (1, 1, False)
+    assert "Step 1 of 1" in timeline_picture(run).about
+
+
+def test_it_costs_no_more_for_a_long_run() -> None:
+    def seconds(run: Run) -> float:
+        timeline_part(run)
+        began = time.perf_counter()
+        for _ in range(20):
+            timeline_part(run)
+        return time.perf_counter() - began
+
+    assert seconds(run_of(3000)) < 3 * seconds(run_of(MOST_STEPS)) + 0.02
+
+
+def test_a_step_from_before_the_branch_is_told_to_be_elsewhere() -> None:
+    branch = run_of(4).fork(2)
+    asyncio.run(_to_the_end(branch))
+    assert "Step 1 is not here: it was taken before the branch" in timeline_picture(branch, 1).about
+    assert "Step 3 is the one you chose" in timeline_picture(branch, 3).about
+
+
+def test_it_is_drawn_only_while_its_tab_is_in_front_and_something_is_new() -> None:
+    panel = Panel(run_of(3))
+    view = panel.cockpit.timeline
+    assert view.picture.value == ""
+    panel.cockpit.tabs.selected_index = 1
+    panel.cockpit.show()
+    first = view.picture.value
+    assert alt_of(first).startswith("Timeline of 1 run; scripted:script: 3 steps, 3 calls, 3 tools, ended after")
+    view.picture.value = "not drawn again"
+    panel.cockpit.show()
+    assert view.picture.value == "not drawn again"
+    panel.cockpit.scene.choose(2)
+    panel.cockpit.show()
+    assert "Step 2 is the one you chose" in alt_of(view.picture.value)
+
+
+def test_a_run_that_has_not_begun_says_so() -> None:
+    run = lab.Agent(ScriptedProvider(["x"])).run("go")
+    assert timeline_picture(run).alt == "Timeline: nothing has happened yet."
+
+
+def test_hostile_names_are_text() -> None:
+    run = lab.Agent(ScriptedProvider([call(HOSTILE), say("done")], name=HOSTILE, model=HOSTILE)).run("go")
+    asyncio.run(_to_the_end(run))
+    shown = timeline_picture(run).as_html()
+    assert "<script>" not in shown and shown.count("<img ") == 1
