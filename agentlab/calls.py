@@ -17,6 +17,7 @@ from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, loads
 from agentlab.redaction import Redactor, redact_url, secrets_in_headers
+from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
 from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
 
@@ -31,6 +32,7 @@ _NEXT_STEP = {
     405: "Check the address.",
     429: "The rate limit held: wait, or run fewer at once.",
 }
+_OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
 _SHOWN_BYTES = 300  # of a body that is not understood
 _READ_BYTES = 4096  # of it, to be looked through for keys
 _BOM = b"\xef\xbb\xbf"
@@ -219,15 +221,19 @@ class HttpModel:
             body = await answer.read()
         except ProviderConnectionError:  # the status says enough
             body = b""
-        try:
-            said = self.provider.error_message(loads(body.removeprefix(_BOM)))
-        except ValueError:
-            said = ""
+        said = code = ""
+        with suppress(ValueError):
+            payload = loads(body.removeprefix(_BOM))
+            said = self.provider.error_message(payload)
+            word = signals.registry.detect(self.name, payload, status=status).raw_value
+            code = _in_one_line(word.encode("utf-8", "replace"), auth) if isinstance(word, str) else ""
         said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
         asked_for = _retry_after_s(header)
         then = _NEXT_STEP.get(
             status, "It may pass: try again later." if status >= 500 or status in _MAY_PASS else _NEXT_STEP[400]
         )
+        if code in _OF_THE_ACCOUNT:
+            then = _NEXT_STEP[402]
         if status < 400:
             place = redact_url(header("location") or "nowhere")
             said, then = said or f"it points to {place}", "Requests are not sent on: set base_url to the server's own address."
@@ -235,7 +241,7 @@ class HttpModel:
         if asked_for is not None and asked_for > longest_s:
             then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={longest_s:g}) rules out. {then}"
         message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
-        return ProviderStatusError(message, status=status, retry_after_s=asked_for)
+        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code)
 
     @property
     def _who(self) -> str:
@@ -280,7 +286,8 @@ def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:
 
 def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:
     if isinstance(error, ProviderStatusError):
-        return error.status in _MAY_PASS and (error.retry_after_s or 0.0) <= retry.longest_wait_s
+        lasts = for_failure(error) == STOP  # such as a quota that is used up, which comes as a 429 too
+        return error.status in _MAY_PASS and not lasts and (error.retry_after_s or 0.0) <= retry.longest_wait_s
     return isinstance(error, ProviderConnectionError)
 
 

@@ -92,12 +92,14 @@ class ProviderConnectionError(ProviderError):
 class ProviderStatusError(ProviderError):
     """An HTTP status outside 200 to 299.
 
-    `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say).
+    `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say), `code` the provider's
+    own word for what is wrong, such as `insufficient_quota` (empty: it has none).
     """
 
-    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None) -> None:
+    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None, code: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.code = code
         self.retry_after_s = retry_after_s
 
 

@@ -94,7 +94,9 @@ def for_failure(error: BaseException) -> str:
     """What suits a call that failed without a response. What is wrong in the code or missing in a recording will be so again."""
     if isinstance(error, ConfigurationError | FixtureError):
         return STOP
-    return FOR_ERROR.get(error.status, RETRY) if isinstance(error, ProviderStatusError) else RETRY
+    if not isinstance(error, ProviderStatusError):
+        return RETRY
+    return FOR_ERROR.get(error.code.lower()) or FOR_ERROR.get(error.status, RETRY)
 
 
 def larger_cap(requested_cap: int | None, response: ModelResponse | None) -> dict[str, JSON]:

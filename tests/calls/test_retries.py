@@ -64,6 +64,16 @@ def test_what_may_pass_is_tried_again(failure: Reply, told: str, streaming: bool
     assert (first.path, first.body) == (second.path, second.body)
 
 
+def test_a_quota_that_is_used_up_is_not_asked_again() -> None:
+    used_up = {"error": {"message": "You exceeded your quota.", "type": "insufficient_quota", "code": "insufficient_quota"}}
+    with serving(status(429, used_up)) as server:
+        result = result_of(server)
+    assert (result.stop_reason, len(server.asked), retried(result)) == (StopReason.ERROR, 1, [])
+    assert result.detail.endswith("You exceeded your quota. Check the account's credit.")
+    assert result.error is not None and result.error.code == "insufficient_quota"  # type: ignore[attr-defined]
+    assert result.history[-1].decision.suggestion == "stop"
+
+
 @pytest.mark.parametrize("end", ["leave", "reset"])
 @pytest.mark.parametrize("at", [0, 40])
 def test_a_body_that_breaks_off_is_asked_for_again(end: str, at: int) -> None:
