@@ -6,7 +6,7 @@ FUZZ_VENV = .venv-fuzz
 SECONDS ?= 60
 PROVIDER ?= all
 
-.PHONY: demo lab test test-unit notebooks refresh lint bench kernels test-live record-local fixtures fuzz clean
+.PHONY: demo lab test test-unit notebooks refresh pictures lint bench kernels test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -28,6 +28,10 @@ notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committ
 
 refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py
+
+pictures: $(VENV)/.dev ## take the panel's pictures for the README anew; look at them before they are committed
+	$(BIN)/python -m pytest tests/browser/test_pictures.py
+	cp test-output/pictures/*.png notebooks/images/
 
 lint: $(VENV)/.dev ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -39,10 +39,11 @@ class Curve:
         self._steps: list[int] = [0]
         self._sums: tuple[list[float], list[float]] = ([0.0], [0.0])
         self._made = False
+        self._laid_out_for: tuple[str, ...] = ()
 
     def _make(self) -> None:
         self._made = True
-        self._figure = Figure(figsize=(5.6, 2.2), dpi=110, layout="constrained")
+        self._figure = Figure(figsize=(5.6, 2.9), dpi=110, layout="constrained")
         self._canvas: Any = FigureCanvasAgg(self._figure)
         self._figure.patch.set_alpha(0.0)
         self._axes = self._figure.subplots(1, 2)
@@ -90,6 +91,8 @@ class Curve:
                 axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=TEXT, fontsize=9)
                 axis.set_xlim(0, max(2, self._steps[-1]))
                 axis.set_ylim(0, top * 1.08 or 1)
+                axis.tick_params(labelleft=top > 0)  # before the first step there is nothing to read off
+            self._lay_out()
             out = io.BytesIO()
             self._canvas.print_png(out, metadata={"Software": None})  # savefig goes over everything twice
             self._png = out.getvalue()
@@ -97,6 +100,12 @@ class Curve:
                 (place.x0, place.x1, 1 - place.y1, 1 - place.y0) for place in (axis.get_position() for axis in self._axes)
             ]
             return self._png
+
+    def _lay_out(self) -> None:
+        """Find the axes' places anew where the numbers beside them may be wider: that takes as long as the drawing itself."""
+        tops = tuple(f"{axis.get_ylim()[1]:.0e}" for axis in self._axes)
+        self._figure.set_layout_engine("none" if tops == self._laid_out_for else "constrained")
+        self._laid_out_for = tops
 
     def _take_in_new_steps(self) -> None:
         """Sums end where a part is unknown: what is not known is not drawn."""
