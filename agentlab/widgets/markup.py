@@ -33,9 +33,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def escape(value: object, longest: int = 300) -> str:
-    """Any text as harmless HTML, cut where it is long."""
+    """Any text as harmless HTML, cut where it is long; control characters are made visible."""
     text = str(value)
-    return html.escape(text if len(text) <= longest else text[: longest - 1] + "…")
+    return html.escape(printable(text if len(text) <= longest else text[: longest - 1] + "…"))
 
 
 def tokens(value: int | None) -> str:

@@ -1,4 +1,7 @@
-"""One writer for the whole panel: whatever happens, the page is brought up to date at most five times a second."""
+"""One writer for the whole panel: whatever happens, the page is brought up to date at most five times a second.
+
+Where drawing takes long it is done less often, so that the run keeps its pace: both share one interpreter.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import time
 from collections.abc import Callable
 
 SHORTEST_PAUSE_S = 0.2
+WORK_TO_DRAWING = 8
+"""For each second that the processor drew, so many go by before the next drawing."""
 CLOCK_TICK_S = 1.0
 
 
@@ -25,7 +30,7 @@ class Redrawer:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._context = contextvars.copy_context()
-        self._drawn_at = 0.0
+        self._next_at = 0.0
 
     def mark(self) -> None:
         """Something has changed; to be called from any thread."""
@@ -44,11 +49,13 @@ class Redrawer:
     def _work(self) -> None:
         while True:
             self._marked.wait(CLOCK_TICK_S if self._ticks() else None)
-            time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
+            time.sleep(max(0.0, self._next_at - time.monotonic()))
             self._marked.clear()
             last = self._over()
+            took_s = -time.thread_time()
             self._draw()
-            self._drawn_at = time.monotonic()
+            took_s += time.thread_time()
+            self._next_at = time.monotonic() + max(SHORTEST_PAUSE_S, WORK_TO_DRAWING * took_s)
             if last:
                 with self._lock:
                     if not self._marked.is_set():  # else something changed meanwhile

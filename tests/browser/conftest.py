@@ -1,18 +1,22 @@
-"""One JupyterLab for all browser tests, one browser a module, a fresh page a test."""
+"""One server of each kind for all browser tests, one browser a module, a fresh page a test."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from .jupyter import JupyterLab
+from .jupyter import JupyterLab, JupyterServer, Notebook7, Voila
 from .lab_page import LabPage
+from .voila_page import VoilaPage
+from .widget_page import WidgetPage
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
@@ -21,6 +25,11 @@ CHROMIUMS = (os.environ.get("AGENTLAB_CHROMIUM", ""), "chromium", "chromium-brow
 CHROMIUM_FLAGS = [
     "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+
+Server = TypeVar("Server", bound=JupyterServer)
+APage = TypeVar("APage", bound=WidgetPage)
+
+expect.set_options(timeout=30_000)  # a machine under load takes longer than the 5 s that are Playwright's own
 
 failed = pytest.StashKey[bool]()
 
@@ -55,9 +64,27 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def jupyter() -> Iterator[JupyterLab]:
     """A running JupyterLab whose kernels can import agentlab."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    with JupyterLab(environment={"PYTHONPATH": path}) as lab:
+    with JupyterLab(environment=with_agentlab()) as lab:
         yield lab
+
+
+@pytest.fixture(scope="session")
+def notebook7() -> Iterator[Notebook7]:
+    """A running Notebook 7."""
+    with Notebook7(environment=with_agentlab()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def voila() -> Iterator[Voila]:
+    """A running Voilà."""
+    with Voila(environment=with_agentlab()) as server:
+        yield server
+
+
+def with_agentlab() -> dict[str, str]:
+    """What the kernels need to import agentlab from here."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +99,36 @@ def browser(chromium: str) -> Iterator[Browser]:
 @pytest.fixture
 def lab(jupyter: JupyterLab, browser: Browser, request: pytest.FixtureRequest) -> Iterator[LabPage]:
     """A page of its own; if the test fails, its picture and both logs are kept. Its kernels end with the test."""
+    with fresh_page(LabPage, jupyter, browser, request) as page:
+        yield page
+
+
+@pytest.fixture
+def notebook_page(notebook7: Notebook7, browser: Browser, request: pytest.FixtureRequest) -> Iterator[LabPage]:
+    """The same in Notebook 7."""
+    with fresh_page(LabPage, notebook7, browser, request) as page:
+        yield page
+
+
+@pytest.fixture
+def voila_page(voila: Voila, browser: Browser, request: pytest.FixtureRequest) -> Iterator[VoilaPage]:
+    """The same in Voilà."""
+    with fresh_page(VoilaPage, voila, browser, request) as page:
+        yield page
+
+
+@contextlib.contextmanager
+def fresh_page(
+    kind: Callable[[Page, Server], APage], server: Server, browser: Browser, request: pytest.FixtureRequest
+) -> Iterator[APage]:
+    """A page in a context of its own (cookies, storage); what is needed to understand a failure is kept."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = LabPage(context.new_page(), jupyter)
+    page = kind(context.new_page(), server)
     yield page
     if request.node.stash.get(failed, False):
         name = re.sub(r"\W+", "-", request.node.nodeid).strip("-")
         picture = page.screenshot(PICTURES / f"{name}.png")
         print(f"the page is in {picture.relative_to(REPOSITORY)}")
-        print("the browser's console:", *page.console[-20:], "JupyterLab's log:", jupyter.log(), sep="\n")
+        print("the browser's console:", *page.console[-20:], f"{server.name}'s log:", server.log(), sep="\n")
     context.close()
-    jupyter.tidy()
+    server.tidy()

@@ -1,9 +1,10 @@
-"""A real JupyterLab on loopback, started for the tests and ended with them."""
+"""Real Jupyter servers on loopback (JupyterLab, Notebook 7, Voilà), started for the tests and ended with them."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -17,7 +18,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 OF_OTHER_JUPYTERS = ("JUPYTER", "JPY_", "IPYTHON", "PYTEST_", "AGENTLAB_")  # the server and its kernels inherit none of these
 KERNEL_NAME, KERNEL_TITLE = "python3", "Python 3 (ipykernel)"
@@ -33,40 +34,38 @@ QUIET: Settings = {
 
 
 class JupyterProblemError(Exception):
-    """JupyterLab did not start, or not with the kernel it was to have."""
+    """A server did not start, or not with the kernel it was to have."""
 
 
-class JupyterLab:
-    """`with JupyterLab() as jupyter:` starts a server of its own: its own home, settings, token, port and one kernelspec.
+class JupyterServer:
+    """`with JupyterLab() as jupyter:` starts a server of its own: its own home, token, port and one kernelspec.
 
-    `kernel_python` is the python of the notebooks' kernels, the current one unless a test says otherwise. `settings` are
-    Lab's, on top of `QUIET`; `environment` is added to what server and kernels see.
+    `kernel_python` is the python of the notebooks' kernels, the current one unless a test says otherwise; `environment` is added
+    to what server and kernels see. Each kind of server is a class of its own below.
     """
 
-    def __init__(
-        self,
-        kernel_python: str = sys.executable,
-        settings: Settings | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    name = "Jupyter"
+    probe = "api/status"  # what answers once the server is up
+
+    def __init__(self, kernel_python: str = sys.executable, environment: Mapping[str, str] | None = None) -> None:
         self.kernel_python = kernel_python
         self.token = secrets.token_hex(16)
         self.home = Path(tempfile.mkdtemp(prefix="lab-"))
         self.root = self.home / "notebooks"
         self.url = ""  # such as http://127.0.0.1:41234/, known once it has started
-        self._settings = {**QUIET, **(settings or {})}
+        self.port = free_port()
         self._environment = dict(environment or {})
         self._log = self.home / "log.txt"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> JupyterLab:
+    def __enter__(self) -> Self:
         self.root.mkdir()
         self._write_kernelspec()
-        self._write_settings()
+        self._prepare()
         try:
             self._start()
             self._wait_until_it_answers()
-            self._check_kernelspec()
+            self._check()
         except BaseException:
             self.stop()
             raise
@@ -114,21 +113,39 @@ class JupyterLab:
 
     def request(self, path: str, method: str = "GET") -> Any:
         """The server's answer to a call of its REST interface, such as `request("api/sessions")`."""
+        text = self._fetch(path, method)
+        return json.loads(text) if text else None
+
+    def _fetch(self, path: str, method: str = "GET") -> bytes:
         headers = {"Authorization": f"token {self.token}"}
         request = urllib.request.Request(self.url + path, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+            text: bytes = answer.read()
+        return text
 
     def tidy(self) -> None:
-        """End every kernel, and forget the notebooks and what a page changed in the settings (a theme, say)."""
-        for session in self.request("api/sessions"):
-            self.request(f"api/sessions/{session['id']}", "DELETE")
-        for folder in (self.root, self.home / "workspaces"):
-            for entry in folder.glob("*"):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        shutil.rmtree(self.home / "settings", ignore_errors=True)
-        self._write_settings()
+        """Forget the notebooks and all else that a test left behind."""
+        empty(self.root)
+
+    # What each kind of server has of its own.
+
+    def page_url(self, notebook: Path) -> str:
+        """The address of the page that shows this notebook, the token included."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """What is to be done before the start."""
+
+    def _arguments(self) -> list[str]:
+        """What stands behind `python` to start the server."""
+        raise NotImplementedError
+
+    def _address(self) -> str:
+        """Where the server listens, empty as long as that is not known."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """What has to hold once it is up."""
 
     def _write_kernelspec(self) -> None:
         folder = self.home / "share" / "kernels" / KERNEL_NAME
@@ -136,13 +153,6 @@ class JupyterLab:
         argv = [self.kernel_python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         spec = {"argv": argv, "display_name": KERNEL_TITLE, "language": "python", "metadata": {"debugger": False}}
         (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
-
-    def _write_settings(self) -> None:
-        for plugin, values in self._settings.items():
-            extension, name = plugin.split(":")
-            folder = self.home / "settings" / extension
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values), encoding="utf-8")
 
     def _server_environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_OTHER_JUPYTERS)}
@@ -155,14 +165,7 @@ class JupyterLab:
         return kept | of_its_own | {"JUPYTER_NO_CONFIG": "1", "JUPYTER_PLATFORM_DIRS": "1"} | self._environment
 
     def _start(self) -> None:
-        command = [
-            sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser", "--ip=127.0.0.1",
-            f"--port={free_port()}", f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}",
-            "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate",
-            "--LabApp.extension_manager=readonly", "--ServerApp.terminals_enabled=False",
-        ]  # fmt: skip
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            command.append("--allow-root")
+        command = [sys.executable, *self._arguments()]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, env=self._server_environment(), cwd=self.root, stdout=log, stderr=log)
 
@@ -171,17 +174,67 @@ class JupyterLab:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise JupyterProblemError(f"JupyterLab ended with code {self._process.returncode}; its log:\n{self.log()}")
+                raise JupyterProblemError(f"{self.name} ended with code {self._process.returncode}; its log:\n{self.log()}")
             self.url = self._address()
             if self.url:
                 try:
-                    self.request("api/status")
+                    self._fetch(self.probe)
                 except (urllib.error.URLError, TimeoutError):
                     pass
                 else:
                     return
             time.sleep(0.05)
-        raise JupyterProblemError(f"JupyterLab did not answer within {START_TIMEOUT_S} s; its log:\n{self.log()}")
+        raise JupyterProblemError(f"{self.name} did not answer within {START_TIMEOUT_S} s; its log:\n{self.log()}")
+
+
+class JupyterLab(JupyterServer):
+    """JupyterLab. `settings` are its own, on top of `QUIET`."""
+
+    name = "JupyterLab"
+
+    def __init__(
+        self,
+        kernel_python: str = sys.executable,
+        settings: Settings | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(kernel_python, environment)
+        self._settings = {**QUIET, **(settings or {})}
+
+    def page_url(self, notebook: Path) -> str:
+        """The page in a workspace of its own: the default one reopens what other tests had open."""
+        path = notebook.relative_to(self.root).as_posix()
+        workspace = re.sub(r"\W+", "-", path)
+        return f"{self.url}lab/workspaces/{workspace}/tree/{path}?token={self.token}&reset"
+
+    def tidy(self) -> None:
+        """End every kernel, and forget the notebooks and what a page changed in the settings (a theme, say)."""
+        for session in self.request("api/sessions"):
+            self.request(f"api/sessions/{session['id']}", "DELETE")
+        super().tidy()
+        empty(self.home / "workspaces")
+        shutil.rmtree(self.home / "settings", ignore_errors=True)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        for plugin, values in self._settings.items():
+            extension, name = plugin.split(":")
+            folder = self.home / "settings" / extension
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values), encoding="utf-8")
+
+    def _arguments(self) -> list[str]:
+        return [
+            "-m", "jupyterlab", *self._of_every_server(), "--LabApp.news_url=None", "--LabApp.extension_manager=readonly",
+            "--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate",
+        ]  # fmt: skip
+
+    def _of_every_server(self) -> list[str]:
+        return [
+            "--no-browser", "--expose-app-in-browser", "--ip=127.0.0.1", f"--port={self.port}",
+            f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}", "--ServerApp.terminals_enabled=False",
+            *(["--allow-root"] if is_root() else []),
+        ]  # fmt: skip
 
     def _address(self) -> str:
         """Where the server says it listens: another took the port in between if it is not the one it was given."""
@@ -192,11 +245,55 @@ class JupyterLab:
                 return ""  # half written
         return ""
 
-    def _check_kernelspec(self) -> None:
+    def _check(self) -> None:
         specs = self.request("api/kernelspecs")
         argv = specs["kernelspecs"].get(KERNEL_NAME, {}).get("spec", {}).get("argv")
         if specs["default"] != KERNEL_NAME or not argv or argv[0] != self.kernel_python:
             raise JupyterProblemError(f"notebooks would get the kernel {specs['default']} {argv}, not {self.kernel_python}")
+
+
+class Notebook7(JupyterLab):
+    """Notebook 7: one notebook a page, on JupyterLab's parts."""
+
+    name = "Notebook 7"
+
+    def page_url(self, notebook: Path) -> str:
+        """The page of this notebook alone."""
+        return f"{self.url}notebooks/{notebook.relative_to(self.root).as_posix()}?token={self.token}"
+
+    def _arguments(self) -> list[str]:
+        return ["-m", "notebook", *self._of_every_server()]
+
+
+class Voila(JupyterServer):
+    """Voilà: each notebook under its root as a page without code, executed anew for whoever opens it."""
+
+    name = "Voilà"
+    probe = "voila/tree"
+
+    def page_url(self, notebook: Path) -> str:
+        """The page that this notebook makes."""
+        return f"{self.url}voila/render/{notebook.relative_to(self.root).as_posix()}?token={self.token}"
+
+    def _arguments(self) -> list[str]:
+        return [
+            "-m", "voila", str(self.root), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={self.port}", f"--token={self.token}",
+            "--Voila.port_retries=0", f"--Voila.connection_dir_root={self.home}", "--show_tracebacks=True",
+        ]  # fmt: skip
+
+    def _address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+
+def is_root() -> bool:
+    """Whether a server has to be told that it may run all the same."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def empty(folder: Path) -> None:
+    """Remove what lies in the folder."""
+    for entry in folder.glob("*"):
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def free_port() -> int:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Error, Locator, Page, expect
+from playwright.sync_api import Error, Locator, Page, expect
 
 from .jupyter import JupyterLab
+from .widget_page import WidgetPage
 
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 OPEN_TIMEOUT_S = 90
@@ -28,22 +30,18 @@ IS_READY = """() => {
 }"""
 
 
-class LabPage:
-    """A notebook in JupyterLab. Every wait ends in an error of Playwright that says what was waited for."""
+class LabPage(WidgetPage):
+    """A notebook in JupyterLab or Notebook 7. Every wait ends in an error of Playwright that says what was waited for."""
+
+    outputs = ".jp-Notebook .jp-Cell-outputArea"
 
     def __init__(self, page: Page, jupyter: JupyterLab, timeout_s: float = 30) -> None:
-        self.page = page
+        super().__init__(page, timeout_s)
         self.jupyter = jupyter
-        self.console: list[str] = []  # what the page wrote to the browser's console
-        self._timeout_ms = timeout_s * 1000
-        page.set_default_timeout(self._timeout_ms)
-        page.on("console", self._note)
 
     def open(self, notebook: Path) -> None:
         """Open a notebook that lies under the server's root, and wait until its kernel is idle."""
-        path = notebook.relative_to(self.jupyter.root).as_posix()
-        workspace = re.sub(r"\W+", "-", path)  # of its own: the default one reopens what other tests had open
-        self.page.goto(f"{self.jupyter.url}lab/workspaces/{workspace}/tree/{path}?token={self.jupyter.token}&reset")
+        self.page.goto(self.jupyter.page_url(notebook))
         self.wait_until_ready()
 
     def reload(self) -> None:
@@ -81,40 +79,27 @@ class LabPage:
         """Wait until the text stands in the cell's output."""
         expect(self.output(index)).to_contain_text(text, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
 
-    def button(self, text: str) -> Locator:
-        """The widget button with this text."""
-        return self._outputs().get_by_role("button", name=text, exact=True)
-
-    def number(self, label: str) -> Locator:
-        """The number box that carries this label (a widget's description)."""
-        return self._outputs().get_by_label(label, exact=True).and_(self.page.locator("input"))
-
-    def set_number(self, label: str, value: float) -> None:
-        """Type a number into the box and leave it with Tab, which is what makes the widget take it."""
-        box = self.number(label)
-        box.fill(str(value))
-        box.press("Tab")
-
     def use_theme(self, theme: str) -> None:
         """Switch Lab's theme, `DARK` or `LIGHT`, and wait until the page shows it."""
         self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
         self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
         expect(self.page.locator(".jp-LabSplash, #jupyterlab-splash")).to_have_count(0)
 
-    def screenshot(self, path: Path, of: Locator | None = None) -> Path:
-        """Save a picture of the page, or of one part of it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if of is None:
-            self.page.screenshot(path=path)
-        else:
-            of.screenshot(path=path)
-        return path
-
     def save(self) -> dict[str, Any]:
         """Save the notebook and return what now stands in its file."""
         path = self.page.evaluate(f"async () => {{ {NOTEBOOK} await panel.context.save(); return panel.context.path; }}")
         document: dict[str, Any] = json.loads((self.jupyter.root / path).read_text(encoding="utf-8"))
         return document
+
+    def wait_for_saved(self, index: int, text: str) -> dict[str, Any]:
+        """Wait until the notebook, saved, holds this text in the HTML of the cell's output; that output."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            for output in self.save()["cells"][index]["outputs"]:
+                if text in "".join(output.get("data", {}).get("text/html", "")):
+                    return dict(output)
+            assert time.monotonic() < deadline, f"{text!r} did not come into what is saved"
+            self.page.wait_for_timeout(100)
 
     def kernel_value(self, expression: str) -> str:
         """The repr of an expression in the kernel, asked silently. It waits its turn behind a cell that runs."""
@@ -135,9 +120,6 @@ class LabPage:
         """Press the square stop button."""
         self.page.evaluate(f"() => {{ {NOTEBOOK} return app.commands.execute('notebook:interrupt-kernel'); }}")
 
-    def _outputs(self) -> Locator:
-        return self.page.locator(".jp-Notebook .jp-Cell-outputArea")
-
     def _run(self, script: str, wait: bool) -> None:
         """Run a script in the page; its last expression is a promise, awaited or left alone."""
         head, _, last = script.rpartition(";")
@@ -146,6 +128,3 @@ class LabPage:
     def _state(self) -> str:
         dialogs = self.page.locator(".jp-Dialog").all_inner_texts()
         return f"dialogs {dialogs}, at {self.page.url.split('?')[0]}, console {self.console[-10:]}"
-
-    def _note(self, message: ConsoleMessage) -> None:
-        self.console.append(f"{message.type}: {message.text}")

@@ -1,0 +1,25 @@
+"""What axe-core finds wrong with the accessibility of a part of the page. No rule is left out, and no fault is let pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from .widget_page import LIVE
+
+GRAVE = ("serious", "critical")
+
+
+def faults(page: Page, of: str = LIVE) -> list[str]:
+    """The serious and critical faults inside what the selector finds, one line each."""
+    results: dict[str, Any] = Axe().run(page, context=of, options={"resultTypes": ["violations"]}).response
+    found = []
+    for fault in results["violations"]:
+        if fault["impact"] in GRAVE:
+            for node in fault["nodes"]:
+                why = "; ".join(check["message"] for kind in ("any", "all", "none") for check in node[kind])
+                found.append(f"{fault['id']} ({fault['impact']}): {node['html'][:300]} — {why}")
+    assert results["passes"], f"axe looked at nothing in {of}"
+    return found

@@ -1,0 +1,39 @@
+"""Notebook cells with runs and panels, for tests that need one and do not care which."""
+
+SLOW_RUN = """
+import asyncio
+import agentlab as lab
+from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.testing import ScriptedProvider, call
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(0.1)
+    return f"nothing about {query}"
+
+model = ScriptedProvider(lambda request, index: call("search", {"query": f"try {index}"}, tokens=(200 + 10 * index, 20), cost=0.001))
+run = lab.Agent(model, tools=[search]).run(
+    "Find it.", stop=HasToolCall("finalize") | StepCountIs(200), budget=Budget(max_turns=200, max_tokens=500_000)
+)
+run.panel()
+"""
+"""Up to 200 steps of a tenth of a second each."""
+
+ROW = """
+import agentlab as lab
+from agentlab import Budget
+from agentlab.testing import ScriptedProvider, call
+
+async def search(query: str) -> str:
+    "Search the archive."
+    return f"nothing about {query}"
+
+def made(name, tokens):
+    script = lambda request, index: call("search", {"query": f"try {index}"}, tokens=(tokens, 20), cost=0.001)
+    model = ScriptedProvider(script, name=name)
+    return lab.Agent(model, tools=[search], name=name).run("Find it.", budget=Budget(max_turns=6, max_tokens=50_000))
+
+runs = [made("one", 150), made("two", 300)]
+lab.panel(runs)
+"""
+"""Two runs side by side."""

@@ -1,0 +1,124 @@
+"""What a model says may be anything: it stays text, sends nothing out, and leaves the rest of the page as it is."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from .lab_page import LabPage
+from .widget_page import LIVE
+
+HOSTILE_RUN = r"""
+import agentlab as lab
+from agentlab import Budget
+from agentlab.testing import ScriptedProvider, call, say
+from agentlab.types import Confidence, TerminationSignal
+from dataclasses import replace
+
+MARKUP = '</pre></div></style><script>window.owned = 1</script><img src="/owned.png" onerror="window.owned = 2">'
+LINK = '<a href="javascript:window.owned=3">x</a><style>body{background:url(/owned.css)}</style> $\\href{/owned}{x}$ '
+ANSI = "\x1b[31mred\x1b[0m\x1b]8;;/owned\x07link\x1b]8;;\x07\x07\x00 "
+TURNED = "\u202ereversed \u2067isolated \u05e9\u05dc\u05d5\u05dd \u200b\u200d\ufeffzero\u200bwidth e" + "\u0301" * 60 + " "
+HOSTILE = MARKUP + LINK + ANSI + TURNED
+ENDLESS = "W" * 1_000_000
+
+def archive(query: str) -> str:
+    "Look it up."
+    if "fail" in query:
+        raise ValueError(HOSTILE)
+    return HOSTILE + ENDLESS
+
+def script(request, index):
+    if index == 1:
+        return call("archive", {"query": HOSTILE})
+    if index == 2:
+        return call("archive", {"query": "fail " + HOSTILE})
+    if index == 3:
+        return call(HOSTILE[:200], HOSTILE)
+    if index == 4:
+        return RuntimeError(HOSTILE) if FAILS else say("short")
+    return say("never")
+
+def answer(request, index):
+    said = script(request, index)
+    if isinstance(said, Exception):
+        return said
+    signal = TerminationSignal(said.signal.finish_reason, Confidence.LOW, HOSTILE, HOSTILE, HOSTILE)
+    return replace(said, text=HOSTILE + ENDLESS, signal=signal, model=HOSTILE)
+
+model = ScriptedProvider(answer, name=HOSTILE, model=HOSTILE)
+run = lab.Agent(model, tools=[archive], name=HOSTILE).run(HOSTILE, budget=Budget(max_turns=9))
+run.panel()
+"""
+
+OVERFLOWS = """() => {
+    const cell = document.querySelector('.jp-Notebook .jp-Cell-outputArea').getBoundingClientRect();
+    const wide = [...document.querySelectorAll('.agentlab-panel.jupyter-widgets *')].filter(one => {
+        if (!one.checkVisibility() || one.getBoundingClientRect().right <= cell.right + 1) return false;
+        for (let box = one.parentElement; !box.matches('.jp-Cell-outputArea'); box = box.parentElement)
+            if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(box).overflowX)
+                && box.getBoundingClientRect().right <= cell.right + 1) return false;
+        return true;
+    });
+    return wide.map(one => one.tagName + '.' + one.className + ': ' + one.textContent.slice(0, 60));
+}"""
+"""What sticks out of the cell and is not cut off or scrolled by something that does not."""
+
+REVERSED = """() => {
+    const texts = document.createTreeWalker(document.querySelector('.agentlab-panel.jupyter-widgets'), NodeFilter.SHOW_TEXT);
+    const wrong = [];
+    while (texts.nextNode()) {
+        const node = texts.currentNode, text = node.data.trim();
+        if (!/^[ -~]{3,80}$/.test(text) || !node.parentElement.checkVisibility()) continue;
+        const from = node.data.indexOf(text);
+        const box = (at) => { const one = document.createRange(); one.setStart(node, at); one.setEnd(node, at + 1);
+                              return one.getBoundingClientRect(); };
+        const first = box(from), last = box(from + text.length - 1);
+        if (Math.abs(first.top - last.top) < 2 && first.left > last.left) wrong.push(text);
+    }
+    return wrong;
+}"""
+"""Plain texts whose first letter stands right of their last."""
+
+BUTTONS = ("Run", "Step", "Pause", "Stop")
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
+def test_hostile_output_is_text_and_breaks_nothing(lab: LabPage, fails: bool) -> None:
+    asked: list[str] = []
+    lab.page.on("request", lambda request: asked.append(request.url))
+    lab.open(lab.jupyter.write_notebook("hostile", [f"FAILS = {fails}\n" + HOSTILE_RUN]))
+    lab.run_cell(0, wait=False)
+    lab.button("Run").click()
+    lab.wait_for_output(0, "error" if fails else "completed")
+    expect(lab.button("Run")).to_be_disabled()
+    unharmed(lab, asked, "ended")
+    for name in ("Timeline", "Branches", "Steps"):
+        lab.page.get_by_role("tab", name=name, exact=True).click()
+        unharmed(lab, asked, name)
+    for step in (1, 2, 3):
+        lab.set_number("Step", step)
+        expect(lab.page.locator("tr[data-step][aria-current]")).to_have_attribute("data-step", str(step))
+        for summary in lab.page.locator(f"{LIVE} summary").locator("visible=true").all():
+            if summary.evaluate("one => !one.parentElement.open"):
+                summary.click()
+        unharmed(lab, asked, f"step {step}")
+    saved = lab.wait_for_saved(0, "error" if fails else "completed")
+    for kind in ("text/html", "text/plain"):
+        text = "".join(saved["data"][kind])
+        assert "\x1b" not in text and len(text) < 3_000_000
+    assert "<script" not in "".join(saved["data"]["text/html"])
+
+
+def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
+    """No script ran, nothing was asked for, nothing sticks out, and no text but the hostile one is turned round."""
+    page = lab.page
+    assert page.evaluate("window.owned === undefined"), f"{state}: a script ran"
+    assert not [url for url in asked if "owned" in url], f"{state}: the page asked for something"
+    assert page.locator('.agentlab-panel :is(script, a[href^="javascript"], img[src*="owned"])').count() == 0, state
+    assert page.evaluate(OVERFLOWS) == [], f"{state}: sticks out"
+    assert page.evaluate(REVERSED) == [], f"{state}: turned round"
+    letters = page.evaluate("document.querySelector('.agentlab-panel.jupyter-widgets').textContent.length")
+    assert letters < 500_000, f"{state}: {letters:,} letters are in the page"
+    for name in BUTTONS:
+        expect(lab.button(name)).to_be_visible()

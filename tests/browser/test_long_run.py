@@ -1,0 +1,158 @@
+"""A run of 5,000 steps with the panel open: the page is told less often than steps are taken, and does not grow with them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import CDPSession, expect
+
+from .lab_page import LabPage
+from .widget_page import LIVE
+
+LONG_RUN = """
+import asyncio, time
+import agentlab as lab
+from agentlab import Budget, StepCountIs
+from agentlab.testing import ScriptedProvider, call
+
+PAUSE_S = 0.0
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(PAUSE_S)
+    return f"nothing about {query}"
+
+def made(steps):
+    model = ScriptedProvider(lambda request, index: call("search", {"query": f"try {index}"}, tokens=(200, 20), cost=0.001))
+    return lab.Agent(model, tools=[search]).run(
+        "Find it.", stop=StepCountIs(steps), budget=Budget(max_turns=10_000, max_tokens=100_000_000)
+    )
+
+def timed(run):
+    started = time.perf_counter()
+    run.launch()
+    assert run.wait(110) is not None
+    return len(run.history) / (time.perf_counter() - started)
+"""
+
+COUNT_CHANGES = """() => {
+    const panel = document.querySelector('.agentlab-panel.jupyter-widgets');
+    window.changes = 0;
+    let counted = 0;
+    new MutationObserver(() => {
+        if (performance.now() - counted < 20) return;  // one redraw changes several places
+        counted = performance.now();
+        window.changes += 1;
+    }).observe(panel, {childList: true, subtree: true, characterData: true});
+}"""
+
+
+def size(session: CDPSession) -> tuple[float, float]:
+    """Megabytes of the page's JavaScript and its number of DOM nodes, after the garbage has been collected."""
+    for _ in range(2):
+        session.send("HeapProfiler.collectGarbage")
+    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    return metrics["JSHeapUsedSize"] / 1e6, metrics["Nodes"]
+
+
+@pytest.mark.timeout(300)
+def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> None:
+    cells = [LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.001"), "run = made(1_000)\nrun.panel()"]
+    lab.open(lab.jupyter.write_notebook("long", cells))
+    lab.run_all()
+    expect(lab.button("Run")).to_be_enabled()
+    session = lab.page.context.new_cdp_session(lab.page)
+    session.send("Performance.enable")
+    lab.kernel_value("setattr(run.limits, 'stop', StepCountIs(5_000))")
+    at_1000 = "type(event).__name__ == 'TurnCompleted' and event.step.index == 1_000"
+    lab.kernel_value(f"run.observe(lambda event: run.pause() if {at_1000} else None)")
+    lab.button("Run").click()
+    lab.wait_for_output(1, "paused", timeout_s=100)
+    first_mb, first_nodes = size(session)
+    steps = int(lab.kernel_value("len(run.history)"))
+    assert 1_000 <= steps < 1_100
+    lab.page.evaluate(COUNT_CHANGES)
+    lab.button("Resume").click()
+    lab.wait_for_output(1, "stop_condition", timeout_s=200)
+    expect(lab.button("Run")).to_be_disabled()
+    last_mb, last_nodes = size(session)
+    changes = lab.page.evaluate("window.changes")
+    print(f"{first_mb:.1f} MB and {first_nodes:.0f} nodes, then {last_mb:.1f} MB and {last_nodes:.0f}; {changes} changes")
+    assert lab.kernel_value("len(run.history)") == "5000"
+    assert 2 <= changes <= 400, "4,000 steps are told in a few drawings"
+    assert last_mb < first_mb + 4, "the page grows with the steps"
+    assert last_nodes < first_nodes + 1_500, "the page grows with the steps"
+
+
+TIMED = """
+before = timed(made(2_500))
+run.launch()
+started = time.perf_counter()
+assert run.wait(110) is not None
+shown = len(run.history) / (time.perf_counter() - started)
+after = timed(made(2_500))
+print("done")
+"""
+
+
+@pytest.mark.timeout(300)
+def test_steps_a_second_with_the_panel_open(lab: LabPage) -> None:
+    """The goal is 0.8, which the benchmark holds; here other processes compete for the processor, the browser among them."""
+    cells = [LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.001"), "timed(made(200))\nrun = made(5_000)\nrun.panel()", TIMED]
+    lab.open(lab.jupyter.write_notebook("pace", cells))
+    lab.run_cell(0)
+    lab.run_cell(1)
+    expect(lab.button("Run")).to_be_enabled()
+    lab.run_cell(2)
+    lab.wait_for_output(2, "done", timeout_s=150)
+    alone = min(float(lab.kernel_value("before")), float(lab.kernel_value("after")))
+    shown = float(lab.kernel_value("shown"))
+    print(f"{alone:,.0f} steps a second alone, {shown:,.0f} with the panel open: {shown / alone:.2f}")
+    lab.wait_for_output(1, "stop_condition")
+    assert shown > 0.65 * alone
+
+
+MANY = LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.2")
+
+
+def test_eight_runs_side_by_side_are_started_edited_and_ended(lab: LabPage) -> None:
+    lab.open(lab.jupyter.write_notebook("eight", [MANY, "runs = [made(16 + number) for number in range(8)]\nlab.panel(runs)"]))
+    lab.run_all()
+    expect(lab.button("Run all")).to_be_enabled()
+    lab.button("Run all").click()
+    lab.wait_for_output(1, re.compile(r"round \d"))
+    lab.button("Pause all").click()
+    lab.wait_for_output(1, "paused")
+    expect(lab.button("Run all").or_(lab.button("Resume all"))).to_be_enabled()
+    lab.button("Run all").or_(lab.button("Resume all")).click()
+    lab.wait_for_output(1, "8 of 8 ended", timeout_s=90)
+    assert lab.kernel_value("[len(run.history) for run in runs]") == repr([16 + number for number in range(8)])
+
+
+BRANCHES = """
+run = made(30)
+await run
+branches = [run.fork(at=number, stop=StepCountIs(35)) for number in range(1, 21)]
+for branch in branches:
+    await branch
+lab.panel(run)
+"""
+
+
+def test_twenty_branches_are_drawn_and_any_of_them_is_opened(lab: LabPage) -> None:
+    lab.open(lab.jupyter.write_notebook("branches", [LONG_RUN, BRANCHES]))
+    lab.run_all()
+    lab.page.get_by_role("tab", name="Branches", exact=True).click()
+    tree = lab.page.locator(LIVE).get_by_alt_text(re.compile("^Tree of 21 runs"))
+    expect(tree).to_be_visible()
+    rows = lab.page.locator(f"{LIVE} .agentlab-family tbody tr")
+    expect(rows).to_have_count(21)
+    rows.nth(20).locator("td").first.click()
+    expect(lab.page.locator(f"{LIVE} .agentlab-strip").locator("visible=true")).to_contain_text(
+        "Run 1.20: a branch of run 1 at step 20"
+    )
+    cell = lab.output(1).bounding_box()
+    assert cell is not None
+    widths = lab.page.locator(f"{LIVE} img").locator("visible=true").evaluate_all("all => all.map(one => one.offsetWidth)")
+    assert all(0 < width <= cell["width"] for width in widths)

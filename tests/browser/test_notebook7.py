@@ -1,0 +1,33 @@
+"""The panel in Notebook 7: it shows, it runs, an edit reaches the run, and the run ends for that reason."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from .lab_page import LabPage
+from .panels import SLOW_RUN
+
+
+def test_a_run_is_started_edited_and_ends_for_that_reason(notebook_page: LabPage) -> None:
+    notebook_page.open(notebook_page.jupyter.write_notebook("panel", [SLOW_RUN]))
+    notebook_page.run_cell(0)
+    notebook_page.button("Run").click()
+    notebook_page.wait_for_steps(2)
+    notebook_page.set_number("max_turns", 6)
+    notebook_page.wait_for_output(0, re.compile(r"truncated · turn_limit — Budget reached: max_turns \d+ of 6"))
+    assert notebook_page.kernel_value("run.limits.max_turns") == "6"
+    assert notebook_page.kernel_value("str(run.result.stop_reason)") == "'turn_limit'"
+    assert int(notebook_page.kernel_value("len(run.history)")) < 60, "the limit took effect long after it was set"
+    expect(notebook_page.button("Run")).to_be_disabled()
+
+
+def test_the_saved_notebook_keeps_the_end(notebook_page: LabPage) -> None:
+    notebook_page.open(notebook_page.jupyter.write_notebook("panel", [SLOW_RUN]))
+    notebook_page.run_cell(0)
+    notebook_page.button("Step").click()
+    notebook_page.wait_for_steps(1)
+    notebook_page.button("Stop").click()
+    notebook_page.wait_for_output(0, "explicit_stop")
+    notebook_page.wait_for_saved(0, "explicit_stop")

@@ -1,0 +1,71 @@
+"""The panel's pictures of the README, taken of recorded runs in a real JupyterLab. `make pictures` puts them beside the notebooks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from .lab_page import DARK, LabPage
+from .widget_page import LIVE
+
+PICTURES = Path(__file__).parents[2] / "test-output" / "pictures"
+
+RECORDED_RUN = """
+from pathlib import Path
+import agentlab as lab
+from agentlab import Budget, HasToolCall, StepCountIs
+
+def search_lost_property(words: str) -> str:
+    "Search the railway's lost property office."
+    return f"Nothing fits {words!r}."
+
+clerk = lab.Agent("openai:gpt-5.4-mini", tools=[search_lost_property], instructions="Do not give up easily.")
+with lab.replay(Path(lab.__file__).parents[1] / "fixtures" / "runaway", match="order", pace=0.3):
+    run = clerk.run("I left a green umbrella on the train from Graz to Vienna. Please find it.",
+                    stop=HasToolCall("finalize") | StepCountIs(10), budget=Budget(max_turns=20, max_tokens=4_000, max_cost=0.004))
+run.panel()
+"""
+
+FAILING_RUN = """
+from pathlib import Path
+import agentlab as lab
+
+with lab.replay(Path(lab.__file__).parents[1] / "fixtures" / "rare" / "openai-quota.yaml", match="order"):
+    run = lab.Agent("openai:gpt-4o", retry=lab.RetryPolicy(attempts=1)).run("Where is my umbrella?")
+run.panel()
+"""
+
+
+def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
+    lab.page.set_viewport_size({"width": 1280, "height": 2200})
+    lab.open(lab.jupyter.write_notebook("recorded", [RECORDED_RUN]))
+    lab.run_cell(0)
+    expect(lab.button("Run")).to_be_enabled()
+    panel = lab.output(0).locator(LIVE)
+    lab.screenshot(PICTURES / "panel-idle.png", of=panel)
+    lab.button("Run").click()
+    lab.wait_for_steps(5)
+    lab.screenshot(PICTURES / "panel-running.png", of=panel)
+    lab.set_number("StepCountIs", 7)
+    lab.wait_for_output(0, "Stop condition met: StepCountIs")
+    lab.wait_for_output(0, re.compile(r"The provider said choices\[\].finish_reason = tool_calls"))
+    expect(panel).to_contain_text("The run has ended: branch it")  # the last part to be drawn
+    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile("7 steps"))
+    expect(panel.locator(".agentlab-step-table")).to_contain_text("of 7")
+    lab.screenshot(PICTURES / "panel-stopped.png", of=panel)
+    lab.use_theme(DARK)
+    assert lab.screenshot(PICTURES / "panel-dark.png", of=panel).stat().st_size > 10_000
+
+
+def test_error(lab: LabPage) -> None:
+    lab.page.set_viewport_size({"width": 1280, "height": 1400})
+    lab.open(lab.jupyter.write_notebook("failing", [FAILING_RUN]))
+    lab.run_cell(0)
+    lab.button("Run").click()
+    lab.wait_for_output(0, "error")
+    panel = lab.output(0).locator(LIVE)
+    expect(panel.locator(".agentlab-end")).to_be_visible()
+    expect(panel).to_contain_text("The run has ended: branch it")
+    assert lab.screenshot(PICTURES / "panel-error.png", of=panel).stat().st_size > 5_000

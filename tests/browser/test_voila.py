@@ -1,0 +1,42 @@
+"""The panel in Voilà, which shows a notebook without its code to people who cannot run cells."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from .panels import SLOW_RUN
+from .voila_page import VoilaPage
+
+TELLS_THE_KERNEL = """
+from IPython.display import display
+import ipywidgets
+ask, told = ipywidgets.Button(description="Tell"), ipywidgets.Label()
+ask.on_click(lambda _: setattr(told, "value", f"{run.limits.max_turns} {run.result and run.result.stop_reason} {len(run.history)}"))
+display(ask, told)
+"""
+"""Nobody can ask a kernel of Voilà what a variable holds: a button tells."""
+
+
+def test_a_run_is_started_edited_and_ends_for_that_reason(voila_page: VoilaPage) -> None:
+    voila_page.open(voila_page.voila.write_notebook("panel", [SLOW_RUN, TELLS_THE_KERNEL]))
+    voila_page.button("Run").click()
+    voila_page.wait_for_steps(2)
+    voila_page.set_number("max_turns", 6)
+    ended = re.compile(r"truncated · turn_limit — Budget reached: max_turns (\d+) of 6")
+    expect(voila_page.page.locator(".agentlab-end:visible")).to_contain_text(ended)
+    voila_page.button("Tell").click()
+    expect(voila_page.page.locator("body")).to_contain_text(re.compile(r"6 turn_limit \d"))
+    expect(voila_page.button("Run")).to_be_disabled()
+
+
+STARTED_IN_THE_CELL = SLOW_RUN.replace("run.panel()", "run.start()\nrun.panel()")
+
+
+def test_start_returns_at_once_since_somebody_will_look(voila_page: VoilaPage) -> None:
+    voila_page.open(voila_page.voila.write_notebook("started", [STARTED_IN_THE_CELL]))
+    voila_page.wait_for_steps(2)
+    expect(voila_page.button("Stop")).to_be_enabled()
+    voila_page.button("Stop").click()
+    expect(voila_page.page.locator(".agentlab-end:visible")).to_contain_text("explicit_stop")
