@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 FUZZ_VENV = .venv-fuzz
 SECONDS ?= 60
+WORKERS ?= 2
 PROVIDER ?= all
 
 .PHONY: demo lab test test-unit notebooks refresh pictures lint bench kernels test-live record-local fixtures fuzz clean
@@ -17,7 +18,7 @@ lab: $(VENV)/.lab ## open the quickstart in JupyterLab
 test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
 	tests/install_chromium
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 	$(MAKE) --no-print-directory notebooks
 
 test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser

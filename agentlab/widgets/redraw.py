@@ -55,7 +55,8 @@ class Redrawer:
             took_s = -time.thread_time()
             self._draw()
             took_s += time.thread_time()
-            self._next_at = time.monotonic() + max(SHORTEST_PAUSE_S, WORK_TO_DRAWING * took_s)
+            rest_s = WORK_TO_DRAWING * took_s if self._ticks() else 0.0  # nobody's pace suffers where nothing is under way
+            self._next_at = time.monotonic() + max(SHORTEST_PAUSE_S, rest_s)
             if last:
                 with self._lock:
                     if not self._marked.is_set():  # else something changed meanwhile
