@@ -193,7 +193,7 @@ def test_a_cut_answer_for_which_no_call_was_left_is_asked_for_its_rest() -> None
         (~~StepCountIs(2), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
         (~(StepCountIs(1) & HasToolCall("finalize")), ["Turn StepCountIs and HasToolCall off and go on"]),
     ],
-    ids=repr,
+    ids=lambda given: "custom" if callable(given) else repr(given),
 )
 def test_a_condition_that_is_met_is_raised_or_turned_off(stop: Any, labels: list[str]) -> None:
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=6)))
