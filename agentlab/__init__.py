@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from agentlab.stop import Off as Off
     from agentlab.stop import StepCountIs as StepCountIs
     from agentlab.stop import StopCondition as StopCondition
+    from agentlab.store import Store as Store
     from agentlab.telemetry import Telemetry as Telemetry
     from agentlab.terminating import TerminatingTools as TerminatingTools
     from agentlab.termination import DecisionContext as DecisionContext
@@ -111,6 +112,7 @@ _PLACES = {
         "StepCountIs",
         "StopCondition",
     ),
+    "agentlab.store": ("Store",),
     "agentlab.telemetry": ("Telemetry",),
     "agentlab.terminating": ("TerminatingTools",),
     "agentlab.termination": ("DecisionContext", "decide"),

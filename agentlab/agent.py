@@ -129,6 +129,17 @@ class Agent:
             other.name = _name_of(other.model)
         return other
 
+    @property
+    def is_made_of_names(self) -> bool:
+        """Whether the provider's and the model's name say all of its model: no address, key or middleware of its own, no tools."""
+        model = self.model
+        if not isinstance(model, HttpModel) or self.tools or self.middleware:
+            return False
+        try:
+            return model == HttpModel(resolve(f"{model.name}:{model.model}"))
+        except ConfigurationError:
+            return False
+
     def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
         """Terminating tools that the agent has. Raises ToolDefinitionError for a name that none of its tools bears."""
         for name in terminating.tools if terminating is not None else ():

@@ -12,7 +12,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentlab import events
-from agentlab.results import Decision, ModelCall, RunResult, StepResult
+from agentlab.errors import StoredError
+from agentlab.results import Decision, ModelCall, Reading, RunResult, StepResult
+from agentlab.stop import unique_name
 from agentlab.suggestions import FOR_STOP_REASON
 from agentlab.types import StopReason, TerminationSignal, ToolResult
 
@@ -274,12 +276,21 @@ RUN_COLUMNS: tuple[Column, ...] = (
 
 
 def _error(error: BaseException | None) -> str | None:
-    return None if error is None else f"{type(error).__name__}: {error}"
+    kind = error.kind if isinstance(error, StoredError) else type(error).__name__
+    return None if error is None else f"{kind}: {error}"
 
 
 def plain(value: object) -> object:
     """A value as a frame holds it: money as a float."""
     return float(value) if isinstance(value, Decimal) else value
+
+
+def named_leaves(reading: Reading) -> dict[str, Reading]:
+    """The readings of the single conditions, by the names that the frame's columns have."""
+    named: dict[str, Reading] = {}
+    for leaf in reading.leaves():
+        named[unique_name(leaf.name, named)] = leaf
+    return named
 
 
 def _changes(part: str, before: Any, after: Any) -> list[str]:

@@ -78,11 +78,12 @@ class Drive:
         self.clock = Clock(self.history.elapsed_s)
         self.in_force: RunSettings = limits.snapshot()
         self.result: RunResult | None = None
+        self.ending: Ending | None = None
         self.stop_request: ExplicitStop | None = None
         self.told_unknown: tuple[RunSettings, bool] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
-        self._prompt_at = len(conversation) - 1
+        self.prompt_at = len(conversation) - 1
         self._branches: tuple[Run, ...] = ()
         self._fork_listeners: tuple[Callable[[Run], object], ...] = ()
         self._paused_at = 0.0
@@ -127,9 +128,16 @@ class Drive:
         self.in_force = self.limits.snapshot()
         return self.in_force
 
-    def mark_step(self) -> None:
-        """Remember how long the conversation is after this step, for forks."""
+    def mark_step(self, ending: Ending | None) -> None:
+        """The newest step is whole, and the run ends with it where there is an `ending`. How long the conversation is by now is
+        remembered for forks."""
         self._marks.append(len(self.conversation))
+        self.ending = ending
+
+    @property
+    def whole_steps(self) -> int:
+        """Steps of the history that nothing will be added to; the newest may still be in the making."""
+        return len(self._marks)
 
     def emit(self, event: events.Event) -> None:
         """Keep the event and tell the observers; one that raises is reported once and never ends the run."""
@@ -169,27 +177,41 @@ class Drive:
             last = self.history.last
             if last is not None and last.stop_reason is None:
                 self.history.amend(replace(last, stop_reason=ending.stop_reason))
-            self.result = RunResult(
-                run_id=self.id,
-                provider=self.agent.model.name,
-                model=self.agent.model.model,
-                prompt=self.prompt,
-                history=self.history,
-                messages=self.conversation.view(),
-                events=self.events,
-                stop_reason=ending.stop_reason,
-                detail=ending.detail,
-                conditions_met=ending.conditions_met,
-                output=ending.output,
-                error=ending.error,
-                stopped_by=ending.stopped_by,
-                parent_run_id=self.parent_run_id,
-                forked_at=self.forked_at,
-            )
+            self.result = self.result_for(ending)
         self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
         self._ended.set()
         self._poke()
         return True
+
+    def result_for(self, ending: Ending) -> RunResult:
+        """The run's result if it ends like this."""
+        return RunResult(
+            run_id=self.id,
+            provider=self.agent.model.name,
+            model=self.agent.model.model,
+            prompt=self.prompt,
+            history=self.history,
+            messages=self.conversation.view(),
+            events=self.events,
+            stop_reason=ending.stop_reason,
+            detail=ending.detail,
+            conditions_met=ending.conditions_met,
+            output=ending.output,
+            error=ending.error,
+            stopped_by=ending.stopped_by,
+            parent_run_id=self.parent_run_id,
+            forked_at=self.forked_at,
+        )
+
+    def was_ended(self, ending: Ending, at_s: float) -> None:
+        """A run that was kept had ended already: nobody is told of it once more."""
+        last = self.history.last
+        if last is not None and last.stop_reason is None:
+            self.history.amend(replace(last, stop_reason=ending.stop_reason))
+        self.result = self.result_for(ending)
+        self.clock = Clock(at_s)
+        self.events.append(events.RunEnded(at_s, self.result))
+        self._ended.set()
 
     # The loop ---------------------------------------------------------------------------------------------------------------
 

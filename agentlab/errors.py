@@ -17,6 +17,8 @@
     │   └── ProviderPayloadError
     ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
     ├── ContextChangedError           another process wrote to a chat's context meanwhile
+    ├── StorageError                  runs cannot be written to, or read from, where they are kept
+    ├── StoredError                   an error of a run that was kept: it says the same as the one that was
     ├── RunEndedError                 a step was asked of a run that has ended
     └── RunStopped                    from `result.raise_for_stop()`, with the result on it
         ├── TurnLimitReached, CallLimitReached, TokenBudgetReached, CostBudgetReached, TimeoutReached
@@ -113,6 +115,24 @@ class MissingUsageError(AgentlabError):
 
 class ContextChangedError(AgentlabError):
     """Another process wrote to a chat's context while a request was under way; nothing was saved."""
+
+
+class StorageError(AgentlabError):
+    """Runs cannot be written to, or read from, where they are kept; the message names the place and the next step."""
+
+
+class StoredError(AgentlabError):
+    """An error that ended a run, read back from where the run was kept. `kind` is the name of the class it had."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredError) and (other.kind, str(other)) == (self.kind, str(self))
+
+    def __hash__(self) -> int:
+        return hash((self.kind, str(self)))
 
 
 class RunEndedError(AgentlabError):

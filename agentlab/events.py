@@ -25,7 +25,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
-    """The first step is about to be taken."""
+    """The first step is about to be taken; or the first one after the run was resumed from a store."""
 
     run_id: str
     provider: str

@@ -14,6 +14,11 @@ from agentlab.types import Message, NativeContent, Role, Stop, ToolCall, ToolRes
 
 def encode(message: Message) -> str:
     """One message as JSON; what it does not have is left out."""
+    return json.dumps(plain(message), separators=(",", ":"))
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """The same as `encode`, before it is text: for what stands inside something larger."""
     kept: dict[str, Any] = {"role": message.role, "text": message.text}
     if message.tool_calls:
         kept["tool_calls"] = [
@@ -23,12 +28,16 @@ def encode(message: Message) -> str:
         kept["tool_results"] = [_result(result) for result in message.tool_results]
     if message.native is not None:
         kept["native"] = {"wire": message.native.wire, "content": message.native.content}
-    return json.dumps(kept, separators=(",", ":"))
+    return kept
 
 
 def decode(text: str) -> Message:
     """The message that `encode` made this text of. Raises ValueError for any other text."""
-    kept = json.loads(text)
+    return made(json.loads(text))
+
+
+def made(kept: Any) -> Message:
+    """The message that `plain` made this of. Raises ValueError for anything else."""
     try:
         if kept["role"] not in get_args(Role):
             raise ValueError(f"role {kept['role']!r} is none of {', '.join(get_args(Role))}")

@@ -29,13 +29,13 @@ from agentlab.columns import (
     EndRow,
     Source,
     StepRow,
+    named_leaves,
     plain,
 )
 from agentlab.errors import ConfigurationError
 from agentlab.limits import LARGEST
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.run import Run
-from agentlab.stop import unique_name
 
 Recorded: TypeAlias = RunResult | Run
 
@@ -53,17 +53,10 @@ def _step_rows(source: Source) -> Iterator[StepRow]:
         yield StepRow(step, tokens, cost)
 
 
-def _named_leaves(reading: Reading) -> dict[str, Reading]:
-    named: dict[str, Reading] = {}
-    for leaf in reading.leaves():
-        named[unique_name(leaf.name, named)] = leaf
-    return named
-
-
 def _reading_rows(source: Source) -> Iterator[tuple[StepResult, str, Reading]]:
     for step in source.history:
         if step.readings is not None:
-            for name, leaf in _named_leaves(step.readings).items():
+            for name, leaf in named_leaves(step.readings).items():
                 yield step, name, leaf
 
 
@@ -85,6 +78,9 @@ _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] 
 }
 
 
+FRAMES = tuple(_KINDS)
+
+
 def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd.DataFrame:
     """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
     if what not in _KINDS:
@@ -93,7 +89,7 @@ def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd
     several = recorded if isinstance(recorded, Iterable) and not isinstance(recorded, str | RunResult | Run) else [recorded]
     sources = [_source(one) for one in several]
     rows = [(source, row) for source in sources for row in list(rows_of(source))]
-    frame = pd.DataFrame({column.name: _array([column.read(*row) for row in rows], column.dtype) for column in columns})
+    frame = pd.DataFrame({column.name: array([column.read(*row) for row in rows], column.dtype) for column in columns})
     if what == "steps":
         readings = _reading_columns([row.step for _, row in rows])
         frame = pd.concat([frame, pd.DataFrame(readings)], axis=1) if readings else frame
@@ -139,18 +135,21 @@ def _source(recorded: Recorded) -> Source:
 
 def _reading_columns(steps: list[StepResult]) -> dict[str, Any]:
     """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
-    read = [_named_leaves(step.readings) if step.readings is not None else {} for step in steps]
+    read = [named_leaves(step.readings) if step.readings is not None else {} for step in steps]
     names = dict.fromkeys(name for leaves in read for name in leaves)
     columns: dict[str, Any] = {}
     for name in names:
         leaves = [leaves.get(name) for leaves in read]
-        columns[f"{name}.value"] = _any_array([None if leaf is None else plain(leaf.value) for leaf in leaves])
-        columns[f"{name}.limit"] = _any_array([None if leaf is None else plain(leaf.limit) for leaf in leaves])
-        columns[f"{name}.met"] = _array([None if leaf is None else leaf.met for leaf in leaves], "boolean")
+        columns[f"{name}.value"] = any_array([None if leaf is None else plain(leaf.value) for leaf in leaves])
+        columns[f"{name}.limit"] = any_array([None if leaf is None else plain(leaf.limit) for leaf in leaves])
+        columns[f"{name}.met"] = array([None if leaf is None else leaf.met for leaf in leaves], "boolean")
     return columns
 
 
-def _array(values: list[Any], dtype: str) -> Any:
+def array(values: list[Any], dtype: str) -> Any:
+    """The values of a column."""
+    if values.count(None) == len(values):  # as most limits and details are, and to look at each value takes far longer
+        return pd.Series(pd.NA, index=range(len(values)), dtype=dtype).array
     return pd.Series(_as_unicode(values) if dtype == "string" else values, dtype=dtype).array
 
 
@@ -163,18 +162,18 @@ def _as_unicode(values: list[Any]) -> list[Any]:
     return values
 
 
-def _any_array(values: list[Any]) -> Any:
+def any_array(values: list[Any]) -> Any:
     """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {bool}:
-        return _array(values, "boolean")
+        return array(values, "boolean")
     if kinds <= {int} and all(value is None or -LARGEST <= value <= LARGEST for value in values):
-        return _array(values, "Int64")
+        return array(values, "Int64")
     if kinds <= {int, float}:
-        return _array(values, "Float64")
+        return array(values, "Float64")
     if kinds <= {str}:
-        return _array(values, "string")
-    return _array(values, "object")
+        return array(values, "string")
+    return array(values, "object")
 
 
 # What a notebook shows -----------------------------------------------------------------------------------------------------------

@@ -148,6 +148,17 @@ def _pairs(query: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in (part.partition("=") for part in query.split("&") if part)]
 
 
+def known_secrets(values: Iterable[str]) -> list[str]:
+    """What is a secret among these values of headers, with and without its `Bearer`, the longest first."""
+    found: set[str] = set()
+    for secret in values:
+        bare = _SCHEME.match(secret.strip())
+        for value in (secret.strip(), bare[1] if bare else ""):
+            if len(value) >= SHORTEST_SECRET and value != REDACTED and value.lower() not in PLACEHOLDERS:
+                found.add(value)
+    return sorted(found, key=len, reverse=True)
+
+
 class Redactor:
     """Replaces known secrets and everything that looks like a key.
 
@@ -157,12 +168,9 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms: set[str] = set()
-        for secret in secrets:
-            bare = _SCHEME.match(secret.strip())
-            for value in (secret.strip(), bare[1] if bare else ""):
-                if len(value) >= SHORTEST_SECRET and value != REDACTED and value.lower() not in PLACEHOLDERS:
-                    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-                    forms |= {value, escaped, escaped.replace("/", "\\/"), quote(value, safe=""), quote(value)}
+        for value in known_secrets(secrets):
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            forms |= {value, escaped, escaped.replace("/", "\\/"), quote(value, safe=""), quote(value)}
         literals = sorted((form.encode() for form in forms), key=len, reverse=True)
         self._known = re.compile(b"|".join(re.escape(form) for form in literals)) if literals else None
 

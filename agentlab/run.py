@@ -32,7 +32,7 @@ from agentlab.going_on import Proposal
 from agentlab.jupyter import frontend
 from agentlab.owner import running_loop
 from agentlab.results import RunResult, StepResult
-from agentlab.settings import LiveSettings, as_continuation, as_policy, as_terminating
+from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.calls import Model
     from agentlab.providers._base import Provider
+    from agentlab.transport import Transport
 
 __all__ = ["Run", "RunState"]
 
@@ -223,7 +224,7 @@ class Run(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
-        past = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self._prompt_at, self._first_length).until(
+        past = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length).until(
             at
         )
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))
@@ -253,9 +254,39 @@ class Run(Drive):
             history=past.history,
             parent=self,
         )
-        branch._marks, branch._prompt_at, branch._first_length = list(past.marks), past.prompt_at, past.first_length
+        branch._take_over(past)
         self._has_branch(branch)
         return branch
+
+    def _take_over(self, past: Past) -> None:
+        self._marks, self.prompt_at, self._first_length = list(past.marks), past.prompt_at, past.first_length
+
+    @classmethod
+    def as_it_was(
+        cls,
+        agent: Agent,
+        past: Past,
+        settings: RunSettings,
+        transport: Transport,
+        *,
+        run_id: str,
+        happened: Sequence[events.Event] = (),
+        parent_run_id: str | None = None,
+        forked_at: int | None = None,
+    ) -> Run:
+        """A run that was kept, as it stood after its last step; it goes on from there like any other. Nobody observes it; its forks
+        are observed by those who observe the agent."""
+        limits = LiveSettings(settings)
+        run = cls(agent, past.prompt, past.conversation(), limits, transport, observers=agent.observers, history=past.history)
+        run.observers = ()
+        run._take_over(past)
+        run.id, run.parent_run_id, run.forked_at = run_id, parent_run_id, forked_at
+        run.events.extend(happened)
+        return run
+
+    def inherit(self, observer: events.RunObserver) -> None:
+        """Have `observer` told of the runs that are forked from this one from now on, each from its beginning."""
+        self._inherited = (*self._inherited, observer)
 
     @property
     def branches(self) -> tuple[Run, ...]:

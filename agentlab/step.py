@@ -178,7 +178,7 @@ def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | 
         newest.answer,
     )
     run.history.amend(step)
-    run.mark_step()
+    run.mark_step(ending)
     run.emit(events.TurnCompleted(run.clock.elapsed_s(), step, run.history.usage))
     if ending is not None:
         run.end(ending)

@@ -1,4 +1,4 @@
-"""For tests and tutorials: a model that says what it was told to say. Nothing in agentlab imports this."""
+"""A model that says what it was told to say."""
 
 from __future__ import annotations
 

@@ -1,0 +1,204 @@
+"""Keeps one run while it goes on: each step is durable before the next one begins."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from collections.abc import Iterator, MutableMapping, Sequence
+from decimal import Decimal
+from typing import Any
+from weakref import WeakValueDictionary
+
+from agentlab import events, message_json, run_json, writers
+from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain
+from agentlab.errors import AgentlabWarning, StorageError
+from agentlab.redaction import REDACTED, Redactor, known_secrets
+from agentlab.results import RunResult, StepResult
+from agentlab.run import Run
+from agentlab.storage import Storage, StoredHead, StoredStep
+from agentlab.types import Message
+
+OF_THE_RUN = ("run_id", "provider", "model")
+"""Columns of the steps frame that are the same in every row of a run, and are put in when it is read."""
+
+_WORTH_WRITING = (events.RunStarted, events.TurnCompleted, events.RunEnded)
+
+at_work: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
+"""The keepers of this process, whichever store they belong to, by the name that they write under."""
+
+
+class Keeper:
+    """An observer of one run that writes what happened into a storage.
+
+    What cannot be written stays in memory, is told once, and is tried again at the next step and at the end; until then the keeper
+    stands in `behind`, which holds it (and the run) where nobody else does. `begun` is for a run that is kept already.
+    """
+
+    def __init__(self, storage: Storage, run: Run, behind: MutableMapping[str, Keeper], *, begun: bool = False) -> None:
+        self.run = run
+        self.writer = writers.new_name()
+        self._storage, self._behind = storage, behind
+        self._begun = begun
+        self._steps = len(run.history) if begun else 0
+        self._events = len(run.events) if begun else 0
+        self._tokens, self._cost_usd = (run.history.tokens, run.history.cost_usd) if begun else (0, Decimal(0))
+        self._end: str | None = None
+        self._secrets = _secrets_of(run)
+        self._lock = threading.Lock()
+        at_work[self.writer] = self
+
+    def __call__(self, event: events.Event) -> None:
+        """Write what is new where a step is complete or the run is over."""
+        if isinstance(event, _WORTH_WRITING):
+            try:
+                self.save()
+            except StorageError as error:
+                self._tell(f"{error} What run {self.run.id} does stays in memory meanwhile; store.save() tries again.")
+
+    def _tell(self, message: str) -> None:
+        if self.run.result is None:
+            self.run.warn_once(message)
+        else:  # nothing comes behind the end of a run
+            warnings.warn(message, AgentlabWarning, stacklevel=2)
+
+    @property
+    def unsaved(self) -> int:
+        """Steps that are in memory only."""
+        return self.run.whole_steps - self._steps
+
+    def save(self) -> None:
+        """Write all that is not kept yet. Raises StorageError where that cannot be done."""
+        with self._lock:
+            try:
+                self._save()
+            except StorageError:
+                self._behind[self.run.id] = self
+                raise
+            self._behind.pop(self.run.id, None)
+
+    def _save(self) -> None:
+        run = self.run
+        new = run.history[self._steps : run.whole_steps]
+        happened = [event for event in run.events[self._events :] if not isinstance(event, events.RunEnded)]
+        sums = list(self._sums(new))
+        steps = [self._stored(step, sums[place], () if place else happened) for place, step in enumerate(new)]
+        result = run.result or (None if run.ending is None else run.result_for(run.ending))
+        end = None if result is None else self._end_text(result, () if new else happened)
+        if not self._begun:
+            self._storage.begin(StoredHead(run.id, time.time(), self.writer, self._text(_head(run))), steps, end)
+            self._begun = True
+        elif steps or end != self._end:
+            self._storage.add(run.id, self.writer, steps, end)
+        else:
+            return
+        self._end = end
+        if new:
+            self._steps, self._events = self._steps + len(new), self._events + len(happened)
+            self._tokens, self._cost_usd = sums[-1].tokens, sums[-1].cost_usd
+
+    def _sums(self, steps: Sequence[StepResult]) -> Iterator[StepRow]:
+        tokens, cost = self._tokens, self._cost_usd
+        for step in steps:
+            step_tokens = step.usage.total_tokens
+            tokens = None if tokens is None or step_tokens is None else tokens + step_tokens
+            cost = None if cost is None or step.cost.usd is None else cost + step.cost.usd
+            yield StepRow(step, tokens, cost)
+
+    def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
+        """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
+        kept = {
+            "step": run_json.plain(step),
+            "messages": [message_json.plain(message) for message in self.run.messages_of(step.index)],
+            "events": [run_json.plain_event(event) for event in happened],
+        }
+        try:
+            failed = step.error is not None
+            return StoredStep(step.index, self._text(self._row(step, row), hide=failed), self._text(kept, hide=failed))
+        except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON
+            raise StorageError(f"Step {step.index} of run {self.run.id} cannot be written as text: {error}.") from error
+
+    def _row(self, step: StepResult, row: StepRow) -> dict[str, Any]:
+        """The step's row of the steps frame, without what is unknown."""
+        values = _values(STEP_COLUMNS, _source(self.run), row)
+        if step.readings is not None:
+            leaves = named_leaves(step.readings)
+            values["leaves"] = {name: [plain(leaf.value), plain(leaf.limit), leaf.met] for name, leaf in leaves.items()}
+        return values
+
+    def _end_text(self, result: RunResult, happened: Sequence[events.Event]) -> str:
+        run, settings = self.run, self.run.limits.snapshot()
+        ended = [event.at_s for event in run.events[-1:] if isinstance(event, events.RunEnded)]
+        last = run.history.last
+        return self._text(
+            {
+                "stop_reason": result.stop_reason.value,
+                "detail": result.detail,
+                "conditions_met": [run_json.plain(reading) for reading in result.conditions_met],
+                "output": run_json.loosely(result.output),
+                "error": run_json.plain(result.error),
+                "stopped_by": result.stopped_by,
+                "at_s": ended[0] if ended else run.clock.elapsed_s(),
+                "row": _values(RUN_COLUMNS, _source(run), result),
+                "events": [run_json.plain_event(event) for event in happened],
+                "settings": None if last is not None and settings == last.settings else run_json.plain(settings),
+            },
+            hide=result.error is not None,
+        )
+
+    def _text(self, kept: object, *, hide: bool = False) -> str:
+        """As JSON, without the provider's key; with `hide`, for what tells of an error, without anything that looks like one."""
+        text = json.dumps(kept, separators=(",", ":"), default=_number)
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        return Redactor().text(text) if hide else text
+
+
+def _head(run: Run) -> dict[str, Any]:
+    """What is known of a run before its first step, or before it was kept."""
+    agent = run.agent
+    first: list[Message] = list(run.messages_of(0))
+    return {
+        "provider": agent.model.name,
+        "model": agent.model.model,
+        "agent": agent.name,
+        "instructions": agent.instructions,
+        "tools": list(agent.tools),
+        "options": dict(agent.options),
+        "stream": agent.stream,
+        "can_be_made_again": agent.is_made_of_names,
+        "prompt": run.prompt,
+        "prompt_at": run.prompt_at,
+        "parent_run_id": run.parent_run_id,
+        "forked_at": run.forked_at,
+        "steps_before": run.whole_steps,
+        "settings": run_json.plain(run.limits.snapshot()),
+        "messages": [message_json.plain(message) for message in first],
+    }
+
+
+def _source(run: Run) -> Source:
+    model = run.agent.model
+    known = (run.result, run.prompt, run.parent_run_id, run.forked_at)
+    return Source(run.id, model.name, model.model, run.history, [], *known)
+
+
+def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[str, Any]:
+    """What is known of a row, by the names of the columns."""
+    read = ((column.name, column.read(source, row)) for column in columns if column.name not in OF_THE_RUN)
+    return {name: value for name, value in read if value is not None}
+
+
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, Decimal) else run_json.said(value)
+
+
+def _secrets_of(run: Run) -> tuple[str, ...]:
+    """The keys that the run's provider sends, as JSON text writes them: a server may repeat them anywhere in what it says."""
+    provider = getattr(run.agent.model, "provider", None)
+    try:
+        headers = provider.auth_headers() if provider is not None else {}
+    except Exception:  # no key is set: there is none to be seen
+        return ()
+    return tuple(json.dumps(secret)[1:-1] for secret in known_secrets(headers.values()))

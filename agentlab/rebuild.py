@@ -1,0 +1,168 @@
+"""A run put together again from what a storage holds of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+from agentlab import message_json, run_json
+from agentlab.agent import Agent
+from agentlab.calls import CallContext
+from agentlab.errors import ConfigurationError, StorageError
+from agentlab.fork import Past
+from agentlab.history import RunHistory
+from agentlab.results import Reading, StepResult
+from agentlab.run import Run
+from agentlab.run_json import Forgotten
+from agentlab.settings import RunSettings, as_policy
+from agentlab.step import Ending
+from agentlab.stop import Custom, as_condition
+from agentlab.storage import Storage, StoredRun
+from agentlab.termination import Policy
+from agentlab.transport import current
+from agentlab.types import ModelRequest, ModelResponse, StopReason
+
+
+def rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, *, stop: object = None, policy: Policy | None = None) -> Run:
+    """The run as it stood after its last step. Raises StorageError where what is kept is damaged, ConfigurationError for another agent
+    than the run had."""
+    try:
+        return _rebuilt(storage, kept, agent, stop, policy)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise StorageError(
+            f"What is kept of the run {kept.head.run_id!r} is damaged ({type(error).__name__}: {error}): delete it, or mend it."
+        ) from error
+
+
+def _rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, stop: object, policy: Policy | None) -> Run:
+    head = json.loads(kept.head.body)
+    steps = [json.loads(step.body) for step in storage.steps(kept.head.run_id)]
+    end = None if kept.end is None else json.loads(kept.end)
+    history = RunHistory([run_json.made(StepResult, one["step"]) for one in steps])
+    messages = [message_json.made(one) for one in head["messages"]]
+    first, marks = len(messages), []
+    for one in steps:
+        messages += [message_json.made(message) for message in one["messages"]]
+        marks.append(len(messages))
+    by = _agent_of(head) if agent is None else _checked(agent, kept.head.run_id, head)
+    run = Run.as_it_was(
+        by,
+        Past(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
+        _settings(head, history, end, by, stop=stop, policy=policy),
+        current(),
+        run_id=kept.head.run_id,
+        happened=[event for step in steps for event in run_json.made_events(step["events"], history)],
+        parent_run_id=head["parent_run_id"],
+        forked_at=head["forked_at"],
+    )
+    if end is not None:
+        run.events.extend(run_json.made_events(end["events"], history))
+        run.was_ended(_ending(end), end["at_s"])
+    return run
+
+
+def _ending(end: dict[str, Any]) -> Ending:
+    return Ending(
+        StopReason(end["stop_reason"]),
+        end["detail"],
+        tuple([run_json.made(Reading, one) for one in end["conditions_met"]]),
+        run_json.given(end["output"]),
+        end["stopped_by"],
+        run_json.given(end["error"]),
+    )
+
+
+# Settings --------------------------------------------------------------------------------------------------------------------
+
+
+def _settings(
+    head: dict[str, Any], history: RunHistory, end: dict[str, Any] | None, agent: Agent, *, stop: object, policy: Policy | None
+) -> RunSettings:
+    """As they stood last: at the end, for the last step, or, where the run has taken none since it was kept, at that time."""
+    if end is not None and end["settings"] is not None:
+        settings = run_json.made(RunSettings, end["settings"])
+    elif history.last is not None and len(history) > head["steps_before"]:
+        settings = history.last.settings
+    else:
+        settings = run_json.made(RunSettings, head["settings"])
+    own = agent.settings
+    if stop is not None:
+        settings = replace(settings, stop=as_condition(stop))
+    elif own.stop is not None and run_json.plain(own.stop) == run_json.plain(settings.stop):
+        settings = replace(settings, stop=own.stop)
+    if policy is not None:
+        return replace(settings, policy=as_policy(policy))
+    same_policy = own.policy is not None and run_json.plain(own.policy) == run_json.plain(settings.policy)
+    return replace(settings, policy=own.policy) if same_policy else settings
+
+
+def refuse_what_is_forgotten(run: Run) -> None:
+    """Raises ConfigurationError for a run that cannot go on, since its model, stop condition or policy is known by its name only."""
+    if isinstance(run.agent.model, Remembered):
+        run.agent.model.refuse()
+    settings = run.limits.snapshot()
+    leaves = () if settings.stop is None else settings.stop.leaves(that_count=True)
+    for leaf in leaves:
+        if isinstance(leaf, Custom) and isinstance(leaf.predicate, Forgotten):
+            raise ConfigurationError(
+                f"Of the condition {leaf.name!r} only the name was kept: pass the whole stop condition again, resume(…, stop=…). "
+                f"It was {settings.stop!r}."
+            )
+    if isinstance(settings.policy, Forgotten):
+        raise ConfigurationError(
+            f"Of the policy {settings.policy.__name__!r} only the name was kept: pass it again, resume(…, policy=…)."
+        )
+
+
+# The agent -------------------------------------------------------------------------------------------------------------------
+
+
+class Remembered:
+    """A model of which only the name is known; it can be looked at, and not be asked."""
+
+    def __init__(self, name: str, model: str, tools: list[str]) -> None:
+        self.name, self.model, self._tools = name, model, tools
+
+    async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
+        """Raises ConfigurationError."""
+        self.refuse()
+        raise AssertionError
+
+    def refuse(self) -> None:
+        """Raises ConfigurationError."""
+        tools = f" with its tools ({', '.join(self._tools)})" if self._tools else ""
+        raise ConfigurationError(
+            f"Of the agent {self.name}:{self.model} only the name was kept: to go on, pass it{tools}, as in "
+            "store.resume(run_id, agent)."
+        )
+
+
+def _agent_of(head: dict[str, Any]) -> Agent:
+    """The agent that the run had, where it can be made of what is kept: of names alone, see `Agent.is_made_of_names`."""
+    provider, model = head["provider"], head["model"]
+    more: dict[str, Any] = {name: head[name] for name in ("instructions", "options", "stream")}
+    if head["can_be_made_again"]:
+        try:
+            return Agent(f"{provider}:{model}", name=head["agent"], **more)
+        except ConfigurationError:  # a provider of a package that is not installed here
+            pass
+    return Agent(cast(Any, Remembered(provider, model, head["tools"])), name=head["agent"], **more)
+
+
+def _checked(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
+    """The agent, where it is such a one as the run had."""
+    had, has = (head["provider"], head["model"]), (agent.model.name, agent.model.model)
+    if had != has:
+        raise ConfigurationError(
+            f"The run {run_id!r} was of {':'.join(had)}, not of {':'.join(has)}: pass such an agent, or branch the run onto "
+            f"this one with store.load({run_id!r}).fork(at=…, agent=…)."
+        )
+    missing = [name for name in head["tools"] if name not in agent.tools]
+    if missing:
+        raise ConfigurationError(
+            f"The run {run_id!r} had tools that the agent has not: {', '.join(missing)}. Pass an agent with them."
+        )
+    return agent

@@ -1,0 +1,349 @@
+"""Steps and settings as JSON text, for keeping them, and back again: what comes back equals what was kept.
+
+    text = encode(step)
+    step = decode(StepResult, text)
+
+Fields are read off the dataclasses, so that a new one needs no line here; one that is missing in an older text gets its default. Three
+things are Python objects that no text can hold: what a tool returned stays where it is plain JSON, and is its text otherwise; an
+exception comes back as a StoredError that says the same; a function (a policy, a Custom condition) by its name only, see `Forgotten`.
+The text is plain ASCII, so that halves of surrogate pairs, which models do send, come back as they were.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+from agentlab import events
+from agentlab.errors import ConfigurationError, StoredError
+from agentlab.predicates import name_of
+from agentlab.redaction import Redactor
+from agentlab.results import StepResult
+from agentlab.settings import RunSettings
+from agentlab.stop import Custom, StopCondition
+from agentlab.types import Usage
+
+T = TypeVar("T")
+
+
+class Forgotten:
+    """Stands for a function of which only the name was kept; calling it raises."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *given: object) -> Any:
+        """Raises ConfigurationError."""
+        raise ConfigurationError(
+            f"Only the name of {self.__name__!r} was kept, not the function: pass it again, such as stop=… or policy=…."
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Forgotten) and other.__name__ == self.__name__
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, of which only the name was kept>"
+
+
+def encode(value: object) -> str:
+    """A step, settings, or any other dataclass of a run as JSON text."""
+    return json.dumps(plain(value), separators=(",", ":"))
+
+
+def decode(kind: type[T], text: str) -> T:
+    """What `encode` made this text of. Raises ValueError for any other text."""
+    return made(kind, json.loads(text))
+
+
+def plain(value: object) -> Any:
+    """The same as `encode`, before it is text: for what stands inside something larger."""
+    return _plain(value)
+
+
+def made(kind: type[T], kept: object) -> T:
+    """What `plain` made this of. Raises ValueError for anything else."""
+    try:
+        result: T = _made(kind, kept)
+    except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, ConfigurationError) as error:
+        raise ValueError(f"not a {kind.__name__}: {type(error).__name__}: {error}") from error
+    return result
+
+
+def plain_event(event: events.Event) -> dict[str, Any]:
+    """An event of a run; of a step only its number, since the step is kept itself."""
+    kept: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
+    if isinstance(event, events.TurnCompleted):
+        return {**kept, "step": event.step.index, "cumulative_usage": _plain(event.cumulative_usage)}
+    return {**kept, **_plain(event)}
+
+
+def made_events(kept: Iterable[Mapping[str, Any]], history: Sequence[StepResult]) -> list[events.Event]:
+    """The events that `plain_event` made these of, without those of a kind that is not known here. Raises ValueError for anything
+    else."""
+    return [event for one in kept if (event := _made_event(one, history)) is not None]
+
+
+def _made_event(kept: Mapping[str, Any], history: Sequence[StepResult]) -> events.Event | None:
+    kind = KINDS_OF_EVENTS.get(kept.get("event", ""))
+    if kind is None:
+        return None
+    if kind is events.TurnCompleted:
+        return events.TurnCompleted(kept["at_s"], history[kept["step"] - 1], made(Usage, kept["cumulative_usage"]))
+    return made(kind, {name: one for name, one in kept.items() if name != "event"})
+
+
+KINDS_OF_EVENTS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
+
+
+# There ----------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    kind: Any = type(value)
+    return value if kind in _AS_THEY_ARE else _way_of(kind)(value)
+
+
+@functools.cache
+def _way_of(kind: Any) -> Callable[[Any], Any]:
+    """How values of this type are written."""
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if kind is Decimal:
+        return lambda value: {"decimal": str(value)}
+    if kind in (tuple, list):
+        return lambda value: [_plain(one) for one in value]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(name): _plain(one) for name, one in value.items()}
+    if issubclass(kind, StopCondition):
+        return _plain_condition
+    if issubclass(kind, BaseException):
+        return _plain_error
+    if kind is RunSettings:
+        return _plain_settings
+    if dataclasses.is_dataclass(kind):
+        return _plain_fields
+    if any("__call__" in vars(base) for base in kind.__mro__):
+        return lambda value: {"function": name_of(value)}
+    return next((one for one in (str, int, float) if issubclass(kind, one)), said)  # numpy's float64 is a float
+
+
+def _plain_error(error: BaseException) -> dict[str, Any]:
+    kind = error.kind if isinstance(error, StoredError) else type(error).__name__
+    return {"exception": kind, "message": Redactor().text(said(error))}
+
+
+_newest: tuple[RunSettings, dict[str, Any]] | None = None
+
+
+def _plain_settings(settings: RunSettings) -> dict[str, Any]:
+    """The settings of a run are the same at each of its steps, mostly: those that were written last are not taken apart again."""
+    global _newest  # noqa: PLW0603  one assignment, so any thread may do it
+    known = _newest
+    if known is not None and known[0] is settings:
+        return known[1]
+    kept = _plain_fields(settings)
+    _newest = (settings, kept)
+    return kept
+
+
+def _plain_fields(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    fields = _fields(kind)
+    return {name: to_plain(one) for name, to_plain, default in fields if _differs(one := getattr(value, name), default)}
+
+
+def said(value: object) -> str:
+    """The text of any object, also of one that has none to give."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
+
+
+_AS_THEY_ARE = (str, int, float, bool, type(None))
+
+
+def loosely(value: Any) -> Any:
+    """What a person's own code gave, as it is where JSON says the same, and else as text."""
+    if value is None:
+        return None
+    if isinstance(value, BaseException):
+        return _plain(value)
+    try:
+        same = bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except Exception:  # it is of somebody else's making, down to how it compares
+        same = False
+    return {"json": value} if same else {"text": said(value)}
+
+
+def _as_it_is(value: Any) -> Any:
+    """What came as JSON."""
+    return value
+
+
+def _differs(now: object, default: object) -> bool:
+    """What is as it always is need not be kept."""
+    return now is not default and not (type(now) is type(default) and now == default)
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[tuple[str, Callable[[Any], Any], object], ...]:
+    """Name, how it is written, and default of each field."""
+    hints = _hints(kind)
+    return tuple((field.name, _writer(field.name, hints[field.name]), _default(field)) for field in dataclasses.fields(kind))
+
+
+def _writer(name: str, hint: object) -> Callable[[Any], Any]:
+    if hint is not Any:
+        return _plain
+    return loosely if name in GIVEN else _as_it_is
+
+
+GIVEN = ("value", "output")
+"""Fields of type Any that hold what a person's own code gave; all others hold JSON."""
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    names: dict[str, Any] = {"RunSettings": RunSettings}  # which results.py imports for the type checker only
+    for base in reversed(kind.__mro__):
+        names |= vars(sys.modules[base.__module__])
+    return typing.get_type_hints(kind, names)
+
+
+def _plain_condition(condition: StopCondition) -> dict[str, Any]:
+    kind = type(condition)
+    kept: dict[str, Any] = {"condition": kind.__name__}
+    if kind.__module__ != StopCondition.__module__:
+        kept["module"] = kind.__module__
+    if condition.parts:
+        return {**kept, "parts": [_plain_condition(part) for part in condition.parts]}
+    if isinstance(condition, Custom):
+        return {**kept, "fields": {"name": condition.name}}
+    fields: Iterable[dataclasses.Field[Any]] = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
+    return {**kept, "fields": {field.name: _plain(getattr(condition, field.name)) for field in fields}}
+
+
+# And back -------------------------------------------------------------------------------------------------------------------
+
+
+def _made(hint: Any, kept: Any) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _of_several(typing.get_args(hint), kept)
+    if origin in (tuple, list):
+        return tuple([_made(typing.get_args(hint)[0], one) for one in kept])
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return kept
+    if origin is typing.Literal or hint is Any:
+        return kept
+    if origin is not None or hint is Callable:
+        return _function(kept)
+    if isinstance(hint, type):
+        return _of_type(hint, kept)
+    return kept
+
+
+def _of_type(kind: type, kept: Any) -> Any:
+    if issubclass(kind, StopCondition):
+        return _condition(kept)
+    if issubclass(kind, BaseException):
+        return StoredError(kept["exception"], kept["message"])
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, kept)
+    if issubclass(kind, Enum):
+        return kind(kept)
+    if kind is Decimal:
+        return Decimal(kept["decimal"])
+    if kind is float and type(kept) is int:
+        return float(kept)
+    if kind in _AS_THEY_ARE and type(kept) is not kind:
+        raise ValueError(f"{kept!r} is no {kind.__name__}")
+    return kept
+
+
+def _of_several(kinds: tuple[Any, ...], kept: Any) -> Any:
+    """A value whose field may hold one of several types."""
+    if kept is None or isinstance(kept, str | int | float | bool):
+        enum = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum) and _is_one(kind, kept)), None)
+        if enum is not None:
+            return enum(kept)
+        return (
+            float(kept) if isinstance(kept, int) and not isinstance(kept, bool) and float in kinds and int not in kinds else kept
+        )
+    if isinstance(kept, dict) and set(kept) == {"decimal"}:
+        return Decimal(kept["decimal"])
+    rest = [kind for kind in kinds if kind is not type(None) and kind not in _AS_THEY_ARE and kind is not Decimal]
+    return _made(rest[0], kept) if rest else kept
+
+
+def _is_one(kind: type[Enum], kept: object) -> bool:
+    return any(one.value == kept for one in kind)
+
+
+def _function(kept: Any) -> Any:
+    return None if kept is None else Forgotten(kept["function"])
+
+
+def _dataclass(kind: type, kept: Mapping[str, Any]) -> Any:
+    hints = _hints(kind)
+    values = {
+        name: given(one) if name in GIVEN and hints[name] is Any else _made(hints[name], one)
+        for name, one in kept.items()
+        if name in hints  # a field of a newer version is left aside
+    }
+    return kind(**values)
+
+
+def given(kept: Any) -> Any:
+    """What `loosely` made this of, or its text."""
+    if kept is None:
+        return None
+    if "exception" in kept:
+        return StoredError(kept["exception"], kept["message"])
+    return kept["json"] if "json" in kept else kept["text"]
+
+
+def _condition(kept: Mapping[str, Any]) -> StopCondition:
+    name, module = kept["condition"], kept.get("module", StopCondition.__module__)
+    if name == "Custom":
+        return Custom(Forgotten(kept["fields"]["name"]), kept["fields"]["name"])
+    # The last of that name: a class that was made anew, as dataclasses with slots are, stands behind the one it replaced.
+    own = reversed(list(_kinds(StopCondition)))
+    kind: Any = next((one for one in own if (one.__name__, one.__module__) == (name, module)), None)
+    try:
+        if "parts" in kept:
+            return cast(StopCondition, kind(*map(_condition, kept["parts"])))
+        hints = _hints(kind)
+        fields = {field: _made(hints[field], one) for field, one in kept["fields"].items() if field in hints}
+        try:
+            return cast(StopCondition, kind(**fields))
+        except TypeError:  # HasToolCall and its like take their one field as several arguments
+            return cast(StopCondition, kind(*next(iter(fields.values()))))
+    except Exception:
+        if module == StopCondition.__module__:
+            raise
+        return Custom(Forgotten(name), name)  # somebody's own: its module is not imported here, or it has changed since
+
+
+def _kinds(root: type[StopCondition]) -> Iterator[type[StopCondition]]:
+    for kind in root.__subclasses__():
+        yield kind
+        yield from _kinds(kind)

@@ -1,0 +1,256 @@
+"""Runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so that a process that is
+killed loses no finished step. SQLite's WAL does not work on network file systems."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from agentlab.errors import StorageError
+from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
+
+IN_MEMORY = ":memory:"
+LONGEST_WAIT_S = 5.0
+"""How long a write waits for other processes that are writing. Meanwhile the runs of this process stand still."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE runs (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, begun_at REAL NOT NULL, writer TEXT NOT NULL, "
+        "head TEXT NOT NULL, ended TEXT)",
+        "CREATE TABLE steps (run INTEGER NOT NULL REFERENCES runs (number), step INTEGER NOT NULL, row TEXT NOT NULL, "
+        "body TEXT NOT NULL, PRIMARY KEY (run, step))",
+    ),
+    # One number for run and step: a table without an index beside it has half the pages to write for each step.
+    (
+        "CREATE TABLE numbered (id INTEGER PRIMARY KEY, row TEXT NOT NULL, body TEXT NOT NULL)",
+        "INSERT INTO numbered SELECT (run << 32) + step, row, body FROM steps ORDER BY run, step",
+        "DROP TABLE steps",
+        "ALTER TABLE numbered RENAME TO steps",
+    ),
+)
+"""What leads from each version of the format to the next; a new file goes through all of them."""
+
+VERSION = len(MIGRATIONS)
+APPLICATION_ID = 0x61674C62
+"""Written into the file, so that it is told from other people's databases."""
+
+_COUNT = (
+    "(SELECT coalesce(max(id), number << 32) - (number << 32) FROM steps "
+    "WHERE id BETWEEN number << 32 AND (number << 32) + 4294967295)"
+)
+"""How many steps a run has: the number of its last one, which is found without reading the others."""
+
+RUNS_AT_ONCE = 200
+
+_OF_PARENTS: list[sqlite3.Connection] = []
+"""Connections of the process that this one was forked from: not to be used here, and not to be closed either."""
+
+
+class SqliteStorage:
+    """Runs in a file, which is made where there is none. Several processes may write to it at the same time.
+
+    Raises StorageError for a path that cannot be opened, that holds something else, or that a newer agentlab wrote.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = IN_MEMORY if str(path) == IN_MEMORY else str(Path(path).absolute())
+        self._lock = threading.RLock()
+        self._database: sqlite3.Connection
+        with self._told("opened"):
+            self._connect()
+        try:
+            with self._told("used for runs"):
+                self._prepare(self._open())
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> None:
+        self._process = os.getpid()
+        self._database = sqlite3.connect(self.path, timeout=LONGEST_WAIT_S, isolation_level=None, check_same_thread=False)
+        self._is_open = True
+        self._database.execute("PRAGMA synchronous = FULL")
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        if application not in (0, APPLICATION_ID) or (application == 0 and self._has_tables(database)):
+            raise StorageError(
+                f"{self.path!r} is a database of something else: give another file; it is made where there is none."
+            )
+        if version > VERSION:
+            raise StorageError(
+                f"{self.path!r} was written by a newer agentlab (format {version}, this one knows {VERSION}): update agentlab."
+            )
+        database.execute("PRAGMA journal_mode = WAL")
+        if version < VERSION:
+            with self._written():
+                (version,) = database.execute("PRAGMA user_version").fetchone()  # another process may have been faster
+                for statements in MIGRATIONS[version:]:
+                    for statement in statements:
+                        database.execute(statement)
+                database.execute(f"PRAGMA user_version = {VERSION}")
+                database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    @staticmethod
+    def _has_tables(database: sqlite3.Connection) -> bool:
+        return database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+
+    def begin(self, head: StoredHead, steps: Sequence[StoredStep] = (), end: str | None = None) -> None:
+        """A new run."""
+        check_order(head.run_id, 0, steps)
+        with self._told("written to"), self._written() as database:
+            if database.execute("SELECT 1 FROM runs WHERE run_id = ?", (head.run_id,)).fetchone():
+                raise StorageError(f"There is a run {head.run_id!r} in {self.path!r} already: delete it, or resume it.")
+            number = database.execute(
+                "INSERT INTO runs (run_id, begun_at, writer, head, ended) VALUES (?, ?, ?, ?, ?)",
+                (head.run_id, head.begun_at, head.writer, head.body, end),
+            ).lastrowid
+            self._insert(database, number or 0, steps)
+
+    def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
+        """From here on `writer` writes to the run."""
+        with self._told("written to"), self._written() as database:
+            number, _, now = self._of(database, run_id)
+            check_writer(run_id, now, instead_of)
+            database.execute("UPDATE runs SET writer = ? WHERE number = ?", (writer, number))
+
+    def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
+        """Further steps, and the end."""
+        with self._told("written to"), self._written() as database:
+            number, count, now = self._of(database, run_id)
+            check_writer(run_id, now, writer)
+            check_order(run_id, count, steps)
+            self._insert(database, number, steps)
+            if end is not None:
+                database.execute("UPDATE runs SET ended = ? WHERE number = ?", (end, number))
+
+    @staticmethod
+    def _insert(database: sqlite3.Connection, number: int, steps: Sequence[StoredStep]) -> None:
+        first, _ = _places(number)
+        database.executemany(
+            "INSERT INTO steps (id, row, body) VALUES (?, ?, ?)", [(first + step.step, step.row, step.body) for step in steps]
+        )
+
+    def runs(self, run_ids: Iterable[str] | None = None) -> list[StoredRun]:
+        """All runs, or those."""
+        return [run for _, run in self._numbered(run_ids)]
+
+    def _numbered(self, run_ids: Iterable[str] | None) -> list[tuple[int, StoredRun]]:
+        with self._told("read"), self._lock:
+            database, columns = self._open(), f"SELECT number, run_id, begun_at, writer, head, {_COUNT}, ended FROM runs"  # noqa: S608  a constant
+            if run_ids is None:
+                rows = database.execute(f"{columns} ORDER BY number").fetchall()
+            else:
+                rows = []
+                for run_id in dict.fromkeys(run_ids):
+                    row = database.execute(f"{columns} WHERE run_id = ?", (run_id,)).fetchone()
+                    rows.append(row or self._missing(database, run_id))
+                rows.sort()
+        return [(row[0], StoredRun(StoredHead(*row[1:5]), *row[5:])) for row in rows]
+
+    def steps(self, run_id: str) -> list[StoredStep]:
+        """The steps of a run."""
+        with self._told("read"), self._lock:
+            database = self._open()
+            number, _, _ = self._of(database, run_id)
+            places = _places(number)
+            rows = database.execute("SELECT id, row, body FROM steps WHERE id BETWEEN ? AND ? ORDER BY id", places).fetchall()
+        return [StoredStep(row[0] - places[0], *row[1:]) for row in rows]
+
+    def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
+        """(run_id, row) of every step, read for some runs at a time, so that others get to write."""
+        found = self._numbered(run_ids)
+        at_once = RUNS_AT_ONCE if run_ids is None else 1
+        for begin in range(0, len(found), at_once):
+            ids = {number: run.head.run_id for number, run in found[begin : begin + at_once]}
+            with self._told("read"), self._lock:
+                rows = (
+                    self._open()
+                    .execute(
+                        "SELECT id >> 32, row FROM steps WHERE id BETWEEN ? AND ? ORDER BY id",
+                        (_places(min(ids))[0], _places(max(ids))[1]),
+                    )
+                    .fetchall()
+                )
+            yield from ((ids[number], row) for number, row in rows if number in ids)
+
+    def delete(self, run_id: str) -> None:
+        """Forget a run."""
+        with self._told("written to"), self._written() as database:
+            number, _, _ = self._of(database, run_id)
+            database.execute("DELETE FROM steps WHERE id BETWEEN ? AND ?", _places(number))
+            database.execute("DELETE FROM runs WHERE number = ?", (number,))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                self._database.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if not self._is_open:
+            raise StorageError(f"{self.path!r} was closed: open it again with Store({self.path!r}).")
+        if self._process != os.getpid():
+            _OF_PARENTS.append(self._database)
+            self._connect()
+        return self._database
+
+    def __reduce__(self) -> tuple[type[SqliteStorage], tuple[str]]:
+        return SqliteStorage, (self.path,)  # to another process goes the path
+
+    def _of(self, database: sqlite3.Connection, run_id: str) -> tuple[int, int, str]:
+        """The run's number, how many steps are kept of it, and who writes to it."""
+        found: tuple[int, int, str] | None = database.execute(
+            f"SELECT number, {_COUNT}, writer FROM runs WHERE run_id = ?",  # noqa: S608  a constant
+            (run_id,),
+        ).fetchone()
+        return found or self._missing(database, run_id)
+
+    def _missing(self, database: sqlite3.Connection, run_id: str) -> NoReturn:
+        (count,) = database.execute("SELECT count(*) FROM runs").fetchone()
+        raise StorageError(f"There is no run {run_id!r} in {self.path!r}. There are {count} runs.")
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, alone from its beginning: what it reads holds until it is written."""
+        with self._lock:
+            database = self._open()
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path!r} cannot be {what}: {error}.{_hint(str(error))}") from error
+
+
+def _places(number: int) -> tuple[int, int]:
+    """Between which ids the steps of a run stand; the first is of no step."""
+    return number << 32, (number << 32) + 0xFFFFFFFF
+
+
+def _hint(error: str) -> str:
+    if "full" in error:
+        return " Make room on the disk; nothing that was kept is lost."
+    if "unable to open" in error or "readonly" in error:
+        return " Give a file in a folder that exists and that you may write to."
+    if "locked" in error or "busy" in error:
+        return f" Another process has been writing for over {LONGEST_WAIT_S:g} s: end it, or try again."
+    if "malformed" in error or "not a database" in error:
+        return " The file is damaged or something else: give another one."
+    return ""

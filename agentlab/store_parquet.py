@@ -1,0 +1,168 @@
+"""A store's runs as Parquet files, for other tools and other machines, and back again; the extra `agentlab-jupyter[parquet]`.
+
+runs.parquet     the columns of the runs frame; and what is kept of the run: writer, head, end
+steps.parquet    the columns of the steps frame; and what is kept of the step: row, body (all that it was, as JSON)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from agentlab.errors import ConfigurationError, StorageError
+from agentlab.recorder import array
+from agentlab.storage import StoredHead, StoredRun, StoredStep
+from agentlab.store_frames import runs_frame, steps_frame
+
+if TYPE_CHECKING:
+    from agentlab.store import Store
+
+FORMAT = 1
+RUNS_AT_ONCE = 200
+_MARK = b"agentlab"
+_OF_RUNS = ["run_id", "begun_at_s", "writer", "head", "steps", "end"]
+_OF_STEPS = ["run_id", "step", "row", "body"]
+
+
+def export(store: Store, folder: str | Path) -> None:
+    """Write both files, each whole or not at all."""
+    pa, pq = _arrow()
+    place, kept = Path(folder), store.storage.runs()
+    runs = runs_frame(store, kept)
+    runs["steps"] = array([run.steps for run in kept], "Int64")
+    runs["begun_at_s"] = [run.head.begun_at for run in kept]
+    runs["writer"] = array([run.head.writer for run in kept], "string")
+    runs["head"] = array([run.head.body for run in kept], "string")
+    runs["end"] = array([run.end for run in kept], "string")
+    steps = _plainly(steps_frame(store, kept, all_of_them=True))
+    with _told(place):
+        place.mkdir(parents=True, exist_ok=True)
+        with _written(place / "runs.parquet") as path:
+            pq.write_table(_marked(pa.Table.from_pandas(runs, preserve_index=False)), path)
+        with _written(place / "steps.parquet") as path:
+            _write_steps(store, kept, steps, path)
+
+
+def _write_steps(store: Store, kept: Sequence[StoredRun], steps: pd.DataFrame, path: Path) -> None:
+    """Some runs at a time: the bodies are most of it, and need not all be in memory."""
+    pa, pq = _arrow()
+    text = pa.field("text", pa.string())
+    schema = pa.Schema.from_pandas(steps, preserve_index=False)
+    schema = schema.append(text.with_name("row")).append(text.with_name("body")).with_metadata({_MARK: str(FORMAT).encode()})
+    first_of = {run_id: places[0] for run_id, places in steps.groupby("run_id", sort=False).indices.items()}
+    with pq.ParquetWriter(path, schema) as writer:
+        for begin in range(0, len(kept), RUNS_AT_ONCE):
+            part: list[StoredStep] = []
+            places: list[int] = []
+            for run in kept[begin : begin + RUNS_AT_ONCE]:
+                # A run that goes on may have more steps by now than when it was listed.
+                part += store.storage.steps(run.head.run_id)[: run.steps]
+                first = first_of.get(run.head.run_id, 0)
+                places += range(first, first + run.steps)
+            some = steps.iloc[places].assign(row=[one.row for one in part], body=[one.body for one in part])
+            writer.write_table(pa.Table.from_pandas(some, schema=schema, preserve_index=False))
+
+
+def _plainly(frame: pd.DataFrame) -> pd.DataFrame:
+    """What conditions of one's own read may be of several types in one column, which Parquet has none for: as JSON then."""
+    mixed = [name for name in frame.columns if frame[name].dtype == object]
+    return frame.assign(**{
+        name: array([None if value is None else json.dumps(value, default=str) for value in frame[name]], "string")
+        for name in mixed
+    })  # fmt: skip
+
+
+def import_from(store: Store, folder: str | Path) -> list[str]:
+    """Add the runs that are not here yet, each whole or not at all."""
+    _, pq = _arrow()
+    place = Path(folder)
+    with _told(place):
+        with pq.ParquetFile(place / "runs.parquet") as file:
+            _check(place / "runs.parquet", file, _OF_RUNS)
+            runs = file.read(columns=_OF_RUNS).to_pylist()
+        with pq.ParquetFile(place / "steps.parquet") as file:
+            _check(place / "steps.parquet", file, _OF_STEPS)
+            there = {run.head.run_id: run for run in store.storage.runs()}
+            steps = itertools.groupby(_steps(file), key=lambda one: one["run_id"])
+            waiting: tuple[str, list[StoredStep]] | None = None
+            added = []
+            for run in runs:
+                if waiting is None and (found := next(steps, None)) is not None:
+                    waiting = found[0], [StoredStep(one["step"], one["row"], one["body"]) for one in found[1]]
+                mine: list[StoredStep] = []
+                if waiting is not None and waiting[0] == run["run_id"]:
+                    mine, waiting = waiting[1], None
+                if _added(store, run, mine, there.get(run["run_id"]), place):
+                    added.append(run["run_id"])
+    return added
+
+
+def _added(store: Store, run: dict[str, Any], steps: list[StoredStep], here: StoredRun | None, place: Path) -> bool:
+    run_id = run["run_id"]
+    if len(steps) != run["steps"]:
+        raise StorageError(f"{str(place)!r} holds {len(steps)} of {run['steps']} steps of the run {run_id!r}: export it again.")
+    if here is not None:
+        if (here.head.body, here.steps, here.end) == (run["head"], run["steps"], run["end"]):
+            return False
+        raise StorageError(
+            f"The run {run_id!r} is here already and stands otherwise ({here.steps} steps, there {run['steps']}): delete it first."
+        )
+    store.storage.begin(StoredHead(run_id, run["begun_at_s"], run["writer"], run["head"]), steps, run["end"])
+    return True
+
+
+def _steps(file: Any) -> Iterator[dict[str, Any]]:
+    for batch in file.iter_batches(batch_size=2_000, columns=_OF_STEPS):
+        yield from batch.to_pylist()
+
+
+def _check(path: Path, file: Any, columns: list[str]) -> None:
+    mark = (file.schema_arrow.metadata or {}).get(_MARK)
+    if mark is None or not set(columns) <= set(file.schema_arrow.names):
+        raise StorageError(f"{str(path)!r} was not written by store.export(…).")
+    if int(mark) > FORMAT:
+        raise StorageError(
+            f"{str(path)!r} was written by a newer agentlab (format {int(mark)}, this one knows {FORMAT}): update it."
+        )
+
+
+def _marked(table: Any) -> Any:
+    return table.replace_schema_metadata({_MARK: str(FORMAT).encode()})
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A file beside it, which takes its place when all of it is on the disk."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield beside
+        with beside.open("rb") as written:
+            os.fsync(written.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(place: Path) -> Iterator[None]:
+    pa, _ = _arrow()
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"{str(place)!r} cannot be used for Parquet: {error}") from error
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigurationError("Parquet needs the package pyarrow: pip install 'agentlab-jupyter[parquet]'.") from error
+    return pyarrow, pyarrow.parquet

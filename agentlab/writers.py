@@ -1,0 +1,68 @@
+"""Which process writes to a run, and whether it still is there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+_numbers = itertools.count(1)
+
+
+def new_name() -> str:
+    """A name for one writer in this process, that no other writer ever has."""
+    return json.dumps([socket.gethostname(), os.getpid(), _begun_at(os.getpid()), next(_numbers)])
+
+
+def is_alive(name: str) -> bool | None:
+    """Whether that writer's process still is there; None for one of another machine, of which that cannot be said."""
+    host, process, begun_at, _ = json.loads(name)
+    if host != socket.gethostname():
+        return None
+    return bool(_begun_at(process) == begun_at)
+
+
+def is_here(name: str) -> bool:
+    """Whether that is a writer of this very process."""
+    host, process, begun_at, _ = json.loads(name)
+    return bool((host, process, begun_at) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid())))
+
+
+def told(name: str) -> str:
+    """A writer's name for people."""
+    host, process, *_ = json.loads(name)
+    return f"process {process} on {host}"
+
+
+@cache
+def _reader() -> Callable[[int], str]:
+    return _from_proc if Path("/proc/self/stat").exists() else _from_signal
+
+
+def _begun_at(process: int) -> str:
+    """When a process began, or an empty text where there is none: ids are used again, together with the time they are not."""
+    return _reader()(process)
+
+
+def _from_proc(process: int) -> str:
+    try:
+        told = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    state, *rest = told.rpartition(")")[2].split()
+    return "" if state in "ZX" else rest[18]
+
+
+def _from_signal(process: int) -> str:
+    """Without /proc only the id can be asked for."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        return "there"
+    return "there"

@@ -1,0 +1,172 @@
+"""What durability costs a step, and how long a store of many runs takes to be a frame."""
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Hashable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tests.benchmarks.measure import Prepare, Thunk, await_it, interleaved
+from tests.benchmarks.table import Row, attempt
+
+STEPS = 100
+RUNS, STEPS_A_RUN, DISTINCT = 10_000, 20, 50
+
+
+@cache
+def folder() -> Path:
+    """A place on a real disk, gone at the end."""
+    place = tempfile.TemporaryDirectory(prefix="agentlab-store-", dir=".")
+    _kept.append(place)
+    return Path(place.name)
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def agent(*observers: Any) -> Any:
+    """An agent on a script, whose run takes `STEPS` steps."""
+    from agentlab import Agent
+    from agentlab.testing import ScriptedProvider, call
+
+    async def lookup(key: str) -> str:
+        """Look a key up."""
+        return "value of " + key
+
+    return Agent(
+        ScriptedProvider(lambda request, number: call("lookup", {"key": "a"}, cost="0.0001")), tools=[lookup], observers=observers
+    )
+
+
+def run(where: Path | None) -> Prepare:
+    """A run of `STEPS` steps, kept in a file or not at all."""
+    from agentlab import Budget, MaxCost, StepCountIs, Store
+
+    made = agent() if where is None else agent(Store(where))
+
+    def ready() -> Thunk:
+        one = made.run("go", stop=StepCountIs(STEPS) | MaxCost(10**6), budget=Budget(max_turns=STEPS + 1))
+        return lambda: await_it(one)
+
+    return ready
+
+
+def bare() -> Prepare:
+    """The same texts, each step's inserted and committed with nothing else around it, as durably."""
+    from agentlab.storage import SqliteStorage
+
+    kept = SqliteStorage(folder() / "runs.db")
+    texts = [(step.row, step.body) for step in kept.steps(kept.runs()[-1].head.run_id)]
+    assert len(texts) == STEPS
+    database = sqlite3.connect(folder() / "bare.db", isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("CREATE TABLE steps (row TEXT, body TEXT)")
+
+    def whole() -> None:
+        for row, body in texts:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("INSERT INTO steps VALUES (?, ?)", (row, body))
+            database.execute("COMMIT")
+
+    return lambda: whole
+
+
+@cache
+def many() -> Any:
+    """A store of `RUNS` runs: `DISTINCT` that were really made, copied under other ids."""
+    from agentlab import Budget, StepCountIs, Store
+    from agentlab.storage import StoredHead
+
+    few, store = Store(), Store(folder() / "many.db")
+    for number in range(DISTINCT):
+        await_it(agent(few).run(f"go {number}", stop=StepCountIs(STEPS_A_RUN), budget=Budget(max_turns=STEPS + 1)))
+    texts = [(one, few.storage.steps(one.head.run_id)) for one in few.storage.runs()]
+    database = store.storage._database  # type: ignore[attr-defined]
+    database.execute("PRAGMA synchronous = OFF")
+    for number in range(RUNS):
+        one, steps = texts[number % DISTINCT]
+        store.storage.begin(StoredHead(f"run{number}", one.head.begun_at, one.head.writer, one.head.body), steps, one.end)
+    return store
+
+
+def frame() -> Prepare:
+    """The store's frame of all steps."""
+    store = many()
+    return lambda: lambda: store.frame("steps")
+
+
+def read_sql() -> Prepare:
+    """The same columns and rows in a table of their own, read by pandas."""
+    database = sqlite3.connect(folder() / "table.db")
+    steps = many().frame("steps")
+    assert len(steps) == RUNS * STEPS_A_RUN
+    steps.to_sql("steps", database, index=False)
+    del steps
+    return lambda: lambda: pd.read_sql("SELECT * FROM steps", database, dtype_backend="numpy_nullable")
+
+
+def list_of_dicts() -> Prepare:
+    """The rows' texts, read one by one and handed to pandas."""
+    storage = many().storage
+
+    def whole() -> object:
+        rows: list[dict[Hashable, Any]] = [{"run_id": run_id, **json.loads(text)} for run_id, text in storage.rows()]
+        return pd.DataFrame(rows)
+
+    return lambda: whole
+
+
+def rows(with_peers: bool) -> Iterator[Row]:
+    """Cost of a step, with nothing and with the least around it, and the frame."""
+    _, why_not = attempt(lambda: run(None))
+    kept = {} if why_not else {"none": run(None), "kept": run(folder() / "runs.db")}
+    if kept:
+        await_it(agent_once())
+        kept["bare"] = bare()
+    taken = {name: us / STEPS for name, us in interleaved(kept, repeats=10, seconds=6.0).items()}
+    more = taken["kept"] - taken["none"] if taken else None
+    yield Row(
+        benchmark="a durable step, beyond one that is not kept",
+        unit="us",
+        goal="<= 4 x insert and commit of the same bytes",
+        at_most=4.0,
+        floor=taken.get("bare"),
+        ours=more,
+        against=taken.get("bare"),
+        why_not=why_not,
+    )
+    yield Row(
+        benchmark="a durable step, the run's own part included",
+        unit="us",
+        floor=taken.get("none"),
+        ours=taken.get("kept"),
+        against=taken.get("none"),
+        why_not=why_not,
+    )
+    frames = {} if why_not else {"ours": frame(), "read_sql": read_sql(), "dicts": list_of_dicts()}
+    taken = {name: us / 1000 for name, us in interleaved(frames, repeats=2, seconds=30.0).items()}
+    for name, words, at_most in (("read_sql", "pandas.read_sql", 1.0), ("dicts", "a list of dicts", 0.5)):
+        yield Row(
+            benchmark=f"a store of 10,000 runs x 20 steps to a frame, to {words}",
+            unit="ms",
+            goal=f"<= {at_most:g} x {words}",
+            at_most=at_most,
+            floor=taken.get(name),
+            ours=taken.get("ours"),
+            against=taken.get(name),
+            why_not=why_not,
+        )
+
+
+async def agent_once() -> None:
+    """One run in the file, whose texts are those that are written bare."""
+    from agentlab import Budget, MaxCost, StepCountIs, Store
+
+    store = Store(folder() / "runs.db")
+    await agent(store).run("go", stop=StepCountIs(STEPS) | MaxCost(10**6), budget=Budget(max_turns=STEPS + 1))
+    store.close()

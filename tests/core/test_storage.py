@@ -1,0 +1,262 @@
+"""Places for runs: the contract that all of them fulfil, and what is particular to a SQLite file: other formats, faults, processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentlab.errors import StorageError
+from agentlab.storage import MemoryStorage, SqliteStorage, StoredRun
+from agentlab.storage.sqlite import APPLICATION_ID, MIGRATIONS, VERSION
+from agentlab.testing import StorageContract
+from agentlab.testing.storage import head, steps
+
+
+class TestMemory(StorageContract):
+    lasts = False
+
+    @pytest.fixture
+    def make(self) -> Callable[[], MemoryStorage]:
+        return MemoryStorage
+
+
+class TestSqlite(StorageContract):
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Callable[[], SqliteStorage]:
+        return lambda: SqliteStorage(tmp_path / "runs.db")
+
+
+class TestSqliteInMemory(StorageContract):
+    lasts = False
+
+    @pytest.fixture
+    def make(self) -> Callable[[], SqliteStorage]:
+        return lambda: SqliteStorage(":memory:")
+
+
+def is_sound(path: Path) -> bool:
+    database = sqlite3.connect(path)
+    try:
+        return bool(database.execute("PRAGMA integrity_check").fetchone() == ("ok",))
+    finally:
+        database.close()
+
+
+# Formats -----------------------------------------------------------------------------------------------------------------------
+
+
+def raw(path: Path, *statements: str) -> None:
+    database = sqlite3.connect(path)
+    for statement in statements:
+        database.execute(statement)
+    database.commit()
+    database.close()
+
+
+def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    raw(
+        path,
+        *MIGRATIONS[0],
+        "PRAGMA user_version = 1",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        "INSERT INTO runs (number, run_id, begun_at, writer, head) VALUES (1, 'run', 1.5, 'w1', '{}'), (2, 'empty', 2, 'w', '')",
+        "INSERT INTO steps VALUES (1, 1, '{\"row\":1}', '{\"body\":1}'), (1, 2, '{\"row\":2}', '{\"body\":2}')",
+    )
+    for _ in range(2):
+        storage = SqliteStorage(path)
+        assert storage.runs(["run"]) == [StoredRun(head(), 2, None)]
+        assert storage.runs(["empty"])[0].steps == 0
+        assert storage.steps("run") == steps(1, 2)
+        storage.close()
+    storage = SqliteStorage(path)
+    storage.add("run", "w1", steps(3), "end")
+    assert storage.runs(["run"]) == [StoredRun(head(), 3, "end")]
+    storage.close()
+
+
+def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    SqliteStorage(path).close()
+    raw(path, f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(
+        StorageError, match=rf"newer agentlab \(format {VERSION + 1}, this one knows {VERSION}\): update agentlab"
+    ):
+        SqliteStorage(path)
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
+    database.close()
+
+
+def test_somebody_else_s_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    raw(path, "CREATE TABLE runs (a)")
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match="database of something else"):
+        SqliteStorage(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"Dear diary, " * 1000, b"SQLite format 3\0" + b"\xff" * 4000], ids=["text", "header"])
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "diary"
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match="damaged or something else"):
+        SqliteStorage(path)
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "runs.db").touch()
+    SqliteStorage(tmp_path / "runs.db").close()
+
+
+# Faults ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_page_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    storage = SqliteStorage(path)
+    storage.begin(head(), steps(*range(1, 2001)))
+    storage.close()
+    content = bytearray(path.read_bytes())
+    content[8192:] = b"\xee" * (len(content) - 8192)
+    path.write_bytes(content)
+    storage = SqliteStorage(path)
+    with pytest.raises(StorageError, match=r"cannot be read: .*malformed"):
+        storage.steps("run")
+    with pytest.raises(StorageError):
+        storage.add("run", "w1", steps(2001))
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    "where", ["no/such/folder/runs.db", ".", "/proc/runs.db"], ids=["no-folder", "a-folder", "read-only-folder"]
+)
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, where: str) -> None:
+    with pytest.raises(StorageError, match="Give a file in a folder that exists and that you may write to"):
+        SqliteStorage(tmp_path / where)
+
+
+def test_a_closed_storage_says_so(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "runs.db")
+    storage.close()
+    for do in (storage.runs, lambda: storage.steps("run"), lambda: storage.begin(head()), lambda: list(storage.rows())):
+        with pytest.raises(StorageError, match=r"was closed: open it again with Store\("):
+            do()
+
+
+def test_a_full_disk_refuses_the_whole_write_and_loses_nothing(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "runs.db")
+    storage.begin(head(), steps(1))
+    (pages,) = storage._database.execute("PRAGMA page_count").fetchone()
+    storage._database.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageError, match=r"database or disk is full. Make room"):
+        storage.add("run", "w1", steps(*range(2, 500)), "end")
+    assert storage.runs() == [StoredRun(head(), 1, None)]
+    storage._database.execute("PRAGMA max_page_count = 1000000")
+    storage.add("run", "w1", steps(*range(2, 500)), "end")
+    assert storage.runs() == [StoredRun(head(), 499, "end")]
+    storage.close()
+    assert is_sound(tmp_path / "runs.db")
+
+
+A_SMALL_DISK = """
+import resource, signal, sys
+from agentlab.errors import StorageError
+from agentlab.storage import SqliteStorage
+from agentlab.testing.storage import head, steps
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+storage = SqliteStorage(sys.argv[1])
+storage.begin(head())
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, -1))
+kept = 0
+try:
+    while True:
+        storage.add("run", "w1", steps(kept + 1))
+        kept += 1
+except StorageError as error:
+    print(error, file=sys.stderr)
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+storage.add("run", "w1", steps(kept + 1))
+print(kept + 1)
+"""
+
+
+def test_a_file_that_the_system_lets_grow_no_more_keeps_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    done = subprocess.run([sys.executable, "-c", A_SMALL_DISK, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be written to" in done.stderr
+    storage = SqliteStorage(path)
+    assert storage.runs()[0].steps == int(done.stdout) > 10
+    assert storage.steps("run") == steps(*range(1, int(done.stdout) + 1))
+    storage.close()
+    assert is_sound(path)
+
+
+# Processes ---------------------------------------------------------------------------------------------------------------------
+
+WRITE = """
+import sys
+from agentlab.storage import SqliteStorage
+from agentlab.testing.storage import head, steps
+storage = SqliteStorage(sys.argv[1])
+for run in range(10):
+    run_id = f"{sys.argv[2]}-{run}"
+    storage.begin(head(run_id))
+    for step in range(1, 21):
+        storage.add(run_id, "w1", steps(step), "end" if step == 20 else None)
+"""
+
+
+def test_processes_write_into_one_file_at_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"  # nobody has made it: they all want to
+    command = [sys.executable, "-W", "error", "-c", WRITE, str(path)]
+    writing = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(3)]
+    assert [(one.communicate()[1], one.returncode) for one in writing] == [(b"", 0)] * 3
+    storage = SqliteStorage(path)
+    assert sorted((run.head.run_id, run.steps, run.end) for run in storage.runs()) == [
+        (f"{number}-{run}", 20, "end") for number in range(3) for run in range(10)
+    ]
+    assert all(storage.steps(run.head.run_id) == steps(*range(1, 21)) for run in storage.runs())
+    storage.close()
+    assert is_sound(path)
+
+
+def test_a_forked_process_opens_the_file_for_itself(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "runs.db")
+    storage.begin(head(), steps(1))
+
+    def child() -> None:
+        storage.add("run", "w1", steps(2))
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    storage.add("run", "w1", steps(3))
+    assert storage.steps("run") == steps(1, 2, 3)
+    storage.close()
+    assert is_sound(tmp_path / "runs.db")
+
+
+def test_to_another_process_goes_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = SqliteStorage("runs.db")
+    storage.begin(head())
+    monkeypatch.chdir("/")
+    copy: Any = pickle.loads(pickle.dumps(storage))
+    assert copy.runs() == storage.runs() != []
+    copy.close()
+    storage.close()
