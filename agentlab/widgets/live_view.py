@@ -98,7 +98,7 @@ class LiveView(ABC):
             self.fault.value = markup.fault(f"{type(error).__name__}: {error}")
         else:
             self.fault.value = ""
-        self._redrawer.mark()
+        self._redrawer.mark(soon=True)
 
     def _draw_safely(self) -> None:
         try:

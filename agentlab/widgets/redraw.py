@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 SHORTEST_PAUSE_S = 0.2
-WORK_TO_DRAWING = 8
-"""For each second that the processor drew, so many go by before the next drawing."""
+WORK_TO_DRAWING = 5
+"""For each second that the processor drew a run under way, so many go by before the next drawing, unless a person did something."""
 CLOCK_TICK_S = 1.0
 
 
@@ -26,14 +26,17 @@ class Redrawer:
 
     def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool], over: Callable[[], bool]) -> None:
         self._draw, self._ticks, self._over = draw, ticks, over
-        self._marked = threading.Event()
+        self._marked, self._hurried = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._context = contextvars.copy_context()
-        self._next_at = 0.0
+        self._drawn_at = 0.0
+        self._rest_s = 0.0
 
-    def mark(self) -> None:
-        """Something has changed; to be called from any thread."""
+    def mark(self, *, soon: bool = False) -> None:
+        """Something has changed; to be called from any thread. `soon`: a person did it and looks at it."""
+        if soon:
+            self._hurried.set()
         if not self._marked.is_set():  # a streamed answer asks thousands of times a second
             self._marked.set()
             self.start()
@@ -47,18 +50,25 @@ class Redrawer:
                 self._thread.start()
 
     def _work(self) -> None:
+        ticking = False
         while True:
-            self._marked.wait(CLOCK_TICK_S if self._ticks() else None)
-            time.sleep(max(0.0, self._next_at - time.monotonic()))
+            self._marked.wait(CLOCK_TICK_S if ticking else None)
+            self._rest()
             self._marked.clear()
-            last = self._over()
+            # Asked before it is drawn: what comes to its end meanwhile, which no event tells, is drawn at the next tick.
+            ticking, last = self._ticks(), self._over()
             took_s = -time.thread_time()
             self._draw()
             took_s += time.thread_time()
-            rest_s = WORK_TO_DRAWING * took_s if self._ticks() else 0.0  # nobody's pace suffers where nothing is under way
-            self._next_at = time.monotonic() + max(SHORTEST_PAUSE_S, rest_s)
+            self._drawn_at, self._rest_s = time.monotonic(), WORK_TO_DRAWING * took_s if ticking else 0.0
             if last:
                 with self._lock:
                     if not self._marked.is_set():  # else something changed meanwhile
                         self._thread = None
                         return
+
+    def _rest(self) -> None:
+        """Nobody's pace suffers where nothing is under way."""
+        time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
+        self._hurried.wait(max(0.0, self._drawn_at + self._rest_s - time.monotonic()))
+        self._hurried.clear()

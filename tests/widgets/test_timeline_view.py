@@ -99,14 +99,14 @@ def test_it_is_drawn_only_while_its_tab_is_in_front_and_something_is_new() -> No
     view = panel.cockpit.timeline
     assert view.picture.value == ""
     panel.cockpit.tabs.selected_index = 1
-    panel.cockpit.show()
+    panel._draw_safely()
     first = view.picture.value
     assert alt_of(first).startswith("Timeline of 1 run; scripted:script: 3 steps, 3 calls, 3 tools, ended after")
     view.picture.value = "not drawn again"
-    panel.cockpit.show()
+    panel._draw_safely()
     assert view.picture.value == "not drawn again"
     panel.cockpit.scene.choose(2)
-    panel.cockpit.show()
+    panel._draw_safely()
     assert "Step 2 is the one you chose" in alt_of(view.picture.value)
 
 
