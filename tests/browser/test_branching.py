@@ -189,9 +189,8 @@ def test_the_chart_compares_all_and_one_is_opened_below(row: LabPage) -> None:
     opened = row.page.locator(".agentlab-panel .agentlab-panel")
     expect(opened).to_contain_text("anthropic:claude-sonnet-4")
     expect(opened.get_by_role("tab", name="Branches")).to_be_visible()
-    saved = row.save()
-    html = "".join(next(out for out in saved["cells"][1]["outputs"] if "text/html" in out["data"])["data"]["text/html"])
-    assert "turn_limit" in html and "<img" in html and "It is in the old ledger" in html
+    html = "".join(row.wait_for_saved(1, "turn_limit")["data"]["text/html"])
+    assert "<img" in html and "It is in the old ledger" in html
 
 
 def test_pictures_of_runs_side_by_side(row: LabPage) -> None:

@@ -144,9 +144,7 @@ run.panel()
 def test_opened_again_the_next_day_the_notebook_shows_the_end_with_its_pictures(lab: LabPage) -> None:
     """The kernel is another one then, or there is none: the widget is gone, and the output has to tell it all."""
     open_and_run(lab, "saved", CONTINUED_RUN, "terminated · completed")
-    lab.page.wait_for_timeout(1500)
-    document = lab.save()
-    data = document["cells"][0]["outputs"][1]["data"]
+    data = lab.wait_for_saved(0, "terminated · completed")["data"]
     assert "".join(data["text/html"]).count("<img ") == 2
     assert data["image/png"], "for readers that take pictures only"
     lab.page.evaluate(f"async () => {{ {NOTEBOOK} await session.shutdown(); }}")

@@ -150,9 +150,7 @@ def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: Lab
     panel.wait_for_steps(2)
     panel.set_number("max_turns", 4)
     panel.wait_for_output(0, "turn_limit")
-    panel.page.wait_for_timeout(1500)
-    data = panel.save()["cells"][0]["outputs"][1]["data"]
-    assert "turn_limit" in "".join(data["text/html"])
+    data = panel.wait_for_saved(0, "turn_limit")["data"]
     assert "turn_limit" in "".join(data["text/plain"])
     assert data["image/png"]
 
@@ -213,9 +211,7 @@ def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> N
     lab.screenshot(PICTURES / "panel-streamed-dark.png", of=lab.output(0))
     lab.use_theme(LIGHT)
     lab.screenshot(PICTURES / "panel-streamed.png", of=lab.output(0))
-    lab.page.wait_for_timeout(1000)
-    data = lab.save()["cells"][0]["outputs"][1]["data"]
-    assert "so an umbrella is a good idea.</pre>" in "".join(data["text/html"])
+    data = lab.wait_for_saved(0, "so an umbrella is a good idea.</pre>")["data"]
     assert "".join(data["text/plain"]).endswith("so an umbrella is a good idea.")
 
 
