@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
+    from agentlab.estimate import DryRun as DryRun
     from agentlab.evaluate import is_stop_condition_met as is_stop_condition_met
+    from agentlab.experiment import Experiment as Experiment
+    from agentlab.experiment_results import ExperimentResults as ExperimentResults
     from agentlab.going_on import Proposal as Proposal
+    from agentlab.grid import Cell as Cell
     from agentlab.history import RunHistory as RunHistory
     from agentlab.lockstep import Lockstep as Lockstep
     from agentlab.providers._registry import Provider as Provider
@@ -88,8 +92,12 @@ _PLACES = {
     "agentlab.chat": ("Chat", "ChatReply"),
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
+    "agentlab.estimate": ("DryRun",),
     "agentlab.evaluate": ("is_stop_condition_met",),
+    "agentlab.experiment": ("Experiment",),
+    "agentlab.experiment_results": ("ExperimentResults",),
     "agentlab.going_on": ("Proposal",),
+    "agentlab.grid": ("Cell",),
     "agentlab.history": ("RunHistory",),
     "agentlab.lockstep": ("Lockstep",),
     "agentlab.providers._registry": ("Provider", "capabilities"),

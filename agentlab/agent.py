@@ -7,7 +7,7 @@ import difflib
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from agentlab.budget import Budget
 from agentlab.calls import HttpModel, Model, RetryPolicy
@@ -156,6 +156,14 @@ class Agent:
         for layer in reversed(self.middleware):
             ask = _wrapped(layer, ask)
         return ask
+
+    def __getstate__(self) -> dict[str, object]:
+        """What goes to another process: all of it, the views of dicts as dicts."""
+        return {**vars(self), "tools": dict(self.tools), "options": dict(self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.tools, self.options = types.MappingProxyType(state["tools"]), types.MappingProxyType(state["options"])
 
     def __repr__(self) -> str:
         tools = f", tools=[{', '.join(self.tools)}]" if self.tools else ""

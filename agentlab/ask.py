@@ -186,7 +186,7 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
         if run.observers:
             run.emit(events.TextReceived(run.clock.elapsed_s(), turn, text, index))
 
-    context = CallContext(run.transport, run.id, index, on_text, on_retry)
+    context = CallContext(run.transport, run.lane, index, on_text, on_retry)
     started_s, started = run.clock.elapsed_s(), time.perf_counter()
     draft.open_calls += 1
     try:

@@ -63,6 +63,7 @@ class Drive:
         parent: Run | None = None,
     ) -> None:
         self.id = os.urandom(6).hex()
+        self.lane = self.id
         self.parent = parent
         self.parent_run_id = None if parent is None else parent.id
         self.agent = agent

@@ -47,6 +47,7 @@ class Keeper:
         self._end: str | None = None
         self._secrets = _secrets_of(run)
         self._lock = threading.Lock()
+        self._let_go = False
         at_work[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
@@ -68,9 +69,17 @@ class Keeper:
         """Steps that are in memory only."""
         return self.run.whole_steps - self._steps
 
+    def let_go(self) -> None:
+        """Write nothing from here on; the run counts as interrupted."""
+        self._let_go = True
+        at_work.pop(self.writer, None)
+        self._behind.pop(self.run.id, None)
+
     def save(self) -> None:
         """Write all that is not kept yet. Raises StorageError where that cannot be done."""
         with self._lock:
+            if self._let_go:
+                return
             try:
                 self._save()
             except StorageError:

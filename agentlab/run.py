@@ -15,6 +15,7 @@ the panel's controls arrive meanwhile. `start()` is for live control.
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
@@ -281,8 +282,20 @@ class Run(Drive):
         run.observers = ()
         run._take_over(past)
         run.id, run.parent_run_id, run.forked_at = run_id, parent_run_id, forked_at
+        run.lane = run_id
         run.events.extend(happened)
         return run
+
+    def known_as(self, run_id: str, *, label: str = "") -> Run:
+        """Give a run that has not begun an id of your own, and a `label` by which a recording knows it again (see `lab.replay`): it is
+        given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
+
+        Raises ConfigurationError for a run that has begun."""
+        if self._started:
+            raise ConfigurationError(f"known_as({run_id!r}): the run {self.id!r} has begun already.")
+        self.lane = f"{os.urandom(6).hex()}#{label}" if label else run_id
+        self.id = run_id
+        return self
 
     def inherit(self, observer: events.RunObserver) -> None:
         """Have `observer` told of the runs that are forked from this one from now on, each from its beginning."""

@@ -70,6 +70,13 @@ class Store:
         keeper.save()
         return run
 
+    def let_go(self, run: Run) -> None:
+        """Keep nothing more of what this run does: as far as the store is concerned it is interrupted, after its last finished step."""
+        keeper = self._keepers.pop(run.id, None)
+        if keeper is not None:
+            keeper.let_go()
+            run.observers = tuple([one for one in run.observers if one is not keeper])
+
     def save(self) -> None:
         """Try again to write what could not be written before. Raises StorageError where it still cannot be."""
         for keeper in list(self._behind.values()):
@@ -79,6 +86,11 @@ class Store:
     def unsaved(self) -> dict[str, int]:
         """The runs that could not be written as they are, and how many of their steps are in memory only."""
         return {run_id: keeper.unsaved for run_id, keeper in list(self._behind.items())}
+
+    def unsaved_run(self, run_id: str) -> Run | None:
+        """The run, where it could not be written as it is."""
+        keeper = self._behind.get(run_id)
+        return None if keeper is None else keeper.run
 
     # Reading ----------------------------------------------------------------------------------------------------------------
 

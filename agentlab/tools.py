@@ -11,11 +11,14 @@ What the model sends is validated before the function sees it. Whatever goes wro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
+import importlib
 import inspect
 import json
 import math
+import sys
 import threading
 import time
 import typing
@@ -66,6 +69,24 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"Tool({self.name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process goes the function, which it makes a tool of again; where a decorator has put the tool in the place of its
+        function, the name that both have."""
+        module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
+        if module != "__main__" and _named(module, name) is self:
+            return _named, (module, name)
+        return _make, (self.function, self.name, self.spec.description, self.timeout_s, self.inline)
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module)
+    if found is None and module:
+        with contextlib.suppress(ImportError):
+            found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 @overload

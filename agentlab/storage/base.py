@@ -65,8 +65,14 @@ class Storage(Protocol):
     def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
         """(run_id, row) of every step, or of those runs, in the order of `runs`. What is written meanwhile may be in it or not."""
 
+    def note(self, run_id: str, name: str, text: str) -> None:
+        """Keep a text beside a run, such as its score, in the place of an earlier one of that name; whoever writes to the run."""
+
+    def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
+        """The texts of that name, of all runs or of those, by the ids of the runs that have one."""
+
     def delete(self, run_id: str) -> None:
-        """Forget a run."""
+        """Forget a run, and what is noted of it."""
 
     def close(self) -> None:
         """Let go of the place; to close twice does no harm."""

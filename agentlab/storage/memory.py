@@ -15,6 +15,7 @@ class _Kept:
     head: StoredHead
     steps: list[StoredStep] = field(default_factory=list)
     end: str | None = None
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryStorage:
@@ -65,6 +66,17 @@ class MemoryStorage:
         for run in self.runs(run_ids):
             for step in self.steps(run.head.run_id):
                 yield run.head.run_id, step.row
+
+    def note(self, run_id: str, name: str, text: str) -> None:
+        """Keep a text beside a run."""
+        with self._lock:
+            self._of(run_id).notes[name] = text
+
+    def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
+        """The texts of that name."""
+        with self._lock:
+            wanted = self._runs if run_ids is None else [run_id for run_id in run_ids if run_id in self._runs]
+            return {run_id: self._runs[run_id].notes[name] for run_id in wanted if name in self._runs[run_id].notes}
 
     def delete(self, run_id: str) -> None:
         """Forget a run."""

@@ -32,6 +32,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP TABLE steps",
         "ALTER TABLE numbered RENAME TO steps",
     ),
+    # What is said of a run by others than the run itself, such as a score.
+    ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
 )
 """What leads from each version of the format to the next; a new file goes through all of them."""
 
@@ -180,10 +182,27 @@ class SqliteStorage:
                 )
             yield from ((ids[number], row) for number, row in rows if number in ids)
 
+    def note(self, run_id: str, name: str, text: str) -> None:
+        """Keep a text beside a run."""
+        with self._told("written to"), self._written() as database:
+            number, _, _ = self._of(database, run_id)
+            database.execute("INSERT OR REPLACE INTO notes (run, name, body) VALUES (?, ?, ?)", (number, name, text))
+
+    def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
+        """The texts of that name."""
+        asked = "SELECT run_id, body FROM runs JOIN notes ON run = number WHERE name = ?"
+        with self._told("read"), self._lock:
+            database = self._open()
+            if run_ids is None:
+                return dict(database.execute(asked, (name,)).fetchall())
+            rows = [database.execute(f"{asked} AND run_id = ?", (name, run_id)).fetchone() for run_id in run_ids]
+        return dict(row for row in rows if row is not None)
+
     def delete(self, run_id: str) -> None:
         """Forget a run."""
         with self._told("written to"), self._written() as database:
             number, _, _ = self._of(database, run_id)
+            database.execute("DELETE FROM notes WHERE run = ?", (number,))
             database.execute("DELETE FROM steps WHERE id BETWEEN ? AND ?", _places(number))
             database.execute("DELETE FROM runs WHERE number = ?", (number,))
 

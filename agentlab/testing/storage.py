@@ -70,6 +70,28 @@ class StorageContract:
         assert storage.steps("run") == steps(1, 2)
         storage.close()
 
+    def test_what_is_noted_of_a_run_comes_back(self, make: Make) -> None:
+        """The newest text of each name, until the run is forgotten."""
+        storage = make()
+        storage.begin(head())
+        storage.begin(head("other"))
+        for run_id, name, text in (
+            ("run", "score", "1"),
+            ("other", "score", ODD_TEXT),
+            ("run", "tag", "x"),
+            ("run", "score", "2"),
+        ):
+            storage.note(run_id, name, text)
+        assert storage.notes("score") == {"run": "2", "other": ODD_TEXT}
+        assert storage.notes("nothing") == {}
+        assert storage.notes("score", ["run", "absent"]) == {"run": "2"}
+        assert storage.notes("tag", ["other"]) == {}
+        storage.delete("run")
+        storage.begin(head())
+        assert storage.notes("score") == {"other": ODD_TEXT}
+        assert "no run 'absent'" in refused(lambda: storage.note("absent", "score", "1"))
+        storage.close()
+
     def test_an_end_may_be_given_again(self, make: Make) -> None:
         """The last one counts; without one it stays."""
         storage = make()

@@ -55,6 +55,11 @@ def current() -> Transport:
     return found
 
 
+def is_chosen() -> bool:
+    """Whether there is a `replay` or a `record` around the caller."""
+    return bool(_stack.get())
+
+
 class _Switch:
     """A transport that is also a context manager: inside it, it is the current one. Nests, and may be left in any context."""
 

@@ -1,0 +1,317 @@
+"""The same task over agents, prompts and settings, several times: in parallel, resumable, with a budget over the whole.
+
+study = lab.Experiment(agents=[a, b], prompts=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
+study.dry_run()                                  # how many runs, and what they may cost at most
+results = await study.run(concurrency=8)         # interrupt it, and run it again: it goes on
+results.runs, results.steps, results.calls, results.tools
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentlab import execute, schedule, sugar
+from agentlab.agent import Agent
+from agentlab.budget import Budget
+from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
+from agentlab.estimate import DryRun, bound, estimated
+from agentlab.execute import Common, Job, Outcome, Score, SentBack
+from agentlab.experiment_results import ExperimentResults
+from agentlab.grid import Where, grid
+from agentlab.jupyter import kernel_mend
+from agentlab.limits import whole_number
+from agentlab.pace import Pace, intervals
+from agentlab.progress import Progress
+from agentlab.schedule import Elsewhere, Executor
+from agentlab.spending import Purse, Spent, spent_before
+from agentlab.standing import Standing, jobs, standings
+from agentlab.store import ENDED, Store
+from agentlab.transport import Transport, current, is_chosen
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Experiment:
+    """Every agent on every prompt with all settings, `repeats` times each.
+
+    agents       a list of agents, or {name: agent}
+    prompts      a list of texts (they are called p1, p2, …), or {id: text}
+    settings     what runs differ in: a list (s1, s2, …) or {name: settings} of dicts with what `agent.run` takes: budget, stop, policy,
+                 continuation, terminating
+    repeats      how often each is run
+    cells        only these, in place of all: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
+    where        a function of a Cell: only those for which it is true
+    score        a function of a RunResult, sync or async: a number, a bool, or a dict of them. It is not asked about failed runs
+    store        a path, or a Store: every step is kept there at once, and another process goes on with it. None: in memory
+    name         the experiment's name in its store: ids of runs are made of it, of the agent's, prompt's and settings' names, and of
+                 the repeat, the same on every day
+    budget       over the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`); no further run starts
+                 once one of them is met, what is under way ends by itself. max_turns bounds runs, and plays no part here
+    max_runs     so many runs at most, those that are kept already included
+    rate_limits  requests per minute by provider, evenly spaced, over all runs; a recording waits for nobody
+
+    The transport is that of the `lab.replay` or `lab.record` around `run()`, or else around this. In a recording each cell goes its own
+    way, by its names alone, so that what comes out does not depend on what runs beside it.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent] | Mapping[str, Agent],
+        prompts: Sequence[str] | Mapping[str, str],
+        settings: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        repeats: int = 1,
+        cells: Iterable[object] | None = None,
+        where: Where | None = None,
+        score: Score | None = None,
+        store: Store | str | Path | None = None,
+        name: str = "experiment",
+        budget: Budget | None = None,
+        max_runs: int | None = None,
+        rate_limits: Mapping[str, float] | None = None,
+    ) -> None:
+        self.grid = grid(name, agents, prompts, settings, repeats=repeats, where=where, cells=cells)
+        if score is not None and not callable(score):
+            raise ConfigurationError(
+                f"score={score!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
+            )
+        if budget is not None and not isinstance(budget, Budget):
+            raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=5).")
+        if max_runs is not None:
+            whole_number("Experiment", "max_runs", max_runs)
+        self.score, self.budget, self.max_runs = score, budget, max_runs
+        self.store = store if isinstance(store, Store) else Store(store)
+        self._providers = {cell: self.grid.provider_of(cell) for cell in self.grid.cells}
+        self._interval_s = intervals(rate_limits, set(self._providers.values()))
+        self._paces = {provider: Pace(interval_s) for provider, interval_s in self._interval_s.items()}
+        self._transport: Transport | None = current() if is_chosen() else None
+        self._waiting: list[SentBack] = []
+        self._problems: dict[str, str] = {}
+        self._running = False
+
+    # Before -----------------------------------------------------------------------------------------------------------------
+
+    def plan(self, *, retry: bool = False) -> pd.DataFrame:
+        """A row for each run to be done, and what bounds it. With `retry` those too that failed."""
+        frame: pd.DataFrame = sugar.call("agentlab.experiment_frames:plan", self.grid, self._to_do(retry=retry))
+        return frame
+
+    def dry_run(self, *, concurrency: int = 8, retry: bool = False) -> DryRun:
+        """How many runs there are to be done and what they may cost at most. Nothing is asked of anybody."""
+        to_do = [one for one in self._to_do(retry=retry) if one.state != ENDED]
+        standing, kept = standings(self.grid, self.store)
+        bounds = []
+        for one in to_do:
+            agent, limits = self.grid.agents[one.cell.agent], self.grid.run_of(one.cell).limits.snapshot()
+            model = agent.model
+            bounds.append(bound(limits.budget, model.name, model.model, f"{one.cell.agent} with settings {one.cell.settings}"))
+        begun = spent_before(self.store.storage, kept.values()) if kept else {}
+        left = None if self.budget is None else _left(self.budget, sum(begun.values(), Spent()))
+        max_runs = (
+            None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
+        )
+        return estimated(bounds, runs=len(standing), left=left, max_runs=max_runs, at_once=concurrency)
+
+    def _to_do(self, *, retry: bool) -> list[Standing]:
+        standing, _ = standings(self.grid, self.store)
+        return [one for one, _ in jobs(self.grid, standing, scoring=self.score is not None, retry=retry)]
+
+    # Doing it ---------------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self, *, concurrency: int = 8, executor: Executor | None = None, progress: bool = True, retry: bool = False
+    ) -> ExperimentResults:
+        """Do what is still to be done, so many runs at once, and hand all results back.
+
+        Whatever ends this (an interrupt, a cancel, a kill), each finished step is kept; called again it goes on: runs that ended are
+        not run again, those that were cut off go on after their last step. Runs that failed stay as they are, unless `retry`.
+
+        executor    any concurrent.futures.Executor, such as client.get_executor(pure=False) of dask.distributed, or a function that
+                    makes one, which is called again when it breaks. Agents, tools, scores and the recording go along (with cloudpickle, where it
+                    is installed). On one machine the workers write into the same store; where it is in memory, or on another machine,
+                    give `store=None`: each run then comes back when it has ended. What is under way when this is interrupted is
+                    finished by its worker.
+        progress    a bar for each provider, on a terminal or in a page: runs, cost so far, time left
+
+        Raises StorageError where runs cannot be kept, once those under way have ended: they stay in memory until it is called again.
+        """
+        whole_number("run", "concurrency", concurrency)
+        schedule.check(executor)
+        if self._running:
+            raise ConfigurationError("The experiment is being run already: wait for its end, or cancel that first.")
+        self._running = True
+        try:
+            async with kernel_mend.waiting():
+                return await self._run(concurrency, executor, progress, retry)
+        finally:
+            self._running = False
+
+    async def _run(self, concurrency: int, executor: Executor | None, progress: bool, retry: bool) -> ExperimentResults:
+        self._save()
+        standing, kept = standings(self.grid, self.store)
+        to_do = jobs(self.grid, standing, scoring=self.score is not None, retry=retry)
+        now = {one.cell: one for one in standing} | {one.cell: one for one, _ in to_do}
+        provider_of = {one.run_id: self._providers[cell] for cell, one in now.items()}
+        scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
+        purse = Purse(self.budget, self.max_runs, spent_before(self.store.storage, kept.values()) if kept else {})
+        total = Counter(self._providers.values())
+        done_before = total - Counter(provider_of[job.run_id] for _, job in to_do)
+        bars = Progress(total, done_before, shown=progress)
+        for run_id, spent in purse.by_run.items():
+            if run_id in provider_of:
+                bars.spent(provider_of[run_id], run_id, spent)
+        left_out: dict[str, str] = {}
+        self._problems = {}
+
+        def may_start(job: Job) -> bool:
+            why_not = "" if job.run_id in scoring_only else purse.why_not(job.run_id)
+            if why_not:
+                left_out[job.run_id] = why_not
+            else:
+                purse.begun(job.run_id)
+            return not why_not
+
+        def watch(run_id: str, spent: Spent) -> None:
+            purse.book(run_id, spent)
+            bars.spent(provider_of[run_id], run_id, spent)
+
+        def done(job: Job, outcome: Outcome) -> None:
+            if outcome.state == ENDED:
+                watch(job.run_id, outcome.spent)
+            if outcome.problem:
+                self._problems[job.run_id] = outcome.problem
+            if outcome.sent_back is not None:
+                self._take_in(outcome.sent_back)
+            bars.ended(provider_of[job.run_id], failed=outcome.failed)
+
+        try:
+            failures = await self._work_off(
+                [(provider_of[job.run_id], job) for _, job in to_do],
+                executor,
+                concurrency,
+                may_start=may_start,
+                done=done,
+                watch=watch,
+            )
+        finally:
+            bars.close()
+        self._refuse_to_hide(failures)
+        results = self.results()
+        self._tell(results, left_out, purse)
+        return results
+
+    async def _work_off(
+        self, todo: list[tuple[str, Job]], executor: Executor | None, concurrency: int, *, may_start: Any, done: Any, watch: Any
+    ) -> list[StorageError]:
+        now = current()
+        transport = now if is_chosen() or self._transport is None else self._transport
+        common = Common(self.grid.agents, self.grid.settings, transport, self.store, self.score)
+        if executor is None:
+
+            async def here(job: Job) -> Outcome:
+                return await execute.carry_out(common, job, self._paces.get(provider_by_run[job.run_id]), watch)
+
+            provider_by_run = {job.run_id: provider for provider, job in todo}
+            return await schedule.work_off(todo, here, concurrency=concurrency, may_start=may_start, done=done)
+        within_reach = execute.is_within_reach(self.store)
+        there = replace(
+            common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
+        )
+        elsewhere = Elsewhere(executor, execute.packed(there))
+        # Workers do not know of each other: each run has its share of the rate, and those that may be under way at once are counted.
+        counts = Counter(provider for provider, _ in todo)
+        share = max(1, -(-concurrency // max(1, len(counts))))
+        at_most = {provider: min(share, counts[provider]) for provider in self._interval_s if provider in counts}
+        held_s = {name: at_most[name] * self._interval_s[name] for name in at_most} if transport.needs_key else {}
+        paced = [
+            (provider, replace(job, interval_s=at_most[provider] * self._interval_s[provider] if provider in at_most else None))
+            for provider, job in todo
+        ]
+        start = functools.partial(schedule.held, elsewhere, held_s, {job.run_id: provider for provider, job in todo})
+        try:
+            return await schedule.work_off(paced, start, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most)
+        finally:
+            elsewhere.close()
+
+    # After ------------------------------------------------------------------------------------------------------------------
+
+    def results(self) -> ExperimentResults:
+        """What there is by now, without running anything."""
+        standing, _ = standings(self.grid, self.store)
+        return ExperimentResults(self.grid, self.store, tuple(standing), dict(self._problems))
+
+    def _take_in(self, sent: SentBack) -> None:
+        try:
+            execute.take_in(self.store, sent)
+        except StorageError:
+            self._waiting.append(sent)
+
+    def _save(self) -> None:
+        """What could not be kept the last time. Raises StorageError where it still cannot be."""
+        self.store.save()
+        waiting, self._waiting = self._waiting, []
+        for sent in waiting:
+            self._take_in(sent)
+        self._refuse_to_hide([])
+
+    def _refuse_to_hide(self, failures: list[StorageError]) -> None:
+        unkept = len(self.store.unsaved) + len(self._waiting)
+        if failures or unkept:
+            told = str(failures[0]) if failures else f"{self.store!r} cannot be written to."
+            raise StorageError(
+                f"{told} {unkept} run{'s are' if unkept != 1 else ' is'} in the memory of this process only, and no further one "
+                "was begun. Mend that, and call run() once more: nothing is lost."
+            )
+
+    def _tell(self, results: ExperimentResults, left_out: dict[str, str], purse: Purse) -> None:
+        told = []
+        failed = [one for one in results.standing if one.failed or one.run_id in results.problems]
+        if failed:
+            first = failed[0]
+            why = results.problems.get(first.run_id) or execute.detail_of(first.kept)
+            again = "run()" if first.run_id in results.problems else "run(retry=True)"
+            told.append(
+                f"{len(failed)} of {len(results.standing)} runs failed, the first, {first.run_id}: {why.rstrip('.')}. "
+                f"Try again with {again}."
+            )
+        raised = sum(one.score_failed for one in results.standing)
+        if raised:
+            told.append(f"{raised} score{'s' * (raised != 1)} raised, see score_error; run(retry=True) tries again.")
+        if left_out:
+            why = next(iter(left_out.values()))
+            told.append(
+                f"{len(left_out)} run{'s were' if len(left_out) != 1 else ' was'} left out, since the budget of the "
+                f"experiment is spent: {why}. To go on, set study.budget or study.max_runs, and run it again."
+            )
+        if purse.blind:
+            told.append(f"{purse.blind} of the experiment cannot be watched in full: some of what was used is unknown.")
+        if told:
+            warnings.warn(" ".join(told), AgentlabWarning, stacklevel=4)
+
+    def __repr__(self) -> str:
+        grid_ = self.grid
+        parts = [
+            (len(grid_.agents), "agent"),
+            (len(grid_.prompts), "prompt"),
+            (len(grid_.settings), "setting"),
+            (len(grid_.cells), "run"),
+        ]
+        told = ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
+        return f"Experiment({grid_.name!r}, {told}, {self.store!r})"
+
+
+def _left(budget: Budget, spent: Spent) -> Budget:
+    """What is left of a budget: at least 1, since 0 is none; that little is no run's worth."""
+    return replace(
+        budget,
+        max_calls=None if budget.max_calls is None else max(1, budget.max_calls - spent.calls),
+        max_tokens=None if budget.max_tokens is None else max(1, budget.max_tokens - spent.tokens),
+        max_cost=None if budget.max_cost is None else max(budget.max_cost / 10**9, budget.max_cost - spent.cost_usd),
+    )

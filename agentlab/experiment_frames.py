@@ -1,0 +1,121 @@
+"""The frames of an experiment, from its store, with the names of the cells in front."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from agentlab.columns import STEP_COLUMNS
+from agentlab.recorder import any_array, array
+from agentlab.standing import NOT_STARTED, Standing
+
+if TYPE_CHECKING:
+    from agentlab.experiment_results import ExperimentResults
+    from agentlab.grid import Grid
+
+_FIXED = [column.name for column in STEP_COLUMNS]
+
+
+def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
+    """One frame of the newest attempt at each cell."""
+    kept = {one.run_id: place for place, one in enumerate(results.standing) if one.kept is not None}
+    made = results.store.frame(what, list(kept))
+    rows = made["run_id"].map(kept)
+    made = made.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
+    places = made["run_id"].map(kept).to_list()
+    if what == "steps":  # which condition was read first is a matter of chance
+        made = made[[*_FIXED, *sorted(set(made.columns) - set(_FIXED), key=_leaf)]]
+    if what == "runs":
+        places = list(range(len(results.standing)))
+        made = _with_the_missing(made, results)
+    front = _front(results.standing, places)
+    if what == "runs":
+        own = ["state", "begun_at"]
+        front["state"] = made["state"].array
+        front["attempt"] = array([one.attempt for one in results.standing], "Int64")
+        front["problem"] = array([results.problems.get(one.run_id) for one in results.standing], "string")
+        made = made[[name for name in made.columns if name not in own] + ["begun_at"]]
+    return pd.concat([pd.DataFrame(front, index=made.index), made], axis=1)
+
+
+def _leaf(name: str) -> tuple[str, int]:
+    leaf, _, part = name.rpartition(".")
+    return leaf, ("value", "limit", "met").index(part)
+
+
+def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
+    """A row too for each cell of which nothing was run."""
+    grid = results.grid
+    missing = [one for one in results.standing if one.kept is None]
+    known: dict[str, list[Any]] = {
+        "run_id": [one.run_id for one in missing],
+        "provider": [grid.agents[one.cell.agent].model.name for one in missing],
+        "model": [grid.agents[one.cell.agent].model.model for one in missing],
+        "prompt": [one.cell.prompt for one in missing],
+        "state": [NOT_STARTED for _ in missing],
+    }
+    if not missing:
+        return made
+    blank = {
+        name: pd.Series(known.get(name, [pd.NaT if name == "begun_at" else pd.NA] * len(missing)), dtype=made[name].dtype)
+        for name in made.columns
+    }
+    both = pd.DataFrame(blank) if made.empty else pd.concat([made, pd.DataFrame(blank)], ignore_index=True)
+    place = {one.run_id: place for place, one in enumerate(results.standing)}
+    return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
+
+
+def _front(standing: Sequence[Standing], places: Sequence[int]) -> dict[str, Any]:
+    """The names of the cells and their scores, for rows of these cells."""
+    notes = [{} if one.score is None else json.loads(one.score) for one in standing]
+    scores = [note.get("score") for note in notes]
+    parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
+    whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
+    made = {
+        "agent": array([standing[place].cell.agent for place in places], "string"),
+        "prompt_id": array([standing[place].cell.prompt_id for place in places], "string"),
+        "settings": array([standing[place].cell.settings for place in places], "string"),
+        "repeat": array([standing[place].cell.repeat for place in places], "Int64"),
+        "score": _numbers(whole, places),
+        "score_error": array([notes[place].get("error") for place in places], "string"),
+    }
+    for part in parts:
+        values = [score.get(part) if isinstance(score, dict) else None for score in scores]
+        made[f"score.{part}"] = _numbers(values, places)
+    return made
+
+
+def _numbers(values: list[Any], places: Sequence[int]) -> Any:
+    """Bools where all of them are, else numbers; the same type whichever rows they stand in."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds and not kinds <= {bool}:
+        values = [None if value is None else float(value) for value in values]
+    dtype = any_array(values).dtype if kinds else "Float64"
+    return pd.Series([values[place] for place in places], dtype=dtype).array
+
+
+def plan(grid: Grid, to_do: Sequence[Standing]) -> pd.DataFrame:
+    """A row for each run to be done."""
+    settings = [grid.run_of(one.cell).limits.snapshot() for one in to_do]
+    budgets = [one.budget for one in settings]
+    models = [grid.agents[one.cell.agent].model for one in to_do]
+    columns: dict[str, Any] = {
+        "agent": array([one.cell.agent for one in to_do], "string"),
+        "prompt_id": array([one.cell.prompt_id for one in to_do], "string"),
+        "settings": array([one.cell.settings for one in to_do], "string"),
+        "repeat": array([one.cell.repeat for one in to_do], "Int64"),
+        "run_id": array([one.run_id for one in to_do], "string"),
+        "state": array([one.state for one in to_do], "string"),
+        "provider": array([model.name for model in models], "string"),
+        "model": array([model.model for model in models], "string"),
+        "prompt": array([one.cell.prompt for one in to_do], "string"),
+        "stop": array([None if one.stop is None else repr(one.stop) for one in settings], "string"),
+    }
+    for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
+        columns[name] = array([getattr(budget, name) for budget in budgets], "Int64")
+    columns["max_cost_usd"] = array([None if one.max_cost is None else float(one.max_cost) for one in budgets], "Float64")
+    columns["timeout_s"] = array([one.timeout for one in budgets], "Float64")
+    return pd.DataFrame(columns)

@@ -1,0 +1,249 @@
+"""The cells of an experiment: which agent takes which prompt with which settings, and how often; and what is wrong with a grid."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+
+from agentlab.agent import Agent
+from agentlab.errors import ConfigurationError
+from agentlab.limits import whole_number
+from agentlab.run import Run
+from agentlab.settings import PARTS
+from agentlab.transport import Transport
+
+T = TypeVar("T")
+
+DEFAULT = "default"
+"""What the settings are called where there are none."""
+
+AXES = ("agent", "prompt_id", "settings", "repeat")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the task itself."""
+
+    agent: str
+    prompt_id: str
+    settings: str
+    repeat: int
+    prompt: str = field(default="", repr=False)
+
+    @property
+    def label(self) -> str:
+        """The cell in one text, by which a recording knows it again."""
+        return f"{self.agent}/{self.prompt_id}/{self.settings}/{self.repeat}"
+
+
+Where: TypeAlias = Callable[[Cell], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """All cells of an experiment, in their order, and what their names stand for."""
+
+    name: str
+    agents: Mapping[str, Agent]
+    prompts: Mapping[str, str]
+    settings: Mapping[str, Mapping[str, Any]]
+    cells: tuple[Cell, ...]
+
+    def run_id(self, cell: Cell, attempt: int = 1) -> str:
+        """The id of the cell's run: the same in every process and on every day."""
+        return f"{self.name}#{cell.label}" + (f"~{attempt}" if attempt > 1 else "")
+
+    def provider_of(self, cell: Cell) -> str:
+        """The provider that the cell asks."""
+        return self.agents[cell.agent].model.name
+
+    def run_of(self, cell: Cell, *, transport: Transport | None = None, **more: Any) -> Run:
+        """A new run of the cell."""
+        return self.agents[cell.agent].run(cell.prompt, transport=transport, **self.settings[cell.settings], **more)
+
+
+def grid(
+    name: object,
+    agents: object,
+    prompts: object,
+    settings: object,
+    *,
+    repeats: int,
+    where: Where | None,
+    cells: Iterable[object] | None,
+) -> Grid:
+    """A checked grid: the product of all parts, or the given cells of it. Raises ConfigurationError where something is wrong, or
+    nothing is left."""
+    if not isinstance(name, str) or not name.strip() or "#" in name:
+        raise ConfigurationError(f"name={name!r}: give the experiment a name without '#'; the ids of its runs begin with it.")
+    whole_number("Experiment", "repeats", repeats)
+    by_agent, by_prompt, by_settings = _agents(agents), _prompts(prompts), _settings(settings)
+    named = [
+        Cell(agent, prompt, setting, repeat, text)
+        for agent in by_agent
+        for prompt, text in by_prompt.items()
+        for setting in by_settings
+        for repeat in range(1, repeats + 1)
+    ]
+    if cells is not None:
+        named = [one for given in _listed("cells", cells) for one in _given(given, by_agent, by_prompt, by_settings, repeats)]
+    made = Grid(
+        name,
+        MappingProxyType(by_agent),
+        MappingProxyType(by_prompt),
+        MappingProxyType(by_settings),
+        tuple(_filtered(named, where)),
+    )
+    _check(made)
+    return made
+
+
+def _check(made: Grid) -> None:
+    seen: dict[str, Cell] = {}
+    for cell in made.cells:
+        run_id = made.run_id(cell)
+        if run_id in seen:
+            same = cell == seen[run_id]
+            what = f"The cell {cell!r} is there twice: leave one out, or raise repeats." if same else (
+                f"{seen[run_id]!r} and {cell!r} would have the same id: do not write '/' or '~' into names such as these."
+            )  # fmt: skip
+            raise ConfigurationError(what)
+        seen[run_id] = cell
+    tried: set[tuple[str, str]] = set()
+    for cell in made.cells:
+        pair = (cell.agent, cell.settings)
+        if pair not in tried:  # a terminating tool that this agent has not, a stop condition that is none, …
+            tried.add(pair)
+            try:
+                made.run_of(cell)
+            except ConfigurationError as error:
+                raise type(error)(f"Agent {cell.agent!r} with settings {cell.settings!r}: {error}") from error
+
+
+# The parts ----------------------------------------------------------------------------------------------------------------------
+
+
+def _listed(what: str, given: object) -> Sequence[Any]:
+    if isinstance(given, str | bytes | Agent) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{what}={given!r}: pass a list, such as {what}=[…].")
+    listed = list(given)
+    if not listed:
+        raise ConfigurationError(f"{what}=[]: there is nothing to run. Pass at least one.")
+    return listed
+
+
+def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict[str, Any]:
+    """By name; a name that comes twice is an error."""
+    if isinstance(given, Mapping):
+        pairs = [*given.items()]
+        _listed(what, pairs)
+        wrong = next((name for name, _ in pairs if not isinstance(name, str) or not name.strip()), None)
+        if wrong is not None:
+            raise ConfigurationError(f"{what}: {wrong!r} is no name: use a text that is not empty.")
+        return dict(pairs)
+    named: dict[str, Any] = {}
+    for number, value in enumerate(_listed(what, given), 1):
+        name = name_of(number, value)
+        if name in named:
+            raise ConfigurationError(
+                f"Two of the {what} are called {name!r}: pass a dict with a name for each, such as {what}={{'first': …, 'second': …}}."
+            )
+        named[name] = value
+    return named
+
+
+def _agents(given: object) -> dict[str, Agent]:
+    def name_of(number: int, agent: object) -> str:
+        return agent.name if isinstance(agent, Agent) else str(number)
+
+    named = _named("agents", given, name_of)
+    for agent in named.values():
+        if not isinstance(agent, Agent):
+            raise ConfigurationError(f"agents: {agent!r} is not an agent: pass lab.Agent({agent!r}) or the like.")
+    return named
+
+
+def _prompts(given: object) -> dict[str, str]:
+    named = _named("prompts", given, lambda number, text: f"p{number}")
+    for prompt_id, text in named.items():
+        if not isinstance(text, str) or not text.strip():
+            raise ConfigurationError(f"prompts: {prompt_id!r} is {text!r}: pass the task as text.")
+    same = {text: prompt_id for prompt_id, text in named.items()}
+    twice = next((prompt_id for prompt_id, text in named.items() if same[text] != prompt_id), None)
+    if twice is not None:
+        raise ConfigurationError(
+            f"prompts: {twice!r} and {same[named[twice]]!r} are the same text: leave one out, and ask for repeats=… where it shall be "
+            "run several times."
+        )
+    return named
+
+
+def _settings(given: object) -> dict[str, Mapping[str, Any]]:
+    if given is None:
+        return {DEFAULT: MappingProxyType({})}
+    named = _named("settings", given, lambda number, one: f"s{number}")
+    for name, one in named.items():
+        if not isinstance(one, Mapping):
+            raise ConfigurationError(
+                f"settings: {name!r} is {one!r}: pass a dict, such as dict(budget=Budget(max_turns=5), stop=…)."
+            )
+        for key in one:
+            if key not in PARTS:
+                near = difflib.get_close_matches(str(key), PARTS, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ConfigurationError(f"settings: {name!r} has {key!r}.{hint} There is: {', '.join(PARTS)}.")
+    return {name: dict(one) for name, one in named.items()}
+
+
+def _given(
+    given: object, agents: Mapping[str, Any], prompts: Mapping[str, str], settings: Mapping[str, Any], repeats: int
+) -> list[Cell]:
+    """A cell as a person writes it: (agent, prompt_id), with settings and repeat where they are needed; or a dict of the same."""
+    if isinstance(given, Cell):
+        values: dict[str, Any] = {axis: getattr(given, axis) for axis in AXES}
+    elif isinstance(given, Mapping):
+        values = dict(given)
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        values = dict(zip(AXES, given, strict=False)) if len(given) <= len(AXES) else {"": given}
+    else:
+        values = {"": given}
+    unknown = [key for key in values if key not in AXES]
+    if unknown or "agent" not in values or "prompt_id" not in values:
+        raise ConfigurationError(
+            f"cells: {given!r}: pass (agent, prompt_id), (agent, prompt_id, settings) or (agent, prompt_id, settings, repeat), by name."
+        )
+    if "settings" not in values:
+        if len(settings) > 1:
+            raise ConfigurationError(f"cells: {given!r} says no settings: choose one of {', '.join(settings)}.")
+        values["settings"] = next(iter(settings))
+    for axis, known in (("agent", agents), ("prompt_id", prompts), ("settings", settings)):
+        if values[axis] not in known:
+            near = difflib.get_close_matches(str(values[axis]), known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ConfigurationError(f"cells: there is no {axis} {values[axis]!r}.{hint} There is: {', '.join(known)}.")
+    text = prompts[values["prompt_id"]]
+    wanted = range(1, repeats + 1) if "repeat" not in values else [whole_number("cells", "repeat", values["repeat"])]
+    return [Cell(values["agent"], values["prompt_id"], values["settings"], repeat, text) for repeat in wanted]
+
+
+def _filtered(cells: list[Cell], where: Where | None) -> list[Cell]:
+    if where is None:
+        return cells
+    if not callable(where):
+        raise ConfigurationError(f"where={where!r}: pass a function of a cell, such as lambda cell: cell.agent == 'a'.")
+    kept = []
+    for cell in cells:
+        answer = where(cell)
+        if inspect.isawaitable(answer):
+            raise ConfigurationError(f"where={where!r} is async: pass a plain function of a cell.")
+        if answer:
+            kept.append(cell)
+    if not kept:
+        raise ConfigurationError(
+            f"where={where!r} leaves none of the {len(cells)} cells: there is nothing to run. The first cell was {cells[0]!r}."
+        )
+    return kept

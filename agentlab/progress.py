@@ -1,0 +1,67 @@
+"""A bar for each provider: runs done, cost so far, time left. Drawn where somebody can see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from agentlab.jupyter import frontend
+from agentlab.spending import Spent
+
+
+class Progress:
+    """How far an experiment is, by provider. `total` and `done` count runs; with `shown` there are bars, on a terminal or in a page."""
+
+    def __init__(self, total: Mapping[str, int], done: Mapping[str, int], *, shown: bool) -> None:
+        self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
+        self._provider_of: dict[str, str] = {}
+        self._spent: dict[str, Spent] = {}
+        self._sums = dict.fromkeys(total, Spent())
+        self._bars = {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()} if shown else {}
+
+    def spent(self, provider: str, run_id: str, spent: Spent) -> None:
+        """What a run has used by now."""
+        before, sums = self._spent.get(run_id, Spent()), self._sums[provider]
+        self._spent[run_id] = spent
+        self._sums[provider] = Spent(
+            sums.calls + spent.calls - before.calls,
+            sums.tokens + spent.tokens - before.tokens,
+            sums.cost_usd + spent.cost_usd - before.cost_usd,
+            sums.unknown_tokens or spent.unknown_tokens,
+            sums.unknown_cost or spent.unknown_cost,
+        )
+        if provider in self._bars:
+            self._bars[provider].set_postfix_str(self.said(provider), refresh=False)
+
+    def ended(self, provider: str, *, failed: bool) -> None:
+        """A run is done."""
+        self.done[provider] += 1
+        self.failed[provider] += failed
+        if provider in self._bars:
+            self._bars[provider].set_postfix_str(self.said(provider), refresh=False)
+            self._bars[provider].update()
+
+    def said(self, provider: str) -> str:
+        """Cost so far, and failures, in words."""
+        sums = self._sums[provider]
+        known = f"${sums.cost_usd.quantize(Decimal('0.0001')):f}"
+        cost = known if not sums.unknown_cost else "cost unknown" if not sums.cost_usd else f"at least {known}"
+        return cost + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
+
+    def close(self) -> None:
+        """Leave the bars as they are."""
+        for provider, bar in self._bars.items():
+            bar.set_postfix_str(self.said(provider), refresh=True)
+            bar.close()
+
+
+def _bar(provider: str, total: int, done: int) -> Any:
+    if frontend.is_present():
+        from tqdm.auto import tqdm
+
+        return tqdm(desc=provider, total=total, initial=done, unit="run")
+    from tqdm.std import tqdm as plain
+
+    return plain(desc=provider, total=total, initial=done, unit="run", disable=None)  # None: only on a terminal

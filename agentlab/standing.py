@@ -1,0 +1,111 @@
+"""How the cells of an experiment stand in its store: not begun, cut off, ended, failed, scored; and what is to be done about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentlab import run_json
+from agentlab.errors import ConfigurationError
+from agentlab.execute import FAILED, SCORE, Job
+from agentlab.grid import Cell, Grid
+from agentlab.storage import StoredRun
+from agentlab.store import ENDED, OPEN, Store
+
+NOT_STARTED = "not_started"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest attempt at a cell. `kept` is its run as it is kept, None where there is none; `score` what is noted of it."""
+
+    cell: Cell
+    run_id: str
+    attempt: int = 1
+    kept: StoredRun | None = None
+    state: str = NOT_STARTED
+    stop_reason: str | None = None
+    score: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended in an error."""
+        return self.state == ENDED and self.stop_reason in FAILED
+
+    @property
+    def score_failed(self) -> bool:
+        """Whether the score raised."""
+        return self.score is not None and "error" in json.loads(self.score)
+
+
+def standings(grid: Grid, store: Store) -> tuple[list[Standing], dict[str, StoredRun]]:
+    """All cells as they stand, in their order, and all runs of theirs that are kept, earlier attempts included.
+
+    Raises ConfigurationError where the store has other runs than these under the same ids.
+    """
+    kept = {run.head.run_id: run for run in store.storage.runs()}
+    scores = store.storage.notes(SCORE)
+    ours: dict[str, StoredRun] = {}
+    found = []
+    as_told: dict[tuple[str, str], dict[str, Any]] = {}
+    for cell in grid.cells:
+        standing = Standing(cell, grid.run_id(cell))
+        while standing.run_id in kept:
+            run = ours[standing.run_id] = kept[standing.run_id]
+            _check(grid, cell, run, as_told)
+            reason = None if run.end is None else json.loads(run.end)["stop_reason"]
+            standing = replace(
+                standing, kept=run, state=store.state_of(run), stop_reason=reason, score=scores.get(standing.run_id)
+            )
+            following = grid.run_id(cell, standing.attempt + 1)
+            if following not in kept:
+                break
+            standing = Standing(cell, following, standing.attempt + 1)
+        found.append(standing)
+    return found, ours
+
+
+def _check(grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """The run that is kept has to be one of this cell, and not of an earlier wording of it."""
+    pair = (cell.agent, cell.settings)
+    if pair not in as_told:
+        agent, settings = grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()
+        as_told[pair] = {
+            "provider": agent.model.name,
+            "model": agent.model.model,
+            "instructions": agent.instructions,
+            "tools": list(agent.tools),
+            "options": dict(agent.options),
+            "settings": run_json.plain(settings),
+        }
+    now = {**as_told[pair], "prompt": cell.prompt}
+    head: Mapping[str, Any] = json.loads(run.head.body)
+    other = [name for name, value in now.items() if head.get(name) != json.loads(json.dumps(value, default=run_json.said))]
+    if other:
+        raise ConfigurationError(
+            f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "
+            f"one experiment. Give this one another name=…, or a name of their own to the agents, prompts or settings that changed; or "
+            f"forget that run: store.delete({run.head.run_id!r})."
+        )
+
+
+def jobs(grid: Grid, standing: list[Standing], *, scoring: bool, retry: bool) -> list[tuple[Standing, Job]]:
+    """What is to be done, in the cells' order, those last that somebody else is at work on."""
+    now, later = [], []
+    for one in standing:
+        job = Job(one.run_id, one.cell.label, one.cell.agent, one.cell.settings, one.cell.prompt)
+        if one.failed:
+            if retry:
+                attempt = one.attempt + 1
+                run_id = grid.run_id(one.cell, attempt)
+                now.append((Standing(one.cell, run_id, attempt), replace(job, run_id=run_id)))
+        elif one.state == ENDED:
+            if scoring and (one.score is None or (retry and one.score_failed)):
+                now.append((one, replace(job, again=retry)))
+        elif one.state == OPEN:
+            later.append((one, job))
+        else:
+            now.append((one, job))
+    return now + later
