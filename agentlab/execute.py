@@ -6,7 +6,6 @@ In this process it is a coroutine; in another one (`in_worker`) it comes and goe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import json
 import pickle
@@ -190,7 +189,8 @@ def _run(common: Common, store: Store, job: Job, kept: StoredRun | None) -> Run:
     settings = fresh.limits.snapshot()  # of which functions cannot be kept
     run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
     run.known_as(job.run_id, label=job.label).transport = common.transport
-    run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], observer)
+    following = observer.follow_run(run)
+    run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], following)
     return run
 
 
@@ -231,8 +231,8 @@ def _number(value: Any, what: str) -> float | bool | None:
         return value
     if isinstance(value, int | float):
         return float(value) if value == value else None  # noqa: PLR0124  not a number: not known
-    with contextlib.suppress(TypeError, ValueError):
-        return float(value.__float__())
+    if hasattr(value, "__float__"):  # a Decimal, a Fraction
+        return float(value)
     raise TypeError(f"{what} is {value!r}: return a number, a bool, a dict of them, or None.")
 
 

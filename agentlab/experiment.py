@@ -134,10 +134,10 @@ class Experiment:
         not run again, those that were cut off go on after their last step. Runs that failed stay as they are, unless `retry`.
 
         executor    any concurrent.futures.Executor, such as client.get_executor(pure=False) of dask.distributed, or a function that
-                    makes one, which is called again when it breaks. Agents, tools, scores and the recording go along (with cloudpickle, where it
-                    is installed). On one machine the workers write into the same store; where it is in memory, or on another machine,
-                    give `store=None`: each run then comes back when it has ended. What is under way when this is interrupted is
-                    finished by its worker.
+                    makes one, which is called again when it breaks. Agents, tools, scores and the recording go along (with
+                    cloudpickle, where it is installed). On one machine the workers write into the same store; where it is in memory,
+                    as it has to be for workers on other machines, each run comes back when it has ended. What is under way when this
+                    is interrupted is finished by its worker.
         progress    a bar for each provider, on a terminal or in a page: runs, cost so far, time left
 
         Raises StorageError where runs cannot be kept, once those under way have ended: they stay in memory until it is called again.
@@ -276,10 +276,10 @@ class Experiment:
         if failed:
             first = failed[0]
             why = results.problems.get(first.run_id) or execute.detail_of(first.kept)
+            why = why.partition("\n")[0].rstrip(".")
             again = "run()" if first.run_id in results.problems else "run(retry=True)"
             told.append(
-                f"{len(failed)} of {len(results.standing)} runs failed, the first, {first.run_id}: {why.rstrip('.')}. "
-                f"Try again with {again}."
+                f"{len(failed)} of {len(results.standing)} runs failed, the first, {first.run_id}: {why}. Try again with {again}."
             )
         raised = sum(one.score_failed for one in results.standing)
         if raised:

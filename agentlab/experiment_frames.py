@@ -57,6 +57,7 @@ def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.Data
         "prompt": [one.cell.prompt for one in missing],
         "state": [NOT_STARTED for _ in missing],
     }
+    made["begun_at"] = made["begun_at"].astype("datetime64[ns, UTC]")
     if not missing:
         return made
     blank = {

@@ -20,9 +20,9 @@ class ExperimentResults:
     """The frames of an experiment: `runs`, with a row for each cell, also where nothing was run; `steps`, `calls`, `tools` of those
     that were. Sorted by cell: what runs first plays no part.
 
-    In front stand `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or not known) and `score_error`; a score that is a
-    dict has a column `score.<key>` each. `runs` has besides `state` (`ended`, `interrupted`, `open`, `not_started`), the `attempt`, and a
-    `problem` that was none of the run's own, such as a worker that died. Of several attempts the newest counts.
+    In front stand `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or not known) and `score_error`; a score that is
+    a dict has a column `score.<key>` each. `runs` has besides `state` (`ended`, `interrupted`, `open`, `not_started`), the `attempt`,
+    and a `problem` that was none of the run's own, such as a worker that died. Of several attempts the newest counts.
     """
 
     def __init__(self, grid: Grid, store: Store, standing: tuple[Standing, ...], problems: Mapping[str, str]) -> None:

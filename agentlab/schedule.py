@@ -50,11 +50,11 @@ async def work_off(
 
     try:
         while True:
-            while len(running) < concurrency and not failures and (provider := next_provider()) is not None:
-                job = waiting[provider].popleft()
+            while len(running) < concurrency and not failures and (free := next_provider()) is not None:
+                job = waiting[free].popleft()
                 if may_start(job):
-                    running[asyncio.ensure_future(_outcome(start, job, failures))] = (provider, job)
-                    under_way[provider] += 1
+                    running[asyncio.ensure_future(_outcome(start, job, failures))] = (free, job)
+                    under_way[free] += 1
             if not running:
                 return failures
             finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,101 @@
+"""Agents, tools and scores of the experiments' tests; importable by name, so that workers find them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import agentlab as lab
+from agentlab.testing import Said, ScriptedProvider, call, say
+from agentlab.types import ModelRequest
+
+TIMING = ["begun_at", "elapsed_s", "started_s", "duration_s", "remaining_time_s", "at_s"]
+STEPS = 4
+
+
+@lab.tool(inline=True)
+def look(q: str = "") -> str:
+    """Look something up."""
+    return f"saw {q}"
+
+
+def script(request: ModelRequest, index: int) -> Said:
+    """Looks three times, then answers."""
+    asked = len(request.messages) // 2 + 1
+    return say("end", cost="0.01") if asked == STEPS else call("look", {"q": str(asked)}, id=f"c{asked}", cost="0.01")
+
+
+def looking(name: str = "a", provider: str = "scripted", **more: Any) -> lab.Agent:
+    """An agent that takes `STEPS` steps, of 15 tokens and 0.01 dollars each."""
+    return lab.Agent(ScriptedProvider(script, name=provider), tools=[look], name=name, **more)
+
+
+class Slow:
+    """The script, with a wait before each answer."""
+
+    name, model = "slow", "script"
+
+    def __init__(self, delay_s: float, log: Path | None = None) -> None:
+        self.delay_s, self.log = delay_s, log
+
+    async def respond(self, request: ModelRequest, context: Any) -> Any:
+        """Note that one was asked, wait, answer."""
+        if self.log is not None:
+            with self.log.open("a") as file:
+                file.write(f"{os.getpid()} {context.lane.partition('#')[2]} {len(request.messages) // 2 + 1}\n")
+        await asyncio.sleep(self.delay_s)
+        return script(request, context.index)
+
+
+class KillsItsWorker:
+    """Ends its whole process, once, while a run is under way: a file says that it was done."""
+
+    name, model = "deadly", "script"
+
+    def __init__(self, done: Path, label: str, times: int = 1) -> None:
+        self.done, self.label, self.times = done, label, times
+
+    async def respond(self, request: ModelRequest, context: Any) -> Any:
+        """At the third step of one cell, kill -9."""
+        if context.lane.endswith(self.label) and len(request.messages) // 2 + 1 == 3:
+            killed = self.done.read_text() if self.done.exists() else ""
+            if len(killed) < self.times:
+                self.done.write_text(killed + "x")
+                os.kill(os.getpid(), signal.SIGKILL)
+        return script(request, context.index)
+
+
+def steps_taken(result: lab.RunResult) -> float:
+    """A score."""
+    return len(result.history)
+
+
+async def steps_later(result: lab.RunResult) -> dict[str, Any]:
+    """A score that takes a while, of several parts."""
+    await asyncio.sleep(0)
+    return {"score": len(result.history) == STEPS, "steps": len(result.history)}
+
+
+def untimed(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame without what takes another time each time."""
+    return frame.drop(columns=[name for name in TIMING if name in frame.columns])
+
+
+def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> None:
+    """All frames are the same, row for row."""
+    for what in ("runs", "steps", "calls", "tools", "readings", "termination"):
+        pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
+
+
+def within(condition: Any, limit_s: float = 20.0) -> None:
+    """Wait for something that happens in another process."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,244 @@
+"""Experiments on other processes: any executor gives the same; a worker that dies loses nothing and doubles nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import warnings
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from fixtures.scenarios import SCENARIOS
+
+import agentlab as lab
+from agentlab import AgentlabWarning, HasToolCall, StepCountIs
+from agentlab.errors import ConfigurationError
+from agentlab.store import Store
+
+from .parts import STEPS, KillsItsWorker, Slow, assert_same, look, looking, steps_later, steps_taken, within
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _importable() -> Any:
+    """Processes that are started here find the tests' own modules."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), before or ""])
+    yield
+    os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+
+
+def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
+    return asyncio.run(study.run(**more))
+
+
+# What travels ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_agents_and_tools_travel() -> None:
+    @lab.tool(timeout_s=3, inline=True)
+    def nested(q: int) -> str:
+        """Nested.
+
+        Args:
+            q: a number
+        """
+        return f"nested {q}"
+
+    agent = lab.Agent("openai:gpt-5", tools=[look, nested], instructions="Be brief.", options={"seed": 1}, terminating=["look"])
+    copy: lab.Agent = pickle.loads(cloudpickle.dumps(agent))
+    assert repr(copy) == repr(agent)
+    assert dict(copy.options) == {"seed": 1}
+    assert copy.tool_specs == agent.tool_specs
+    assert copy.tools["look"] is look  # by its name, as a decorator leaves it
+    assert copy.tools["nested"].function(q=3) == "nested 3"
+    assert (copy.tools["nested"].timeout_s, copy.tools["nested"].inline) == (3, True)
+    plain: lab.Agent = pickle.loads(pickle.dumps(looking()))
+    assert plain.tools["look"] is look
+
+
+def test_what_cannot_travel_is_told() -> None:
+    study = lab.Experiment([looking(observers=[threading.Lock().acquire])], ["x"])
+    with pytest.raises(ConfigurationError, match=r"cannot go to another process: .*lock.*or leave `executor` out"):
+        go(study, executor=spawned)
+
+
+# Executors -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_any_executor_gives_the_same(where: str, kind: str, tmp_path: Path) -> None:
+    scenario = next(one for one in SCENARIOS if one.name == "trip")
+    agents = {name: scenario.agent(name) for name in ("openai", "anthropic")}
+    settings = {"end": dict(stop=HasToolCall("finalize") | StepCountIs(8)), "own": dict(stop=lambda history: len(history) >= 2)}
+
+    def study(store: Any = None) -> lab.Experiment:
+        return lab.Experiment(agents, [scenario.prompt], settings, repeats=3, score=steps_later, store=store)
+
+    with lab.replay(FIXTURES / "trip"):
+        here = go(study())
+        make = spawned if kind == "processes" else partial(concurrent.futures.ThreadPoolExecutor, 3)
+        with make() as executor:
+            store = Store(tmp_path / "r.db" if where == "file" else None)
+            there = study(store)
+            assert_same(go(there, executor=executor, concurrency=4), here)
+            assert_same(go(there, executor=executor), here)
+    assert len(there.store.run_ids()) == 12
+    assert (there.dry_run().to_do, set(here.runs["state"])) == (0, {"ended"})
+
+
+def killing(tmp_path: Path, times: int = 1) -> lab.Agent:
+    return lab.Agent(KillsItsWorker(tmp_path / "killed", "p2/default/1", times), tools=[look], name="a")
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_a_pool_that_breaks_is_made_anew_and_nothing_is_lost(where: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "r.db" if where == "file" else None)
+    study = lab.Experiment([killing(tmp_path)], ["x", "y", "z"], store=store, repeats=2)
+    results = go(study, executor=spawned, concurrency=3)
+    assert (tmp_path / "killed").read_text() == "x"
+    assert results.runs[["state", "steps", "stop_reason"]].to_numpy().tolist() == [["ended", STEPS, "completed"]] * 6
+    assert len(study.store.run_ids()) == 6
+    if where == "file":
+        started = study.store.frame("events").query("event == 'RunStarted'")["run_id"].value_counts()
+        assert started["experiment#a/p2/default/1"] == 2  # taken up again after its second step
+        assert results.steps.groupby("run_id")["step"].apply(list).to_list() == [[1, 2, 3, 4]] * 6
+
+
+def test_a_pool_that_was_given_whole_cannot_be_made_anew(tmp_path: Path) -> None:
+    study = lab.Experiment([killing(tmp_path)], ["x", "y"], store=tmp_path / "r.db")
+    with pytest.warns(AgentlabWarning, match=r"takes no more work.*executor=lambda: ProcessPoolExecutor.*Try again with run\(\)"):
+        runs = go(study, executor=spawned(), concurrency=1).runs
+    assert runs["state"].to_list()[1] == "interrupted"
+    assert "takes no more work" in runs["problem"][1]
+    assert set(go(study).runs["state"]) == {"ended"}
+
+
+def test_a_cell_that_always_kills_its_worker_takes_no_others_along(tmp_path: Path) -> None:
+    study = lab.Experiment([killing(tmp_path, times=99)], ["x", "y", "z"], store=tmp_path / "r.db")
+    with pytest.warns(AgentlabWarning, match=r"1 of 3 runs failed.*its worker died 3 times"):
+        runs = go(study, executor=spawned, concurrency=3).runs
+    assert runs["state"].to_list() == ["ended", "interrupted", "ended"]
+    assert runs["steps"].to_list() == [STEPS, 2, STEPS]
+
+
+def test_each_run_of_a_worker_has_its_share_of_the_rate(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    agent = lab.Agent(Slow(0.0, log), tools=[look], name="a")
+    import time
+
+    study = lab.Experiment([agent], ["x", "y"], rate_limits={"slow": 1200}, store=tmp_path / "r.db")
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        begun = time.monotonic()
+        go(study, executor=executor, concurrency=2)
+    assert time.monotonic() - begun > 0.05 * (2 * STEPS - 2)
+    assert len(log.read_text().splitlines()) == 2 * STEPS
+
+
+def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
+    """The worker's runs are handed to this process, which keeps them when there is room."""
+    from agentlab import execute
+
+    store = Store(tmp_path / "r.db")
+    common = execute.Common({"a": looking()}, {"default": {}}, lab.transport.current(), store, steps_taken)
+    database = store.storage._database  # type: ignore[attr-defined]
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    job = execute.Job("experiment#a/p1/default/1", "a/p1/default/1", "a", "default", "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcome = asyncio.run(execute._in_worker(common, job, None))
+    assert outcome.sent_back is not None
+    assert "full" in outcome.problem
+    assert store.unsaved == {}
+    database.execute("PRAGMA max_page_count = 1000000")
+    for _ in range(2):
+        execute.take_in(store, outcome.sent_back)
+    study = lab.Experiment([looking()], ["x"], store=store, score=steps_taken)
+    assert go(study).runs[["state", "score"]].to_numpy().tolist() == [["ended", 4.0]]
+
+
+def test_a_client_is_told_from_its_executor() -> None:
+    class Client:
+        def get_executor(self) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"pass client\.get_executor\(pure=False\)"):
+        go(lab.Experiment([looking()], ["x"]), executor=Client())
+    with pytest.raises(ConfigurationError, match="it has to give a concurrent"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        raise_problem(go_quietly(lab.Experiment([looking()], ["x"]), executor=lambda: 3))
+
+
+def go_quietly(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return go(study, **more)
+
+
+def raise_problem(results: lab.ExperimentResults) -> None:
+    raise ConfigurationError(results.runs["problem"][0])
+
+
+# A cluster -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(180)
+def test_a_dask_cluster_that_loses_a_worker_half_way(tmp_path: Path) -> None:
+    """Four worker processes, one of them killed: nothing lost, nothing doubled."""
+    import distributed
+
+    log = tmp_path / "log"
+    agent = lab.Agent(Slow(0.05, log), tools=[look], name="a")
+    study = lab.Experiment([agent], ["x", "y"], repeats=10, score=steps_taken, store=tmp_path / "runs.db")
+    killed: list[int] = []
+
+    def kill_one(pids: list[int]) -> None:
+        """The worker that is in the middle of a run."""
+        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20)
+        pid, *_ = log.read_text().splitlines()[-1].split()
+        assert int(pid) in pids
+        killed.append(int(pid))
+        os.kill(int(pid), signal.SIGKILL)
+
+    with (
+        distributed.LocalCluster(
+            n_workers=4,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+            local_directory=str(tmp_path),
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pids = list(client.run(os.getpid).values())
+        assert len(set(pids)) == 4
+        assert os.getpid() not in pids
+        killer = threading.Thread(target=kill_one, args=(pids,))
+        killer.start()
+        results = go(study, executor=client.get_executor(pure=False), concurrency=8)
+        killer.join()
+        assert len(killed) == 1
+        again = go(study, executor=client.get_executor(pure=False))
+
+    asked = [line.split() for line in log.read_text().splitlines()]
+    assert len({pid for pid, *_ in asked}) >= 4
+    repeated = [cell for cell, times in Counter((label, step) for _, label, step in asked).items() if times > 1]
+    assert len(repeated) <= 1  # the step that was under way on the worker that died
+    whole = go(lab.Experiment([lab.Agent(Slow(0), tools=[look], name="a")], ["x", "y"], repeats=10, score=steps_taken))
+    assert_same(results, whole)
+    assert_same(again, whole)
+    assert len(study.store.run_ids()) == 20

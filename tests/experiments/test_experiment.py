@@ -1,0 +1,551 @@
+"""Experiments: what runs, what comes out, and that an interruption, a budget, a failure or a full disk lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from fixtures.scenarios import SCENARIOS
+
+import agentlab as lab
+from agentlab import AgentlabWarning, Budget, StepCountIs
+from agentlab.errors import ConfigurationError, LimitError, ProviderStatusError, StorageError
+from agentlab.store import Store
+from agentlab.testing import ScriptedProvider, call, say
+
+from .parts import STEPS, Slow, assert_same, look, looking, script, steps_later, steps_taken, untimed
+
+FRONT = ["agent", "prompt_id", "settings", "repeat", "score", "score_error"]
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
+    return asyncio.run(study.run(**more))
+
+
+def two(**more: Any) -> lab.Experiment:
+    """Two agents, two prompts, two settings."""
+    more.setdefault("settings", {"whole": {}, "short": dict(stop=StepCountIs(2), budget=Budget(max_turns=9))})
+    more.setdefault("prompts", {"one": "first", "two": "second"})
+    more.setdefault("agents", [looking("a", "pa"), looking("b", "pb")])
+    return lab.Experiment(**more)
+
+
+# What comes out --------------------------------------------------------------------------------------------------------------------
+
+
+def test_all_cells_are_run_and_come_out_as_tidy_frames() -> None:
+    study = two(repeats=2, score=steps_taken)
+    assert study.plan()["state"].to_list() == ["not_started"] * 16
+    results = go(study)
+    assert [list(results.frame(what).columns)[:6] for what in ("runs", "steps", "calls", "tools")] == [FRONT] * 4
+    assert len(results.runs) == len(results) == 16
+    assert results.runs["score"].to_list() == [4.0, 4.0, 2.0, 2.0] * 4
+    assert results.runs["agent"].to_list() == ["a"] * 8 + ["b"] * 8
+    assert results.runs.loc[0, ["run_id", "state", "attempt", "stop_reason", "total_tokens"]].to_list() == [
+        "experiment#a/one/whole/1", "ended", 1, "completed", 60,
+    ]  # fmt: skip
+    assert len(results.steps) == len(results.calls) == 48
+    assert len(results.tools) == 2 * 2 * 2 * (3 + 2)
+    assert results.steps.groupby(["agent", "prompt_id", "settings", "repeat"], sort=False).ngroups == 16
+    assert (len(study.plan()), study.dry_run().to_do) == (0, 0)
+    assert repr(results) == "ExperimentResults('experiment', 16 runs: 16 ended)"
+    assert repr(study).startswith("Experiment('experiment', 2 agents, 2 prompts, 2 settings, 16 runs, Store(")
+
+
+def test_the_scores_of_a_dict_have_columns_of_their_own() -> None:
+    runs = go(two(score=steps_later)).runs
+    assert list(runs.columns)[:8] == [*FRONT, "score.steps", "state"]
+    assert runs["score"].dtype == "boolean"
+    assert runs["score"].to_list() == [True, False] * 4
+    assert runs["score.steps"].to_list() == [4.0, 2.0] * 4
+
+
+@pytest.mark.parametrize("scenario", ["trip", "question"])
+def test_on_recorded_fixtures_what_runs_at_once_plays_no_part(scenario: str) -> None:
+    """A thousand runs, one after the other and 64 at once, and once more: the same frames, row for row."""
+    made = next(one for one in SCENARIOS if one.name == scenario)
+    agents = {name: made.agent(name) for name in ("openai", "anthropic", "gemini")}
+    end = lab.HasToolCall("finalize") | StepCountIs(8)
+    settings = {
+        "one": dict(stop=end),
+        "two": dict(stop=StepCountIs(2)),
+        "three": dict(stop=StepCountIs(1) | lab.MaxTokensUsed(900)),
+    }
+    with lab.replay(FIXTURES / scenario):
+        studies = [
+            lab.Experiment(agents, {"p": made.prompt}, settings, repeats=112 if scenario == "trip" else 5, score=steps_taken)
+            for _ in range(3)
+        ]
+    alone, together, again = (go(study, concurrency=count) for study, count in zip(studies, (1, 64, 64), strict=True))
+    assert set(alone.runs["state"]) == {"ended"}
+    assert len(alone.runs) >= (1_000 if scenario == "trip" else 45)
+    assert_same(alone, together)
+    assert_same(together, again)
+
+
+def test_cells_find_their_own_recordings_by_label(tmp_path: Path) -> None:
+    """What is recorded in an experiment is replayed cell by cell, whatever comes first."""
+    answers = iter(range(100))
+    with serving_numbers(answers) as base:
+        agent = lab.Agent(lab.Provider("compatible", model="m", base_url=base, api_key="none"), name="a")
+        study = lab.Experiment([agent], ["same"], repeats=6)
+        with lab.record(tmp_path / "rec"):
+            first = go(study, concurrency=6)
+    said = first.runs["text"].to_list()
+    assert len(set(said)) == 6
+    for count in (1, 6):
+        with lab.replay(tmp_path / "rec"):
+            again = lab.Experiment([agent], ["same"], repeats=6, where=lambda cell: cell.repeat != 2, name="other")
+            assert go(again, concurrency=count).runs["text"].to_list() == [said[0], *said[2:]]
+
+
+@contextlib.contextmanager
+def serving_numbers(answers: Any) -> Any:
+    """A chat completions server that says another number each time, after a while of its own choice."""
+    import http.server
+    import json
+    import threading
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        asked_at: list[float] = []
+
+        def do_POST(self) -> None:
+            Handler.asked_at.append(time.monotonic())
+            self.rfile.read(int(self.headers["content-length"]))
+            choice = {"index": 0, "message": {"role": "assistant", "content": f"number {next(answers)}"}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            body = json.dumps(
+                {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+            ).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *told: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.asked_at = Handler.asked_at  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        base = f"http://127.0.0.1:{server.server_port}/v1"
+        serving_numbers.asked_at = Handler.asked_at  # type: ignore[attr-defined]
+        yield base
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+# Going on --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_an_interrupted_experiment_goes_on_and_comes_to_the_same(where: str, tmp_path: Path) -> None:
+    whole = go(lab.Experiment({"a": lab.Agent(Slow(0), tools=[look])}, ["x", "y"], repeats=3, score=steps_taken))
+    log = tmp_path / "log"
+    store = Store(tmp_path / "runs.db" if where == "file" else None)
+
+    def study() -> lab.Experiment:
+        return lab.Experiment(
+            {"a": lab.Agent(Slow(0.02, log), tools=[look])}, ["x", "y"], repeats=3, score=steps_taken, store=store
+        )
+
+    async def cut_off() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.13):
+                await study().run(concurrency=2)
+
+    asyncio.run(cut_off())
+    states = study().results().runs["state"].to_list()
+    assert "interrupted" in states
+    assert "not_started" in states
+    assert set(study().plan()["state"]) == {"interrupted", "not_started"}
+    kept = len(study().results().steps)
+    assert_same(go(study(), concurrency=3), whole)
+    asked = log.read_text().splitlines()
+    assert len(asked) - len(set(asked)) <= 2  # the steps that were cut off, and no others, were taken twice
+    assert len(asked) <= 6 * STEPS + 2
+    assert kept > 0
+    before = len(asked)
+    assert_same(go(study()), whole)
+    assert len(log.read_text().splitlines()) == before
+
+
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+import agentlab as lab
+from experiments.parts import Slow, look, steps_taken
+agent = lab.Agent(Slow(0.02), tools=[look])
+study = lab.Experiment({"a": agent}, ["x", "y"], repeats=3, score=steps_taken, store=sys.argv[1])
+print("begun", flush=True)
+asyncio.run(study.run(concurrency=2))
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["kill", "interrupt"])
+def test_another_process_goes_on_after_a_kill(sent: int, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(path)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.2)
+        process.send_signal(sent)
+        process.wait()
+    study = lab.Experiment({"a": lab.Agent(Slow(0), tools=[look])}, ["x", "y"], repeats=3, score=steps_taken, store=path)
+    states = set(study.results().runs["state"])
+    assert states & {"interrupted", "not_started"}
+    assert not states & {"open"}
+    whole = go(lab.Experiment({"a": lab.Agent(Slow(0), tools=[look])}, ["x", "y"], repeats=3, score=steps_taken))
+    assert_same(go(study), whole)
+    assert study.store.frame("runs")["state"].to_list() == ["ended"] * 6
+
+
+def test_a_condition_of_one_s_own_goes_on_too(tmp_path: Path) -> None:
+    def study(delay_s: float) -> lab.Experiment:
+        agent = lab.Agent(Slow(delay_s), tools=[look], name="a")
+        return lab.Experiment([agent], ["x"], [dict(stop=lambda history: len(history) >= 3)], store=tmp_path / "r.db")
+
+    async def cut_off() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.15):
+                await study(0.06).run()
+
+    asyncio.run(cut_off())
+    assert study(0).results().runs["state"].to_list() == ["interrupted"]
+    assert go(study(0)).runs[["steps", "stop_reason"]].to_numpy().tolist() == [[3, "stop_condition"]]
+
+
+# Failures --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_failures_are_rows_and_are_tried_again_when_asked_for() -> None:
+    broken = [True]
+
+    def flaky(request: Any, index: int) -> Any:
+        return (
+            ProviderStatusError("down", status=500) if broken[0] and request.messages[0].text == "y" else script(request, index)
+        )
+
+    agent = lab.Agent(ScriptedProvider(flaky), tools=[look], name="a")
+    study = lab.Experiment([agent], ["x", "y"], score=steps_taken, budget=Budget(max_cost=1))
+    with pytest.warns(
+        AgentlabWarning, match=r"1 of 2 runs failed, the first, experiment#a/p2/default/1: .*down.*run\(retry=True\)"
+    ):
+        results = go(study)
+    assert results.runs["stop_reason"].to_list() == ["completed", "error"]
+    assert results.runs["score"].to_list() == [4.0, pd.NA]
+    broken[0] = False
+    with pytest.warns(AgentlabWarning, match="1 of 2 runs failed"):
+        assert go(study).runs["stop_reason"].to_list() == ["completed", "error"]
+    assert study.plan(retry=True)["run_id"].to_list() == ["experiment#a/p2/default/1~2"]
+    results = go(study, retry=True)
+    assert results.runs[["stop_reason", "attempt", "score"]].to_numpy().tolist() == [["completed", 1, 4.0], ["completed", 2, 4.0]]
+    assert len(study.store.run_ids()) == 3  # what failed is still there
+
+
+def test_a_score_that_raises_is_kept_with_its_error() -> None:
+    wrong: list[Any] = [ValueError("no sense")]
+
+    def score(result: lab.RunResult) -> Any:
+        if isinstance(wrong[0], Exception):
+            raise wrong[0]
+        return wrong[0]
+
+    study = lab.Experiment([looking()], ["x"], score=score)
+    with pytest.warns(AgentlabWarning, match="1 score raised, see score_error"):
+        assert go(study).runs.loc[0, ["score", "score_error", "state"]].to_list() == [pd.NA, "ValueError: no sense", "ended"]
+    wrong[0] = "good"
+    with pytest.warns(AgentlabWarning, match="1 score raised"):
+        results = go(study, retry=True)
+    assert results.runs["score_error"].to_list() == [
+        "TypeError: score is 'good': return a number, a bool, a dict of them, or None."
+    ]
+    wrong[0] = Decimal("0.5")
+    with pytest.warns(AgentlabWarning, match="1 score raised"):
+        go(study)
+    assert go(study, retry=True).runs["score"].to_list() == [0.5]
+    wrong[0] = 7
+    assert go(study, retry=True).runs["score"].to_list() == [0.5]
+
+
+def test_a_score_that_comes_later_is_asked_about_the_runs_that_are_kept(tmp_path: Path) -> None:
+    go(lab.Experiment([looking()], ["x"], store=tmp_path / "r.db"))
+    asked = lab.Experiment(
+        [lab.Agent(ScriptedProvider([]), tools=[look], name="a")], ["x"], score=steps_taken, store=tmp_path / "r.db"
+    )
+    assert go(asked).runs["score"].to_list() == [4.0]
+
+
+def test_on_a_full_disk_nothing_is_lost(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.db")
+    study = lab.Experiment([looking()], ["x", "y", "z"], store=store, score=steps_taken)
+    database = store.storage._database  # type: ignore[attr-defined]
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    with (
+        warnings.catch_warnings(record=True),
+        pytest.raises(StorageError, match=r"full.*memory of this process only.*nothing is lost"),
+    ):
+        warnings.simplefilter("always")
+        go(study, concurrency=1)
+    with pytest.raises(StorageError):
+        go(study, concurrency=1)
+    database.execute("PRAGMA max_page_count = 1000000")
+    assert_same(go(study), go(lab.Experiment([looking()], ["x", "y", "z"], score=steps_taken)))
+
+
+# Budgets and rates -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "max_runs", "begun"),
+    [
+        (Budget(max_cost="0.08"), None, 2),
+        (Budget(max_cost="0.081"), None, 3),
+        (Budget(max_tokens=120), None, 2),
+        (Budget(max_calls=12, max_turns=1), None, 3),
+        (None, 2, 2),
+        (Budget(timeout=1e-9), None, 0),
+    ],
+)
+def test_no_run_starts_once_the_budget_is_spent(budget: Budget | None, max_runs: int | None, begun: int) -> None:
+    study = lab.Experiment([looking()], ["x", "y", "z", "u"], budget=budget, max_runs=max_runs)
+    with pytest.warns(AgentlabWarning, match=r"left out, since the budget of the experiment is spent"):
+        results = go(study, concurrency=1)
+    assert results.runs["state"].to_list() == ["ended"] * begun + ["not_started"] * (4 - begun)
+    left = results.runs.iloc[-1]
+    assert (left["prompt"], left["provider"], left["model"], left["run_id"]) == (
+        "u",
+        "scripted",
+        "script",
+        "experiment#a/p4/default/1",
+    )
+    assert pd.isna(left["stop_reason"])
+    assert len(results.steps) == begun * STEPS
+    if begun:
+        with pytest.warns(AgentlabWarning, match="left out"):
+            assert (go(study).runs["state"] == "ended").sum() == begun
+    study.budget, study.max_runs = Budget(max_cost=5), 4
+    assert set(go(study).runs["state"]) == {"ended"}
+
+
+def test_what_is_under_way_ends_by_itself_when_the_budget_is_spent() -> None:
+    study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"], budget=Budget(max_cost="0.01"))
+    with pytest.warns(AgentlabWarning, match="1 run was left out"):
+        results = go(study, concurrency=2)
+    assert results.runs["steps"].to_list() == [STEPS, STEPS, pd.NA]
+
+
+def test_a_budget_that_cannot_be_watched_is_told_of() -> None:
+    agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched in full"):
+        go(lab.Experiment([agent], ["x"], budget=Budget(max_cost=1)))
+
+
+def test_requests_are_spaced_over_all_runs_of_a_provider() -> None:
+    with serving_numbers(iter(range(100))) as base:
+        asked_at = serving_numbers.asked_at  # type: ignore[attr-defined]
+        agent = lab.Agent(lab.Provider("compatible", model="m", base_url=base, api_key="none"), name="a")
+        go(lab.Experiment([agent], ["x"], repeats=6, rate_limits={"compatible": 600}), concurrency=6)
+        gaps = [later - one for one, later in zip(asked_at, asked_at[1:], strict=False)]
+    assert len(gaps) == 5
+    assert min(gaps) > 0.07
+    assert max(gaps) < 0.5
+
+
+def test_models_of_one_s_own_are_paced_too_and_recordings_are_not() -> None:
+    study = lab.Experiment([looking()], ["x", "y"], rate_limits={"scripted": 1200})
+    begun = time.monotonic()
+    assert go(study).runs["steps"].to_list() == [STEPS, STEPS]
+    assert time.monotonic() - begun > 0.05 * (2 * STEPS - 1)
+    scenario = next(one for one in SCENARIOS if one.name == "question")
+    with lab.replay(FIXTURES / "question"):
+        begun = time.monotonic()
+        go(lab.Experiment({"o": scenario.agent("openai")}, [scenario.prompt], repeats=20, rate_limits={"openai": 1}))
+    assert time.monotonic() - begun < 10
+
+
+# Before ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_says_what_it_may_cost_at_most() -> None:
+    agent = lab.Agent("openai:gpt-4.1-mini", name="a")
+    bounded = lab.Experiment([agent], ["x", "y"], [dict(budget=Budget(max_cost="0.5", max_calls=7))], repeats=3)
+    told = bounded.dry_run()
+    assert (told.runs, told.done, told.to_do, told.max_calls, told.max_tokens, told.max_cost_usd) == (
+        6,
+        0,
+        6,
+        42,
+        None,
+        Decimal(3),
+    )
+    assert str(told) == (
+        "6 of 6 runs to do: at most 42 calls, any number of tokens; at most $3.0000, and what one more model call a run costs."
+    )
+    unbounded = lab.Experiment([agent], ["x"]).dry_run()
+    assert (unbounded.max_cost_usd, unbounded.unbounded) == (None, ("a with settings default",))
+    assert "cost unknown: nothing bounds that of a with settings default; set Budget(max_cost=…)" in repr(unbounded)
+    by_tokens = lab.Experiment([agent], ["x"], [dict(budget=Budget(max_tokens=1_000_000))]).dry_run()
+    assert by_tokens.max_cost_usd == Decimal("1.6")  # a million tokens out
+    whole = lab.Experiment([agent], ["x"], [dict(budget=Budget(max_cost="0.5"))], repeats=100, budget=Budget(max_cost=2))
+    assert whole.dry_run(concurrency=4).max_cost_usd == 4
+    assert lab.Experiment([agent], ["x"], [dict(budget=Budget(max_cost=1))], repeats=9, max_runs=2).dry_run().max_cost_usd == 2
+
+
+def test_cells_may_be_listed_and_filtered() -> None:
+    listed = two(cells=[("b", "two", "short"), {"agent": "a", "prompt_id": "one", "settings": "whole", "repeat": 3}], repeats=2)
+    assert [cell.label for cell in listed.grid.cells] == ["b/two/short/1", "b/two/short/2", "a/one/whole/3"]
+    assert go(listed).runs["agent"].to_list() == ["b", "b", "a"]
+    assert len(two(where=lambda cell: cell.agent == "a" and cell.prompt == "first").grid.cells) == 2
+    with_one = two(cells=[("a", "one")], settings=[dict(stop=StepCountIs(1))])
+    assert with_one.grid.cells[0].settings == "s1"
+
+
+BAD: dict[str, tuple[Any, type[Exception], str]] = {
+    "no-agents": (lambda: two(agents=[]), ConfigurationError, "agents=[]: there is nothing to run"),
+    "no-prompts": (lambda: two(prompts={}), ConfigurationError, "prompts=[]: there is nothing to run"),
+    "no-settings": (lambda: two(settings=[]), ConfigurationError, "settings=[]: there is nothing to run"),
+    "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: there is nothing to run"),
+    "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
+    "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
+    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass lab.Agent('openai:gpt')"),
+    "same-name": (lambda: two(agents=[looking(), looking()]), ConfigurationError, "Two of the agents are called 'a'"),
+    "same-model": (
+        lambda: two(agents=[lab.Agent("openai:gpt"), lab.Agent("openai:gpt")]), ConfigurationError,
+        "Two of the agents are called 'openai:gpt': pass a dict with a name for each",
+    ),
+    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' are the same text"),
+    "blank-prompt": (lambda: two(prompts=["x", " "]), ConfigurationError, "'p2' is ' ': pass the task as text"),
+    "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is no name"),
+    "unknown-setting": (lambda: two(settings=[dict(bugdet=1)]), ConfigurationError, "'s1' has 'bugdet'. Did you mean 'budget'?"),
+    "no-dict": (lambda: two(settings=[Budget()]), ConfigurationError, "pass a dict, such as dict(budget=Budget(max_turns=5)"),
+    "bad-setting": (lambda: two(settings={"x": dict(stop=5)}), ConfigurationError, "Agent 'a' with settings 'x': 5 is not a stop"),
+    "no-such-tool": (lambda: two(settings=[dict(terminating=["lok"])]), ConfigurationError, "Did you mean 'look'?"),
+    "no-repeats": (lambda: two(repeats=0), LimitError, "repeats=0"),
+    "filter-leaves-nothing": (lambda: two(where=lambda cell: False), ConfigurationError, "leaves none of the 8 cells"),
+    "filter-number": (lambda: two(where=3), ConfigurationError, "where=3: pass a function of a cell"),
+    "unknown-cell": (lambda: two(cells=[("a", "thre", "short")]), ConfigurationError, "there is no prompt_id 'thre'"),
+    "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "says no settings: choose one of whole, short"),
+    "cell-of-nothing": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
+    "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is there twice: leave one out"),
+    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "the same id"),
+    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': give the experiment a name without '#'"),
+    "score": (lambda: two(score=1), ConfigurationError, "score=1: pass a function"),
+    "budget": (lambda: two(budget=5), LimitError, "budget=5: pass a Budget"),
+    "max-runs": (lambda: two(max_runs=0), LimitError, "max_runs=0"),
+    "rate-of-nobody": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent asks the provider 'openai'. There is: pa, pb"),
+    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "give requests per minute, above 0"),
+    "concurrency": (lambda: go(two(), concurrency=0), LimitError, "concurrency=0"),
+    "executor": (lambda: go(two(), executor=4), ConfigurationError, "executor=4: pass a concurrent.futures.Executor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "error", "said"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_an_error_that_names_it(do: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        do()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (dict(prompts=["another"]), "with other prompt:"),
+        (dict(agents=[looking(instructions="Be brief.")]), "with other instructions:"),
+        (dict(agents=[looking(provider="p2")]), "with other provider:"),
+        (dict(settings={"default": dict(budget=Budget(max_turns=2))}), "with other settings:"),
+    ],
+)
+def test_other_runs_under_the_same_name_are_refused(other: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    go(lab.Experiment([looking()], ["x"], store=path))
+    with pytest.raises(ConfigurationError, match=said):
+        go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, **other}))
+    go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, "name": "other", **other}))
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    import sqlite3
+
+    Store(tmp_path / "r.db").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "r.db")) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(StorageError, match="newer agentlab"):
+        two(store=tmp_path / "r.db")
+
+
+def test_it_is_not_run_twice_at_once() -> None:
+    study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x"])
+
+    async def main() -> None:
+        first = asyncio.ensure_future(study.run())
+        await asyncio.sleep(0)
+        with pytest.raises(ConfigurationError, match="is being run already"):
+            await study.run()
+        await first
+
+    asyncio.run(main())
+
+
+def test_an_agent_that_is_observed_by_the_same_store_is_kept_once() -> None:
+    store, seen = Store(), []
+    agent = lab.Agent(ScriptedProvider(script), tools=[look], observers=[store, seen.append], name="a")
+    assert go(lab.Experiment([agent], ["x"], store=store)).runs["steps"].to_list() == [STEPS]
+    assert [type(event).__name__ for event in seen].count("TurnCompleted") == STEPS
+
+
+def test_providers_take_turns(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def noted(request: Any, index: int) -> Any:
+        order.append(request.messages[0].text)
+        return say("end")
+
+    agents = {name: lab.Agent(ScriptedProvider(noted, name=name)) for name in ("pa", "pb")}
+    cells = [("pa", "a1"), ("pa", "a2"), ("pa", "a3"), ("pb", "b1"), ("pb", "b2")]
+    go(lab.Experiment(agents, {text: text for _, text in cells}, cells=cells), concurrency=2)
+    assert sorted(order[:2]) == ["a1", "b1"]
+
+
+def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    from agentlab.progress import Progress
+    from agentlab.spending import Spent
+
+    bars = Progress({"pa": 2, "pb": 1}, {"pa": 1}, shown=True)
+    bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
+    bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
+    bars.ended("pa", failed=True)
+    bars.spent("pb", "r2", Spent(unknown_cost=True))
+    assert (bars.said("pa"), bars.said("pb")) == ("$0.7500, 1 failed", "cost unknown")
+    bars.close()
+    assert capsys.readouterr().err == ""  # nobody could see them
+
+
+def test_results_are_there_without_running() -> None:
+    study = two()
+    runs = study.results().runs
+    assert runs["state"].to_list() == ["not_started"] * 8
+    assert runs.dtypes.astype(str).to_dict() == go(two()).runs.dtypes.astype(str).to_dict() | {"score": "Float64"}
+    assert untimed(study.results().steps).empty
+    assert call("look").tool_calls
