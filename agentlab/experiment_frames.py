@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab.columns import STEP_COLUMNS
-from agentlab.recorder import any_array, array
+from agentlab.recorder import FRAMES, any_array, array, to_frame
 from agentlab.standing import NOT_STARTED, Standing
 
 if TYPE_CHECKING:
@@ -22,7 +22,11 @@ _FIXED = [column.name for column in STEP_COLUMNS]
 def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
     """One frame of the newest attempt at each cell."""
     kept = {one.run_id: place for place, one in enumerate(results.standing) if one.kept is not None}
-    made = results.store.frame(what, list(kept))
+    made = (
+        results.store.frame(what, list(kept))
+        if what in ("runs", "steps") or what not in FRAMES
+        else to_frame(results.loaded, what)
+    )
     rows = made["run_id"].map(kept)
     made = made.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
     places = made["run_id"].map(kept).to_list()

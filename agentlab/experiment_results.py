@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentlab import sugar
 from agentlab.grid import Grid
+from agentlab.run import Run
 from agentlab.standing import Standing
 from agentlab.store import Store
 
@@ -47,6 +48,11 @@ class ExperimentResults:
     def tools(self) -> pd.DataFrame:
         """A row a tool call."""
         return self.frame("tools")
+
+    @cached_property
+    def loaded(self) -> list[Run]:
+        """All runs as they are kept, in the order of the cells: to look at one by one, and to fork."""
+        return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.standing if one.kept is not None]
 
     def frame(self, what: str = "runs") -> pd.DataFrame:
         """Any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""

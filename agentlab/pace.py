@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,21 +19,25 @@ from agentlab.types import ModelRequest, ModelResponse
 
 
 class Pace:
-    """Gives out turns, `interval_s` seconds apart, first come, first served. Any number of runs, threads and loops may share it."""
+    """Gives out turns, at least `interval_s` seconds apart, first come, first served. Any number of runs of one loop may share it; the
+    next work may come from another loop."""
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
         self._next = 0.0
-        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._line = asyncio.Lock()
 
     async def turn(self) -> None:
         """Wait for the next turn."""
-        with self._lock:
-            now = time.monotonic()
-            mine = max(now, self._next)
-            self._next = mine + self.interval_s
-        if mine > now:
-            await asyncio.sleep(mine - now)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._line = loop, asyncio.Lock()
+        async with self._line:
+            wait_s = self._next - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            self._next = time.monotonic() + self.interval_s  # from when it was really given: a loop may stand still meanwhile
 
 
 class PacedTransport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
@@ -19,7 +20,11 @@ class Progress:
         self._provider_of: dict[str, str] = {}
         self._spent: dict[str, Spent] = {}
         self._sums = dict.fromkeys(total, Spent())
-        self._bars = {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()} if shown else {}
+        self._bars = (
+            {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()}
+            if shown and _can_be_seen()
+            else {}
+        )
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
         """What a run has used by now."""
@@ -58,10 +63,10 @@ class Progress:
 
 
 def _bar(provider: str, total: int, done: int) -> Any:
-    if frontend.is_present():
-        from tqdm.auto import tqdm
+    from tqdm.auto import tqdm
 
-        return tqdm(desc=provider, total=total, initial=done, unit="run")
-    from tqdm.std import tqdm as plain
+    return tqdm(desc=provider, total=total, initial=done, unit="run")
 
-    return plain(desc=provider, total=total, initial=done, unit="run", disable=None)  # None: only on a terminal
+
+def _can_be_seen() -> bool:
+    return frontend.is_present() or sys.stderr.isatty()

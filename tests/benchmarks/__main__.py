@@ -13,7 +13,19 @@ from subprocess import CalledProcessError
 from tests.benchmarks.peers.setup import peers_python
 from tests.benchmarks.table import Row, render
 
-SUBJECTS = ("scripted_loop", "loopback", "stream_events", "signals", "replay", "imports", "what_if", "frames", "panel", "store")
+SUBJECTS = (
+    "scripted_loop",
+    "loopback",
+    "stream_events",
+    "signals",
+    "replay",
+    "imports",
+    "what_if",
+    "frames",
+    "panel",
+    "store",
+    "experiments",
+)
 """The light ones first: what one imports is memory that the garbage collector of the next has to walk."""
 
 

@@ -89,7 +89,7 @@ def untimed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> None:
     """All frames are the same, row for row."""
-    for what in ("runs", "steps", "calls", "tools", "readings", "termination"):
+    for what in ("runs", "steps", "calls", "tools"):
         pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
 
 
