@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from agentlab import termination as termination
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
+    from agentlab.agreements import Agreement as Agreement
+    from agentlab.agreements import agreement as agreement
     from agentlab.budget import Budget as Budget
     from agentlab.calls import RetryPolicy as RetryPolicy
     from agentlab.chat import Chat as Chat
     from agentlab.chat import ChatReply as ChatReply
+    from agentlab.compare import paired as paired
+    from agentlab.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
@@ -88,8 +92,10 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "agentlab.agent": ("Agent",),
+    "agentlab.agreements": ("Agreement", "agreement"),
     "agentlab.calls": ("RetryPolicy",),
     "agentlab.chat": ("Chat", "ChatReply"),
+    "agentlab.compare": ("paired", "summary"),
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
     "agentlab.estimate": ("DryRun",),

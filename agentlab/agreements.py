@@ -1,0 +1,210 @@
+"""Whether different providers come to their end for the same reason where they were given the same task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agentlab.compare import TOO_FEW, counted, default_shared
+from agentlab.errors import ConfigurationError
+from agentlab.groups import By, checked, columns_of, in_order, names_of
+from agentlab.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
+
+REASONS = ("stop_reason", "finish_reason")
+MEANING = {
+    "stop_reason": "the same stop_reason, why the run ended",
+    "finish_reason": "the same finish_reason, why the last response of the run ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often groups of runs ended for the same reason on the same tasks; what `agreement` gives."""
+
+    what: str
+    """What counts as the same, in words."""
+    overall: pd.DataFrame
+    """One row: `groups`, `scenarios` (for which all of them have a reason), `left_out`, `same` (in which all agree), `share`,
+    `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`, `kappa_high` (bootstrap over scenarios), `small_sample`,
+    `no_interval`."""
+    pairs: pd.DataFrame
+    """A row a pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
+    confusion: pd.DataFrame
+    """A row for each two reasons that met: `group_a`, `group_b`, `reason_a`, `reason_b`, `scenarios`."""
+    scenarios: pd.DataFrame
+    """A row a scenario: what it is, a column a group with its reason (NA: no run that ended), and `same` (NA: not all have)."""
+
+    def table(self, group_a: str, group_b: str) -> pd.DataFrame:
+        """How often which reasons met: a row for each reason of `group_a`, a column for each of `group_b`, counts of scenarios."""
+        groups = list(self.overall["groups"].iloc[0].split(", ")) if len(self.overall) else []
+        for name in (group_a, group_b):
+            if name not in self.scenarios.columns:
+                raise ConfigurationError(f"There is no group {name!r}; there are {', '.join(groups) or 'none'}.")
+        both = self.scenarios[[group_a, group_b]].dropna()
+        return pd.crosstab(both[group_a], both[group_b])
+
+    def __repr__(self) -> str:
+        return f"Agreement({self.what}; {self._words()})"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        tables = "".join(table.to_html(index=False, border=0, escape=True, na_rep="") for table in (self.overall, self.pairs))
+        return f"<div><p>{html.escape(self.what)}: {html.escape(self._words())}</p>{tables}</div>"
+
+    def _words(self) -> str:
+        row = self.overall.iloc[0]
+        if not row["scenarios"]:
+            return "no scenario for which every group has a reason"
+        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}"
+
+
+def agreement(
+    frame: pd.DataFrame, what: str | None = None, by: By = "provider", on: By | None = None, *, level: float = 0.95
+) -> Agreement:
+    """Whether groups of runs end for the same reason on equivalent scenarios, beyond what chance would give.
+
+    `frame` is a row a run, or the termination frame (a row a response, of which the last of each run counts) with what tells the
+    scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or `finish_reason` (why its last response
+    did); by default the first that there is. `on` is what makes a scenario; by default those of `prompt_id` (or `prompt`), `settings`
+    and `repeat` that there are.
+
+    Kappa is 1 where all agree, 0 where they agree as often as chance would have them, given how often each reason occurs; it is NA
+    where there is but one reason. Repeats of one prompt are scenarios of their own: that a group differs from itself over them counts
+    as disagreement. A run with no reason is no answer, and its scenario is left out.
+
+    Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
+    """
+    columns, level = columns_of(by), checked_level(level)
+    of = what if what is not None else next((name for name in REASONS if name in getattr(frame, "columns", ())), REASONS[0])
+    shared = columns_of(on, "on") if on is not None else default_shared(frame, columns)
+    advice = (
+        'pass a row a run with what makes a scenario, or bring it there: frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
+    )
+    rows = checked(frame, [*columns, of, *shared], "lab.agreement", advice)
+    if "call" in rows.columns and "run_id" in rows.columns:
+        rows = rows.drop_duplicates("run_id", keep="last")
+    rows = rows[rows[shared].notna().all(axis=1)].reset_index(drop=True)
+    if "stop_reason" in rows.columns:  # what the newest response of a run that still goes on ended by is not its end
+        rows = rows.assign(**{of: rows[of].astype("string").where(rows["stop_reason"].notna())})
+    answers = _answers(rows, of, columns, shared)
+    groups = [name for name in answers.columns if name not in shared]
+    whole = answers[groups].notna().all(axis=1) & (len(groups) > 1)
+    same = (answers[groups].nunique(axis=1) == 1).astype("boolean").mask(~whole)
+    pairs = list(combinations(groups, 2))
+    met = [_met(answers, a, b) for a, b in pairs]
+    return Agreement(
+        what=MEANING.get(of, f"the same {of}"),
+        overall=_frame([{"groups": ", ".join(groups), **_agreed(answers[groups], level)}], ["groups"]),
+        pairs=_frame([{"group_a": a, "group_b": b, **_agreed(answers[[a, b]], level)} for a, b in pairs], ["group_a", "group_b"]),
+        confusion=pd.concat(met, ignore_index=True) if met else _met(pd.DataFrame(columns=["a", "b"], dtype="string"), "a", "b"),
+        scenarios=answers.assign(same=same),
+    )
+
+
+def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) -> pd.DataFrame:
+    """A row a scenario, with the columns that make it and a column a group."""
+    task, group = names_of(rows, on, between="\x1f"), names_of(rows, by)
+    twice = pd.DataFrame({"task": task, "group": group}).duplicated()
+    if twice.any():
+        first = int(twice.to_numpy().argmax())
+        words = ", ".join(f"{name}={rows[name][first]!r}" for name in on)
+        of_group = int(((task == task[first]) & (group == group[first])).sum())
+        raise ConfigurationError(
+            f"lab.agreement(): {group[first]} has {of_group} runs with {words}: add what tells them apart to on=[…], such as a column "
+            f'"repeat", counted with frame.groupby({[*by, *on]!r}).cumcount().'
+        )
+    scenarios = rows[~task.duplicated()][list(on)].reset_index(drop=True)
+    order = in_order(task)
+    groups = in_order(group)
+    clash = [name for name in groups if name in (*on, "same")]
+    reasons = {name: pd.Series(rows[of].astype("string").array, index=task)[(group == name).to_numpy()] for name in groups}
+    answers = {f"{name} (group)" if name in clash else name: reasons[name].reindex(order).array for name in groups}
+    return scenarios.assign(**answers)
+
+
+def _met(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
+    both = answers[[a, b]].dropna()
+    counts = Counter(zip(both[a].astype(str), both[b].astype(str), strict=True))
+    rows: list[tuple[Any, ...]] = [(a, b, *reasons, counts[reasons]) for reasons in sorted(counts)]
+    dtypes = {"group_a": "string", "group_b": "string", "reason_a": "string", "reason_b": "string", "scenarios": "Int64"}
+    return pd.DataFrame(
+        {name: pd.array([row[at] for row in rows], dtype=dtype) for at, (name, dtype) in enumerate(dtypes.items())}
+    )
+
+
+_DTYPES: dict[str, Any] = {
+    **dict.fromkeys(("scenarios", "left_out", "same"), "Int64"),
+    **dict.fromkeys(("share", "share_low", "share_high", "kappa", "kappa_low", "kappa_high"), "Float64"),
+    **dict.fromkeys(("small_sample", "no_interval"), "string"),
+}
+
+
+def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
+    dtypes = dict.fromkeys(names, "string") | _DTYPES
+    return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()})
+
+
+def _agreed(answers: pd.DataFrame, level: float) -> dict[str, Any]:
+    """One row of `overall` or `pairs`, without the names."""
+    whole = answers.dropna() if answers.shape[1] > 1 else answers.iloc[:0]
+    number = len(whole)
+    same = int((whole.nunique(axis=1) == 1).sum())
+    share, kappa = wilson(same, number, level=level), _kappa(whole, level)
+    why = {"share": share.why, "kappa": kappa.why}
+    return {
+        "scenarios": number,
+        "left_out": len(answers) - number,
+        "same": same,
+        "share": share.value,
+        "share_low": share.low,
+        "share_high": share.high,
+        "kappa": kappa.value,
+        "kappa_low": kappa.low,
+        "kappa_high": kappa.high,
+        "small_sample": f"{counted(number, 'scenario')}: {TOO_FEW}" if number < FEW else None,
+        "no_interval": "; ".join(f"{what}: {reason}" for what, reason in why.items() if reason) or None,
+    }
+
+
+def _kappa(whole: pd.DataFrame, level: float) -> Estimate:
+    """Cohen's kappa of two groups, Fleiss' of more, with the bootstrap's interval over scenarios."""
+    number, groups = whole.shape
+    if not number:
+        return Estimate(None, None, None, 0, "no scenario for which all have a reason")
+    reasons = sorted(set(whole.to_numpy().ravel()))
+    if len(reasons) == 1:
+        return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
+    codes = np.array(sorted([reasons.index(reason) for reason in row] for row in whole.to_numpy()))
+    chosen = np.eye(len(reasons))[codes]  # scenario, group, reason: 1 where it is
+    kappa = cohen if groups == 2 else fleiss
+    once = kappa(chosen, np.ones((1, number)))[0]
+    return percentile(float(once), kappa(chosen, weights(number)), number, level=level)
+
+
+def cohen(chosen: Any, weight: Any) -> Any:
+    """Kappa of two raters for each row of weights. J. Cohen, A coefficient of agreement for nominal scales (1960)."""
+    total = weight.sum(axis=1)
+    observed = weight @ (chosen[:, 0] * chosen[:, 1]).sum(axis=1) / total
+    expected = ((weight @ chosen[:, 0]) * (weight @ chosen[:, 1])).sum(axis=1) / total**2
+    return _beyond_chance(observed, expected)
+
+
+def fleiss(chosen: Any, weight: Any) -> Any:
+    """Kappa of several raters for each row of weights. J. L. Fleiss, Measuring nominal scale agreement among many raters (1971)."""
+    counts, raters, total = chosen.sum(axis=1), chosen.shape[1], weight.sum(axis=1)
+    within = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))
+    observed = weight @ within / total
+    expected = ((weight @ counts / (total * raters)[:, None]) ** 2).sum(axis=1)
+    return _beyond_chance(observed, expected)
+
+
+def _beyond_chance(observed: Any, expected: Any) -> Any:
+    with np.errstate(all="ignore"):  # where chance alone would agree always, it is not defined
+        return np.where(1 - expected > 1e-12, (observed - expected) / (1 - expected), np.nan)
