@@ -135,7 +135,7 @@ def _met(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     rows: list[tuple[Any, ...]] = [(a, b, *reasons, counts[reasons]) for reasons in sorted(counts)]
     dtypes = {"group_a": "string", "group_b": "string", "reason_a": "string", "reason_b": "string", "scenarios": "Int64"}
     return pd.DataFrame(
-        {name: pd.array([row[at] for row in rows], dtype=dtype) for at, (name, dtype) in enumerate(dtypes.items())}
+        {name: pd.Series([row[at] for row in rows], dtype=dtype) for at, (name, dtype) in enumerate(dtypes.items())}
     )
 
 

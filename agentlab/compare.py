@@ -130,7 +130,7 @@ def paired(
 
     `what` is a column: `cost_usd`, `total_tokens`, `steps`, `terminated`, `score` (truth counts as 1 and 0). `on` is what both runs of
     a pair have in common; by default those of `prompt_id` (or `prompt`), `settings` and `repeat` that there are. With
-    `on=["prompt_id"]` the mean over a group's repeats is taken, and the unit is the prompt: that interval speaks of other prompts too. With
+    `on=["prompt_id"]` the mean over a group's repeats is taken, so that the interval speaks of other prompts, too. With
     `against`, the name of a group, only the differences from that one. Columns:
 
     - `group`, `against`, `what`: a positive difference means that `group` has more of it

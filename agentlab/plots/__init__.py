@@ -5,20 +5,31 @@
     lab.plots.stop_reasons(lab.frame(results, "runs"))     why the runs of each provider ended
     lab.plots.curves(result.to_frame())                    tokens and cost side by side
     lab.plots.timeline(result)                             what happened when: calls, tools, continuations, nudges
+    lab.plots.bands(lab.frame(results), "cost")            a group's median over the steps, with a band over its runs
+    lab.plots.estimates(lab.frame(results, "runs"), "cost")   one measure of each group, with its interval
+    lab.plots.cost_success(lab.frame(results, "runs"))     cost against success, a point a group, with both intervals
+    lab.plots.survival(lab.frame(results, "runs"))         how many runs have not ended of their own after so many steps
+    lab.plots.small_multiples(lab.plots.tokens, steps)     the same plot for each provider, side by side
+    lab.plots.comparison(runs, steps)                      the picture of a whole comparison
     lab.plots.tree(run)                                    a run and its branches, each leaving the line that it was forked from
 
-Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`) and a drawing of that
-data. With `ax=` it draws into your axes; without, it makes a figure of its own, never through pyplot. The returned Axes show
-themselves as the last expression of a notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
+Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
+`estimates_data`, `cost_success_data`, `survival_data`) and a drawing of that data. With `ax=` it draws into your axes; without, it
+makes a figure of its own, never through pyplot. The returned Axes show themselves as the last expression of a notebook cell;
+`ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
 """
 
+from agentlab.plots._bands import bands, survival
 from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import cost, curves, tokens
 from agentlab.plots._data import cost_data, stop_reasons_data, tokens_data
+from agentlab.plots._estimates import cost_success, estimates
 from agentlab.plots._figure import PlotAxes, PlotFigure
+from agentlab.plots._groups_data import bands_data, cost_success_data, estimates_data, survival_data
+from agentlab.plots._several import comparison, small_multiples
 from agentlab.plots._timeline import timeline
 from agentlab.plots._timeline_data import timeline_data
 from agentlab.plots._tree import tree
@@ -27,11 +38,21 @@ from agentlab.plots._tree_data import tree_data
 __all__ = [
     "PlotAxes",
     "PlotFigure",
+    "bands",
+    "bands_data",
+    "comparison",
     "cost",
     "cost_data",
+    "cost_success",
+    "cost_success_data",
     "curves",
+    "estimates",
+    "estimates_data",
+    "small_multiples",
     "stop_reasons",
     "stop_reasons_data",
+    "survival",
+    "survival_data",
     "timeline",
     "timeline_data",
     "tokens",

@@ -6,19 +6,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from agentlab.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._data import RUNNING, TERMINATED, TRUNCATED, stop_reasons_data
 
 FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), RUNNING: (look.TEXT, "....")}
 
 
-def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """How many runs of each provider ended for which reason; what came to an end of its own apart from what was cut off.
+def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
+    """How many runs of each group ended for which reason; what came to an end of its own apart from what was cut off.
 
     `runs` is `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for what they show.
     Errors: ConfigurationError where columns are missing.
     """
-    data = stop_reasons_data(runs)
+    data = stop_reasons_data(runs, by)
     rows = _rows(data)
     ax = look.axes_for(ax, "stop_reasons", 6.4, max(2.2, 0.8 + 0.26 * len(rows)))
     look.style(ax)
@@ -56,7 +57,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
 def _rows(data: pd.DataFrame) -> list[tuple[str, str, int]]:
     """The lines of the plot, from the top: (label, outcome, count); a provider's heading has no outcome."""
     rows: list[tuple[str, str, int]] = []
-    for provider, of_provider in data.groupby("provider", sort=False):
+    for provider, of_provider in data.groupby(data.columns[0], sort=False):
         rows.append((look.shorten(str(provider), 24), "", 0))
         for outcome, reason, count in zip(of_provider["outcome"], of_provider["stop_reason"], of_provider["runs"], strict=True):
             rows.append(("no reason yet" if pd.isna(reason) else look.shorten(str(reason), 24), str(outcome), int(count)))
@@ -65,7 +66,7 @@ def _rows(data: pd.DataFrame) -> list[tuple[str, str, int]]:
 
 def _alt(data: pd.DataFrame) -> str:
     told = []
-    for provider, of_provider in data.groupby("provider", sort=False):
+    for provider, of_provider in data.groupby(data.columns[0], sort=False):
         parts = [
             f"{count} {outcome}" + ("" if pd.isna(reason) else f" by {reason}")
             for outcome, reason, count in zip(

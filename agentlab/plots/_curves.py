@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,10 +128,11 @@ def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
 
 def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
     """Colour by provider; marker and line style by provider and model, so that no two share them before the shapes run out."""
-    different = list(dict.fromkeys(keys))
+    wanted = list(dict.fromkeys(keys))
+    different = list(dict.fromkeys([*_KEPT.get(), *wanted]))
     providers = list(dict.fromkeys(provider for provider, _ in different))
     shapes, styles, colours = look.MARKERS, look.LINE_STYLES, look.COLOURS
-    return {
+    looks = {
         key: Look(
             colours[providers.index(key[0]) % len(colours)],
             shapes[place % len(shapes)],
@@ -137,6 +140,20 @@ def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
         )
         for place, key in enumerate(different)
     }
+    return {key: looks[key] for key in wanted}
+
+
+_KEPT: ContextVar[tuple[Key, ...]] = ContextVar("kept", default=())
+
+
+@contextmanager
+def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
+    """Within it, what is drawn has the look that it would have among all of these, so that several plots agree."""
+    token = _KEPT.set(tuple(keys))
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:

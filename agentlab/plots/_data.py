@@ -10,6 +10,7 @@ from typing import cast
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
+from agentlab.groups import By, columns_of, names_of
 from agentlab.types import StopReason
 
 STEPS_ADVICE = "pass the steps of one run, result.to_frame(), or of several, lab.frame(results)"
@@ -121,15 +122,17 @@ def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
     return courses
 
 
-def stop_reasons_data(runs: pd.DataFrame) -> pd.DataFrame:
-    """How many runs of each provider ended for which reason.
+def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
+    """How many runs of each provider, or of each group by other columns, ended for which reason.
 
     Columns: `provider`, `outcome` (`terminated`, `truncated`, `running`), `stop_reason` (NA while a run goes on) and `runs`, a count
-    of at least 1. Providers stand in the order of their first run.
+    of at least 1. Providers stand in the order of their first run. Where `by` is given, the first column is called `group`.
     """
-    if not _has_columns(runs, ("provider", "stop_reason", "terminated", "truncated"), "stop_reasons", RUNS_ADVICE):
-        return _counts([])
-    provider = runs["provider"].astype("string").fillna("unknown provider")
+    columns = columns_of(by)
+    called = "provider" if columns == ["provider"] else "group"
+    if not _has_columns(runs, (*columns, "stop_reason", "terminated", "truncated"), "stop_reasons", RUNS_ADVICE):
+        return _counts([], called)
+    provider = names_of(runs, columns)
     reason = _text(runs, "stop_reason")
     terminated = runs["terminated"].astype("boolean").fillna(False)
     truncated = runs["truncated"].astype("boolean").fillna(False)
@@ -143,13 +146,13 @@ def stop_reasons_data(runs: pd.DataFrame) -> pd.DataFrame:
         known = reasons.index(StopReason(key[2])) if key[2] in reasons else len(reasons)
         return providers.index(key[0]), outcomes.index(key[1]), known, key[2]
 
-    return _counts([(*key, counts[key]) for key in sorted(counts, key=place)])
+    return _counts([(*key, counts[key]) for key in sorted(counts, key=place)], called)
 
 
-def _counts(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
+def _counts(rows: list[tuple[str, str, str, int]], called: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "provider": pd.array([row[0] for row in rows], dtype="string"),
+            called: pd.array([row[0] for row in rows], dtype="string"),
             "outcome": pd.array([row[1] for row in rows], dtype="string"),
             "stop_reason": pd.array([row[2] or None for row in rows], dtype="string"),
             "runs": pd.array([row[3] for row in rows], dtype="Int64"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -98,3 +98,24 @@ def _label(entry: Entry) -> str:
 
 def _blank(label: str = "") -> Row:
     return Line2D([], [], linestyle="none"), label
+
+
+def plain(where: Axes | Figure, rows: list[Row], *, more: int = 0, columns: int = 0) -> None:
+    """A legend with no headings: to the right of axes, or with `columns` below all axes of a figure. `more` are counted in one line."""
+    lines = [*rows, _blank(f"and {more} more")] if more > 0 else rows
+    if not lines:
+        return
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    drawn = where.legend(
+        [handle for handle, _ in lines],
+        [f" {label}" if label.startswith("_") else label for _, label in lines],
+        fontsize=look.SMALL_POINTS,
+        labelcolor=look.TEXT,
+        frameon=False,
+        handlelength=2.6,
+        handletextpad=0.6,
+        borderaxespad=0.2,
+        **({"loc": "outside lower center", "ncols": columns} if columns else place),
+    )
+    for text in drawn.get_texts():
+        text.set_parse_math(False)

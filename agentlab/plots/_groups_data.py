@@ -1,0 +1,173 @@
+"""What the plots of groups of runs show, as data. Nothing is drawn here."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pandas as pd
+
+from agentlab.compare import summary
+from agentlab.errors import ConfigurationError
+from agentlab.groups import RUNS_ADVICE, STEPS_ADVICE, By, checked, columns_of, in_order, names_of, numbers
+from agentlab.intervals import checked_level, kaplan_meier
+
+USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
+MIDDLE_HALF = (0.25, 0.75)
+MEASURES = ("completion", "success", "score", "tokens", "cost")
+_VALUE = {
+    "completion": "completion_rate",
+    "success": "success_rate",
+    "score": "score_mean",
+    "tokens": "tokens_mean",
+    "cost": "cost_mean",
+}
+
+
+def bands_data(
+    steps: pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
+) -> pd.DataFrame:
+    """What the runs of each group had used after each step: a row a group and step.
+
+    Columns: `group`, `step`, `runs` that took this step (the others had ended), `known` of them, and over those the `median` and
+    the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. The same run twice counts once.
+    """
+    if what not in USED:
+        raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
+    low, high = _checked_quantiles(quantiles)
+    columns = columns_of(by)
+    frame = checked(steps, ["run_id", "step", USED[what], *columns], "lab.plots.bands", STEPS_ADVICE)
+    data = pd.DataFrame(
+        {
+            "group": names_of(frame, columns),
+            "run_id": frame["run_id"],
+            "step": numbers(frame, "step"),
+            "value": numbers(frame, USED[what]),
+        }
+    )
+    data = data[data["step"].notna()].drop_duplicates(["group", "run_id", "step"], keep="last")
+    order = {name: place for place, name in enumerate(in_order(data["group"]))}
+    rows: list[tuple[Any, ...]] = []
+    for key, values in data.groupby(["group", "step"], sort=True)["value"]:
+        group, step = cast(tuple[str, float], key)
+        known = values.dropna().astype(float)
+        found = [None] * 3 if known.empty else [float(known.quantile(q)) for q in (0.5, low, high)]
+        rows.append((group, round(step), len(values), len(known), *found))
+    rows.sort(key=lambda row: (order[row[0]], row[1]))
+    return _frame(rows, {"group": "string", "step": "Int64", "runs": "Int64", "known": "Int64"}, ("median", "low", "high"))
+
+
+def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95) -> pd.DataFrame:
+    """The share of the runs of each group that have not come to an end of their own after each step, by Kaplan and Meier.
+
+    Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` of their own with this step,
+    `censored` after it (cut off by a limit or an error, or still going on: what they would have done is not known), `alive`, the
+    share, and its interval `low`, `high` (log-log, Greenwood; NA where nobody or everybody has ended). Runs whose number of steps
+    is not known are left out.
+    """
+    columns, level = columns_of(by), checked_level(level)
+    frame = checked(runs, ["terminated", "steps", *columns], "lab.plots.survival", RUNS_ADVICE)
+    frame = frame[numbers(frame, "steps").notna()]
+    names, steps, ended = names_of(frame, columns), numbers(frame, "steps"), numbers(frame, "terminated").fillna(0) == 1
+    rows: list[tuple[Any, ...]] = []
+    for group in in_order(names):
+        times, ends = steps[names == group].astype(int), ended[names == group]
+        curve = kaplan_meier(list(times), list(ends), level=level)
+        at = {round(time): place for place, time in enumerate(curve.times)}
+        now: tuple[float, float | None, float | None] = (1.0, None, None)
+        for step in range(int(times.max()) + 1):
+            if step in at:
+                place = at[step]
+                now = (curve.alive[place], curve.low[place], curve.high[place])
+            here = times == step
+            rows.append((group, step, int((times >= step).sum()), int((here & ends).sum()), int((here & ~ends).sum()), *now))
+    whole = {"group": "string"} | dict.fromkeys(("step", "at_risk", "ended", "censored"), "Int64")
+    return _frame(rows, whole, ("alive", "low", "high"))
+
+
+def estimates_data(
+    runs: pd.DataFrame, what: str = "completion", by: By = "provider", *, level: float = 0.95, success_at: float | None = None
+) -> pd.DataFrame:
+    """One measure of each group with its interval: columns `group`, `runs` that ended, `known` of them, `value`, `low`, `high`,
+    `note`.
+
+    `what` is `completion`, `success`, `score`, `tokens` or `cost`; all as in `lab.summary`. `note` says why there is no interval.
+    """
+    if what not in MEASURES:
+        raise ConfigurationError(f"lab.plots.estimates(what={what!r}): choose one of {', '.join(MEASURES)}.")
+    return _estimates(_summary(runs, by, level, success_at), what)
+
+
+def cost_success_data(
+    runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, success_at: float | None = None
+) -> pd.DataFrame:
+    """What the runs of each group cost and how often they succeeded, with both intervals: a row a group.
+
+    Columns: `group`, `runs` that ended, `cost`, `cost_low`, `cost_high` (mean, in US dollars), `measure`, and its `rate`,
+    `rate_low`, `rate_high`. The measure is `success` where there is a score, `score` (its mean) where that is graded, and
+    `completion` where there is none.
+    """
+    table = _summary(runs, by, level, success_at)
+    graded = bool((table["scored"].gt(0) & table["success_rate"].isna()).any())
+    measure = "completion" if not table["scored"].sum() else "score" if graded else "success"
+    cost, rate = _estimates(table, "cost"), _estimates(table, measure)
+    return pd.DataFrame(
+        {
+            "group": cost["group"],
+            "runs": cost["runs"],
+            **{f"cost{end}": cost[name] for end, name in _ENDS},
+            "measure": pd.array([measure] * len(table), dtype="string"),
+            **{f"rate{end}": rate[name] for end, name in _ENDS},
+        }
+    )
+
+
+_ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
+
+
+def _summary(runs: pd.DataFrame, by: By, level: float, success_at: float | None) -> pd.DataFrame:
+    columns = columns_of(by)
+    frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], "lab.plots", RUNS_ADVICE)
+    return summary(frame.assign(**{_GROUP: names_of(frame, columns)}), _GROUP, level=level, success_at=success_at)
+
+
+_GROUP = "its group"
+
+
+def _estimates(table: pd.DataFrame, what: str) -> pd.DataFrame:
+    ended = table["runs"] - table["running"]
+    if what in ("tokens", "cost"):
+        known = (ended * (1 - table[f"{what}_unknown"])).fillna(0).round().astype("Int64")
+    else:
+        known = ended if what == "completion" else table["scored"]
+    said = [
+        dict(part.split(": ", 1) for part in text.split("; ")) if isinstance(text, str) else {} for text in table["no_interval"]
+    ]
+    return pd.DataFrame(
+        {
+            "group": table[_GROUP].astype("string"),
+            "runs": ended,
+            "known": known,
+            "value": table[_VALUE[what]],
+            "low": table[f"{what}_low"],
+            "high": table[f"{what}_high"],
+            "note": pd.array([notes.get(what) for notes in said], dtype="string"),
+        }
+    )
+
+
+def _frame(rows: list[tuple[Any, ...]], whole: dict[str, str], shares: tuple[str, ...]) -> pd.DataFrame:
+    dtypes: dict[str, Any] = whole | dict.fromkeys(shares, "Float64")
+    return pd.DataFrame(
+        {name: pd.array([row[at] for row in rows], dtype=dtype) for at, (name, dtype) in enumerate(dtypes.items())}
+    )
+
+
+def _checked_quantiles(quantiles: object) -> tuple[float, float]:
+    try:
+        low, high = cast(tuple[float, float], quantiles)
+        fine = 0 <= low <= 0.5 <= high <= 1
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise ConfigurationError(f"quantiles={quantiles!r}: pass two numbers with the median between them, such as (0.25, 0.75).")
+    return low, high

@@ -1,0 +1,157 @@
+"""Several plots in one figure: the same for each group, and the picture of a whole comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedFormatter
+
+from agentlab.errors import ConfigurationError
+from agentlab.groups import By, checked, columns_of, in_order, names_of
+from agentlab.plots import _figure as look
+from agentlab.plots._bands import bands, survival
+from agentlab.plots._bars import stop_reasons
+from agentlab.plots._curves import keeping_looks
+from agentlab.plots._estimates import cost_success, estimates
+from agentlab.plots._groups_data import cost_success_data
+from agentlab.plots._legend import Row, plain
+
+MOST = 12
+"""So many small plots in one figure; how many groups are left out is said below the last."""
+
+
+def small_multiples(
+    plot: Callable[..., Any], frame: pd.DataFrame, by: By = "provider", *, columns: int = 3, **options: Any
+) -> look.PlotFigure:
+    """The same plot for each group, side by side on the same axes.
+
+    `plot` is one of `lab.plots` that takes `ax=`, or a function of your own that does: it is called with the rows of one group and
+    those options. A group has the same colour in each. Errors: ConfigurationError where columns are missing, and for what is no
+    plot.
+    """
+    if not callable(plot):
+        raise ConfigurationError(f"lab.plots.small_multiples(plot={plot!r}): pass a function such as lab.plots.tokens.")
+    if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
+        raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number from 1 on.")
+    rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "pass a frame with the column that makes the groups")
+    names = names_of(rows, columns_of(by))
+    groups = in_order(names)
+    shown = groups[:MOST] or [""]
+    columns = min(columns, len(shown))
+    lines = math.ceil(len(shown) / columns)
+    figure = look.new_figure(max(4.2, 3.1 * columns), 2.6 * lines)
+    drawn: list[look.PlotAxes] = []
+    with keeping_looks(_keys(rows, groups)):
+        for place, name in enumerate(shown, start=1):
+            ax = look.new_axes(figure, lines, columns, place)
+            plot(rows[names == name] if groups else frame, ax=ax, **options)
+            if name:
+                _title(ax, name)
+                look.set_alt(ax, f"{name}: {ax.alt}")
+            drawn.append(ax)
+    _share(drawn, columns)
+    _one_legend(figure, drawn, more=len(groups) - len(shown))
+    return figure
+
+
+def comparison(
+    runs: pd.DataFrame, steps: pd.DataFrame | None = None, by: By = "provider", *, level: float = 0.95
+) -> look.PlotFigure:
+    """The picture of a whole comparison: success with intervals, cost against it, why runs ended, what they used and how long they
+    took.
+
+    `runs` is `lab.frame(results, "runs")`, `steps` is `lab.frame(results)`; without `steps` the curves over them are left out, and
+    tokens and cost are shown as means with intervals. Needs scipy (extra `stats`). Errors: ConfigurationError where columns are
+    missing.
+    """
+    measured = cost_success_data(runs, by, level=level)
+    measure = "completion" if measured.empty else str(measured["measure"].iloc[0])
+    runs = checked(runs, columns_of(by), "lab.plots.comparison")
+    figure = look.new_figure(12.0, 8.0 + 0.2 * min(8, len(measured)))
+    axes = [look.new_axes(figure, 2, 3, place) for place in range(1, 7)]
+    estimates(runs, measure, by, axes[0], level=level)
+    cost_success(runs, by, axes[1], level=level)
+    stop_reasons(runs, axes[2], by)
+    if steps is None:
+        estimates(runs, "tokens", by, axes[3], level=level)
+        estimates(runs, "cost", by, axes[4], level=level)
+    else:
+        with keeping_looks([(str(name), "") for name in measured["group"]]):
+            bands(steps, "tokens", by, axes[3])
+            bands(steps, "cost", by, axes[4])
+    survival(runs, by, axes[5], level=level)
+    titles = ("What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on")
+    for ax, title in zip(axes, titles, strict=True):
+        _title(ax, title)
+    _one_legend(figure, axes)
+    return figure
+
+
+def _title(ax: Axes, text: str) -> None:
+    title = ax.set_title(look.shorten(text, 36), color=look.TEXT, fontsize=look.TEXT_POINTS + 0.5, fontweight="bold")
+    title.set_parse_math(False)
+
+
+def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
+    """What looks are told apart by, in the plots of runs and in those of groups."""
+    keys = [(name, "") for name in groups]
+    if {"provider", "model"} <= set(rows.columns):
+        models = rows[["provider", "model"]].drop_duplicates()
+        keys += [
+            (str(p), "" if pd.isna(m) else str(m))
+            for p, m in zip(models["provider"], models["model"], strict=True)
+            if not pd.isna(p)
+        ]
+    return keys
+
+
+def _share(axes: list[look.PlotAxes], columns: int) -> None:
+    """The same limits for all; labels of the axes only where they stand at the edge."""
+    named = any(isinstance(ax.yaxis.get_major_formatter(), FixedFormatter) for ax in axes)  # bars, with names of their own
+    lefts, rights = zip(*(ax.get_xlim() for ax in axes), strict=True)
+    bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
+    for place, ax in enumerate(axes):
+        ax.set_xlim(min(lefts), max(rights))
+        if not named:
+            ax.set_ylim(min(bottoms), max(tops))
+            if place % columns:
+                ax.set_ylabel("")
+        if place + columns < len(axes):
+            ax.set_xlabel("")
+
+
+def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> None:
+    """The legends of all axes as one below them: what is called the same stands once, with what is said of it anywhere."""
+    rows: dict[str, Row] = {}
+    notes: dict[str, dict[str, None]] = {}
+    for ax in axes:
+        legend = ax.get_legend()
+        if legend is None:
+            continue
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            name, *said = text.get_text().split("\n")
+            blank = handle is None or (
+                handle.get_linestyle() in ("None", "none", "") and handle.get_marker() in ("None", "", None)
+            )
+            if blank or not name:
+                continue
+            if name.endswith((":", ",", " or", "half")):  # one sentence in two lines
+                name, said = " ".join([name, *said]), []
+            rows[name] = _fuller(rows.get(name), (handle, name))
+            notes.setdefault(name, {}).update(dict.fromkeys(said))
+        legend.remove()
+    lines = [(handle, "\n".join([name, ", ".join(notes[name])] if notes[name] else [name])) for handle, name in rows.values()]
+    plain(figure, lines, more=more, columns=min(6, len(lines) + (more > 0)))
+
+
+def _fuller(one: Row | None, other: Row) -> Row:
+    """Of two entries of one name, the one whose handle shows more: marker and line."""
+
+    def shows(row: Row) -> int:
+        return sum(value not in ("None", "none", "", None) for value in (row[0].get_marker(), row[0].get_linestyle()))
+
+    return one if one is not None and shows(one) >= shows(other) else other
