@@ -178,6 +178,7 @@ def _kappa(whole: pd.DataFrame, level: float) -> Estimate:
     number, groups = whole.shape
     if not number:
         return Estimate(None, None, None, 0, "no scenario for which all have a reason")
+    whole = whole[sorted(whole.columns)]  # so that neither the order of groups nor that of scenarios changes what is drawn
     reasons = sorted(set(whole.to_numpy().ravel()))
     if len(reasons) == 1:
         return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")

@@ -54,7 +54,9 @@ def bands(
     for name, group in list(groups.items())[:SHOWN_GROUPS]:
         its = looks[name, ""]
         known = group[group["median"].notna()]
-        rows.append(_row(its, name, "" if len(known) == len(group) else "unknown" if known.empty else "partly unknown"))
+        rows.append(
+            _row(its, name, "" if len(known) == len(group) else f"{what} unknown" if known.empty else f"{what} partly unknown")
+        )
         if known.empty:
             continue
         thin |= _draw_band(ax, group, its, name)
@@ -235,6 +237,6 @@ def _table(ax: Axes, heading: str, counts: dict[str, dict[Any, Any]]) -> None:
 
     write(heading, 0, 0, ha="left", gid="table")
     for place, (name, of_group) in enumerate(list(counts.items())[:SHOWN_GROUPS], start=1):
-        write(look.shorten(name, NAME_WIDTH), 0, place, ha="right", right=-8, gid="table")
+        write(look.shorten(name, NAME_WIDTH), 0, place, ha="right", right=-14, gid="table")
         for tick in ticks:
             write(str(of_group.get(tick, 0)), tick, place)

@@ -30,7 +30,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None, by: By = "provider"
         ax.set_xticks([])
         ax.set_yticks([])
         look.note(ax, "no runs yet")
-        look.set_alt(ax, "Stop reasons by provider: no runs yet.")
+        look.set_alt(ax, f"Stop reasons by {data.columns[0]}: no runs yet.")
         return ax
     most = int(data["runs"].max())
     for place, (_, outcome, count) in enumerate(rows):
@@ -74,4 +74,4 @@ def _alt(data: pd.DataFrame) -> str:
             )
         ]
         told.append(f"{provider} {', '.join(parts)}")
-    return f"Stop reasons by provider: {'; '.join(told)}."
+    return f"Stop reasons by {data.columns[0]}: {'; '.join(told)}."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator
 
 from agentlab.errors import ConfigurationError
 from agentlab.groups import By, checked, columns_of, in_order, names_of
@@ -16,6 +18,7 @@ from agentlab.plots import _figure as look
 from agentlab.plots._bands import bands, survival
 from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import keeping_looks
+from agentlab.plots._data import stop_reasons_data
 from agentlab.plots._estimates import cost_success, estimates
 from agentlab.plots._groups_data import cost_success_data
 from agentlab.plots._legend import Row, plain
@@ -68,10 +71,13 @@ def comparison(
     tokens and cost are shown as means with intervals. Needs scipy (extra `stats`). Errors: ConfigurationError where columns are
     missing.
     """
+    needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
+    runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")
     measured = cost_success_data(runs, by, level=level)
     measure = "completion" if measured.empty else str(measured["measure"].iloc[0])
-    runs = checked(runs, columns_of(by), "lab.plots.comparison")
-    figure = look.new_figure(12.0, 8.0 + 0.2 * min(8, len(measured)))
+    bars = len(stop_reasons_data(runs, by)) + len(measured)
+    figure = look.new_figure(12.0, 2 * min(12.0, max(4.0 + 0.1 * min(8, len(measured)), 1.0 + 0.16 * bars)))
+    look.set_gap(figure, 0.06)
     axes = [look.new_axes(figure, 2, 3, place) for place in range(1, 7)]
     estimates(runs, measure, by, axes[0], level=level)
     cost_success(runs, by, axes[1], level=level)
@@ -111,15 +117,15 @@ def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
 
 def _share(axes: list[look.PlotAxes], columns: int) -> None:
     """The same limits for all; labels of the axes only where they stand at the edge."""
-    named = any(isinstance(ax.yaxis.get_major_formatter(), FixedFormatter) for ax in axes)  # bars, with names of their own
     lefts, rights = zip(*(ax.get_xlim() for ax in axes), strict=True)
     bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
+    named = any(isinstance(ax.yaxis.get_major_locator(), FixedLocator) and len(ax.get_yticks()) for ax in axes)  # as of bars
     for place, ax in enumerate(axes):
         ax.set_xlim(min(lefts), max(rights))
         if not named:
             ax.set_ylim(min(bottoms), max(tops))
-            if place % columns:
-                ax.set_ylabel("")
+        if place % columns and not named:
+            ax.set_ylabel("")
         if place + columns < len(axes):
             ax.set_xlabel("")
 
@@ -132,26 +138,23 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
         legend = ax.get_legend()
         if legend is None:
             continue
-        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             name, *said = text.get_text().split("\n")
-            blank = handle is None or (
-                handle.get_linestyle() in ("None", "none", "") and handle.get_marker() in ("None", "", None)
-            )
-            if blank or not name:
+            if not isinstance(drawn, Line2D) or not _shows(drawn) or not name:
                 continue
-            if name.endswith((":", ",", " or", "half")):  # one sentence in two lines
-                name, said = " ".join([name, *said]), []
-            rows[name] = _fuller(rows.get(name), (handle, name))
+            name = re.sub(r" × \d+$", "", name)  # how many there are differs between the plots
+            if name not in rows or _shows(rows[name][0]) < _shows(drawn):
+                rows[name] = (drawn, name)
             notes.setdefault(name, {}).update(dict.fromkeys(said))
         legend.remove()
     lines = [(handle, "\n".join([name, ", ".join(notes[name])] if notes[name] else [name])) for handle, name in rows.values()]
-    plain(figure, lines, more=more, columns=min(6, len(lines) + (more > 0)))
+    if not lines:
+        return
+    longest = max(len(part) for _, label in lines for part in label.split("\n"))
+    entry = (longest * 0.56 * look.SMALL_POINTS + 50) / 72  # inches, about
+    plain(figure, lines, more=more, columns=max(1, min(len(lines), int(figure.get_figwidth() / entry))))
 
 
-def _fuller(one: Row | None, other: Row) -> Row:
-    """Of two entries of one name, the one whose handle shows more: marker and line."""
-
-    def shows(row: Row) -> int:
-        return sum(value not in ("None", "none", "", None) for value in (row[0].get_marker(), row[0].get_linestyle()))
-
-    return one if one is not None and shows(one) >= shows(other) else other
+def _shows(handle: Line2D) -> int:
+    """Of marker and line, how many an entry has."""
+    return sum(value not in ("None", "none", "", " ", None) for value in (handle.get_marker(), handle.get_linestyle()))

@@ -1,0 +1,316 @@
+"""Groups of runs: the data of their plots, and what is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import agentlab as lab
+from agentlab import errors
+from agentlab.plots import PlotFigure, bands_data, cost_success_data, estimates_data, stop_reasons_data, survival_data
+from tests.compare.made import runs_of
+
+from .made import NA, listed, looping, run_of, steps_of
+from .test_drawing import legend_of, words_in
+
+THREE = steps_of(("a", [10, 20, 30]), ("a", [20, 40]), ("a", [30, 60, 90]), ("b", [5, NA]), ("b", [7, 8]))
+ENDED = ["completed", "completed", "completed", "turn_limit", "turn_limit"]
+
+
+def runs(count: int = 8, **columns: Any) -> pd.DataFrame:
+    provider = ["a", "b"] * (count // 2)
+    tokens = [100 * place if name == "a" else None for place, name in enumerate(provider, start=1)]
+    costs = [None if value is None else value / 1000 for value in tokens]
+    terminated = [place % 3 != 0 for place in range(count)]
+    return runs_of(
+        provider, terminated=terminated, total_tokens=tokens, cost_usd=costs, **{"steps": [*range(1, count + 1)], **columns}
+    )
+
+
+def drawn(ax: Axes, kind: str) -> dict[str, Any]:
+    return {str(line.get_gid()).split(":", 1)[1]: line for line in ax.lines if str(line.get_gid()).startswith(f"{kind}:")}
+
+
+# Bands ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_median_and_the_middle_half_of_the_runs_that_took_the_step() -> None:
+    data = bands_data(THREE)
+
+    assert data[["group", "step", "runs", "known"]].to_numpy().tolist() == [
+        ["a", 1, 3, 3], ["a", 2, 3, 3], ["a", 3, 2, 2], ["b", 1, 2, 2], ["b", 2, 2, 1],
+    ]  # fmt: skip
+    assert listed(data["median"]) == [20, 40, 60, 6, 8]
+    assert listed(data["low"]) == [15, 30, 45, 5.5, 8]
+    assert listed(bands_data(THREE, quantiles=(0, 1))["high"]) == [30, 60, 90, 7, 8]
+    assert listed(bands_data(THREE, "cost")["median"])[0] == pytest.approx(0.02)
+
+
+def test_unknown_in_a_band_is_not_0_and_a_run_twice_counts_once() -> None:
+    unknown = bands_data(steps_of(("a", [NA, NA])))
+    assert listed(unknown["median"]) == [None, None]
+    assert list(unknown["known"]) == [0, 0]
+    pd.testing.assert_frame_equal(bands_data(pd.concat([THREE, THREE])), bands_data(THREE))
+
+
+def test_bands_of_real_runs() -> None:
+    data = bands_data(lab.frame([run_of(looping(end=end)) for end in (1, 2, 3)]))
+
+    assert list(data["runs"]) == [3, 2, 1]
+    assert list(data["median"]) == [100, 200, 300]
+
+
+def test_a_group_is_a_line_with_a_band_and_thin_where_few_are_left() -> None:
+    steps = steps_of(("a", [1, 2, 3, 4]), ("a", [2, 3]), ("a", [3, 4]))
+    ax = lab.plots.bands(steps)
+
+    assert drawn(ax, "median")["a"].get_xydata().tolist() == [[1, 2], [2, 3]]
+    assert drawn(ax, "thin")["a"].get_xydata().tolist() == [[2, 3], [3, 3], [4, 4]]
+    assert [collection.get_gid() for collection in ax.collections] == ["band:a"]
+    assert legend_of(ax) == ["a", "thin: fewer than half\nof its runs are left"]
+    assert words_in(ax) == ["runs that took the step", "a", "3", "3", "1", "1"]
+    assert ax.alt == "Cumulative tokens per step, median and band of 1 group: a 3 (2 to 4) after step 2, by 3 of 3 runs."
+
+
+def test_unknown_cost_is_said_in_the_legend_and_the_words() -> None:
+    ax = lab.plots.bands(steps_of(("a", [NA, NA]), ("b", [1, NA]), ("c", [1, 2])), "cost")
+
+    assert legend_of(ax) == ["a\ncost unknown", "b\ncost partly unknown", "c"]
+    assert "a unknown after step 2" in ax.alt
+    assert words_in(lab.plots.bands(steps_of(("a", [NA]))))[0] == "tokens unknown"
+
+
+# Survival --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_survival_by_hand() -> None:
+    data = survival_data(runs_of(["a"] * 5, terminated=[True, False, True, None, True], steps=[1, 2, 2, 3, 4]))
+
+    assert list(data["step"]) == [0, 1, 2, 3, 4]
+    assert list(data["at_risk"]) == [5, 5, 4, 2, 1]
+    assert list(data["ended"]) == [0, 1, 1, 0, 1]
+    assert list(data["censored"]) == [0, 0, 1, 1, 0]
+    assert list(data["alive"]) == pytest.approx([1, 0.8, 0.6, 0.6, 0])
+    assert listed(data["low"].isna()) == [True, False, False, False, True]
+    assert (data["low"].dropna() < 0.8).all()
+
+
+def test_runs_that_nobody_ended_stay_alive_and_unknown_steps_are_left_out() -> None:
+    data = survival_data(runs_of(["a", "a", "b"], terminated=[False, None, True], steps=[2, 0, None]))
+
+    assert set(data["group"]) == {"a"}
+    assert list(data["alive"]) == [1, 1, 1]
+    assert data["low"].isna().all()
+
+
+def test_a_survival_curve_is_drawn_with_marks_where_runs_were_cut_off() -> None:
+    ax = lab.plots.survival(runs())
+
+    assert list(drawn(ax, "alive")) == ["a", "b"]
+    assert drawn(ax, "alive")["a"].get_ydata()[0] == 1
+    assert drawn(ax, "censored")["a"].get_xdata().tolist() == [1, 7]
+    assert legend_of(ax)[-1] == "cut off, or\nstill going on"
+    assert "a half of them by step" in ax.alt
+    assert "2 of 4 in all, 2 cut off" in ax.alt
+
+
+# Points with intervals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["completion", "success", "score", "tokens", "cost"])
+def test_estimates_are_those_of_the_summary(what: str) -> None:
+    frame = runs(16, score=[1, 0] * 8)
+    table, data = lab.summary(frame), estimates_data(frame, what)
+
+    value = {"completion": "completion_rate", "success": "success_rate"}.get(what, f"{what}_mean")
+    for mine, theirs in (("value", value), ("low", f"{what}_low"), ("high", f"{what}_high")):
+        assert listed(data[mine]) == listed(table[theirs])
+    assert list(data["group"]) == ["a", "b"]
+
+
+def test_a_point_with_its_interval_and_its_number() -> None:
+    ax = lab.plots.estimates(runs(16), "tokens")
+
+    assert list(drawn(ax, "point")) == list(drawn(ax, "interval")) == ["a"]
+    low, high = drawn(ax, "interval")["a"].get_xdata()
+    assert low < drawn(ax, "point")["a"].get_xdata()[0] == 800 < high
+    assert words_in(ax) == ["800  8 runs", "unknown"]
+    assert "a 800 (" in ax.alt and "b unknown" in ax.alt
+
+
+def test_a_point_without_an_interval_is_hollow() -> None:
+    ax = lab.plots.estimates(runs(4), "cost")
+
+    assert drawn(ax, "interval") == {}
+    assert drawn(ax, "point")["a"].get_markerfacecolor() == "none"
+    assert "no interval" in ax.alt
+
+
+@pytest.mark.parametrize(
+    ("score", "measure", "label"),
+    [
+        pytest.param(None, "completion", "completed of its own", id="no score"),
+        pytest.param([True, False] * 4, "success", "succeeded", id="yes or no"),
+        pytest.param([0.25, 0.75] * 4, "score", "mean score", id="graded"),
+    ],
+)
+def test_cost_against_what_there_is_of_success(score: Any, measure: str, label: str) -> None:
+    frame = runs() if score is None else runs(score=score)
+
+    assert set(cost_success_data(frame)["measure"]) == {measure}
+    ax = lab.plots.cost_success(frame)
+    assert ax.get_ylabel() == label
+    assert legend_of(ax) == ["a", "b\ncost unknown"]
+    assert drawn(ax, "point")["b"].get_markerfacecolor() == "none"
+    assert "b" in ax.alt and "at a cost of unknown" in ax.alt
+
+
+def test_no_cost_known_at_all() -> None:
+    ax = lab.plots.cost_success(runs_of(["a"] * 3))
+
+    assert ax.get_xlabel() == "cost unknown"
+    assert list(ax.get_xticks()) == []
+
+
+# Several -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_small_multiples_share_axes_and_keep_looks_and_one_legend() -> None:
+    figure = lab.plots.small_multiples(lab.plots.tokens, THREE.assign(stop_reason=pd.NA))
+
+    assert isinstance(figure, PlotFigure)
+    assert [ax.get_title() for ax in figure.axes] == ["a", "b"]
+    assert len({ax.get_ylim() for ax in figure.axes}) == len({ax.get_xlim() for ax in figure.axes}) == 1
+    together = drawn(lab.plots.tokens(THREE), "run")
+    alone = [drawn(ax, "run") for ax in figure.axes]
+    assert to_hex(alone[1]["r4"].get_color()) == to_hex(together["r4"].get_color()) != to_hex(alone[0]["r1"].get_color())
+    assert [ax.get_legend() for ax in figure.axes] == [None, None]
+    assert legend_of(figure) == ["a", "b\ntokens partly unknown"]
+    assert figure.alt.startswith("a: Cumulative tokens")
+
+
+def test_small_multiples_of_bars_keep_their_names_apart() -> None:
+    frame = runs_of(["a", "a", "b"], terminated=[True, False, False])
+    figure = lab.plots.small_multiples(lab.plots.stop_reasons, frame, columns=1)
+
+    assert [[text.get_text() for text in ax.get_yticklabels()] for ax in figure.axes] == [
+        ["a", "completed", "turn_limit"],
+        ["b", "turn_limit"],
+    ]
+
+
+def test_small_multiples_take_options_and_plots_of_your_own() -> None:
+    seen: list[tuple[int, str]] = []
+
+    def mine(frame: pd.DataFrame, ax: Axes, word: str = "") -> None:
+        seen.append((len(frame), word))
+
+    lab.plots.small_multiples(mine, runs(), word="x")
+    assert seen == [(4, "x"), (4, "x")]
+
+
+def test_many_groups_are_counted() -> None:
+    steps = steps_of(*[(f"p{number:02}", [1, 2]) for number in range(20)])
+
+    assert len(lab.plots.small_multiples(lab.plots.tokens, steps).axes) == 12
+    assert legend_of(lab.plots.bands(steps))[-1] == "and 12 more"
+
+
+@pytest.mark.parametrize("with_steps", [True, False])
+def test_the_picture_of_a_comparison(with_steps: bool) -> None:
+    steps = lab.frame([run_of(looping(end=2), "a"), run_of(looping(end=3), "b")])
+    figure = lab.plots.comparison(runs(score=[True, False] * 4), steps if with_steps else None)
+
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == ["What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on"]
+    assert figure.axes[3].get_xlabel() == ("step" if with_steps else "tokens a run (mean)")
+    assert all(ax.get_legend() is None for ax in figure.axes)
+    assert [text.split("\n")[0] for text in legend_of(figure)][:2] == ["a", "b"]
+    assert "Cost against success of 2 groups" in figure.alt
+
+
+def test_a_comparison_by_other_columns() -> None:
+    figure = lab.plots.comparison(runs().assign(settings=["short", "long"] * 4, provider="one"), by=["provider", "settings"])
+
+    assert legend_of(figure)[0] == "one · short"
+    assert stop_reasons_data(runs().assign(settings="s"), "settings").columns[0] == "group"
+
+
+# All of them -------------------------------------------------------------------------------------------------------------------------
+
+PLOTS: dict[str, tuple[Any, pd.DataFrame]] = {
+    "bands": (lab.plots.bands, THREE),
+    "survival": (lab.plots.survival, runs()),
+    "estimates": (lab.plots.estimates, runs()),
+    "cost_success": (lab.plots.cost_success, runs()),
+    "small_multiples": (lambda frame: lab.plots.small_multiples(lab.plots.bands, frame), THREE),
+    "comparison": (lab.plots.comparison, runs()),
+}
+each = pytest.mark.parametrize(("plot", "frame"), PLOTS.values(), ids=PLOTS.keys())
+
+
+@each
+def test_the_same_data_give_the_same_picture_and_are_left_as_they_were(plot: Any, frame: pd.DataFrame) -> None:
+    before = frame.copy(deep=True)
+    first, second = plot(frame), plot(frame)
+
+    assert first.alt == second.alt
+    one, other = (shown if isinstance(shown, PlotFigure) else shown.figure for shown in (first, second))
+    assert one.png(1) == other.png(1) == one.png(1)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@each
+def test_nothing_yet(plot: Any, frame: pd.DataFrame) -> None:
+    for nothing in (pd.DataFrame(), frame.iloc[:0]):
+        shown = plot(nothing)
+        assert "yet" in shown.alt
+        assert (shown if isinstance(shown, PlotFigure) else shown.figure).png(0.4).startswith(b"\x89PNG")
+
+
+@each
+def test_what_is_missing_is_named(plot: Any, frame: pd.DataFrame) -> None:
+    with pytest.raises(errors.ConfigurationError, match="misses the column"):
+        plot(frame.drop(columns="provider"))
+    with pytest.raises(errors.ConfigurationError, match="takes a DataFrame, not list"):
+        plot([1])
+
+
+@pytest.mark.parametrize("name", ["bands", "survival", "estimates", "cost_success"])
+def test_given_axes_are_drawn_into(name: str) -> None:
+    given = Figure().add_subplot()
+    plot, frame = PLOTS[name]
+
+    assert plot(frame, ax=given) is given
+    assert given.lines
+
+
+@each
+def test_names_from_outside_are_drawn_as_they_are(plot: Any, frame: pd.DataFrame) -> None:
+    for name in ("$x_1$", "_hidden", "two\nlines", "模", "a" * 80):
+        shown = plot(frame.assign(provider=name))
+        assert (shown if isinstance(shown, PlotFigure) else shown.figure).png(0.4).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        pytest.param(lambda: lab.plots.bands(THREE, "steps"), "what='steps'", id="what"),
+        pytest.param(
+            lambda: lab.plots.bands(THREE, quantiles=(0.6, 0.7)), "quantiles=(0.6, 0.7): pass two numbers", id="quantiles"
+        ),
+        pytest.param(lambda: lab.plots.bands(THREE, quantiles=3), "quantiles=3", id="no quantiles"),
+        pytest.param(lambda: lab.plots.estimates(runs(), "time"), "what='time'", id="no measure"),
+        pytest.param(lambda: lab.plots.small_multiples("tokens", THREE), "plot='tokens'", id="no plot"),
+        pytest.param(lambda: lab.plots.small_multiples(lab.plots.tokens, THREE, columns=0), "columns=0", id="columns"),
+    ],
+)
+def test_bad_input_names_the_value(do: Any, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        do()
+    assert said in str(caught.value)
