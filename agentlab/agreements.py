@@ -182,11 +182,13 @@ def _kappa(whole: pd.DataFrame, level: float) -> Estimate:
     reasons = sorted(set(whole.to_numpy().ravel()))
     if len(reasons) == 1:
         return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
-    codes = np.array(sorted([reasons.index(reason) for reason in row] for row in whole.to_numpy()))
-    chosen = np.eye(len(reasons))[codes]  # scenario, group, reason: 1 where it is
+    kinds = Counter(map(tuple, whole.to_numpy()))  # scenarios with the same reasons are alike, and there are few kinds of them
+    codes = np.array([[reasons.index(reason) for reason in kind] for kind in sorted(kinds)])
+    counts = np.array([kinds[kind] for kind in sorted(kinds)])
+    chosen = np.eye(len(reasons))[codes]  # kind of scenario, group, reason: 1 where it is
     kappa = cohen if groups == 2 else fleiss
-    once = kappa(chosen, np.ones((1, number)))[0]
-    return percentile(float(once), kappa(chosen, weights(number)), number, level=level)
+    once = kappa(chosen, counts[None, :])[0]
+    return percentile(float(once), kappa(chosen, weights(counts)), number, level=level)
 
 
 def cohen(chosen: Any, weight: Any) -> Any:

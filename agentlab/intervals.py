@@ -113,13 +113,14 @@ def _resampled(values: Any, statistic: Callable[..., Any], method: str, level: f
 
 
 def resamples(values: int) -> int:
-    """How many resamples are drawn: 9,999, and fewer from very many values, where it takes long and changes nothing."""
-    return min(9_999, max(999, 10_000_000 // values))
+    """How many resamples are drawn: 9,999, and fewer from many values, where they take long and change little."""
+    return min(9_999, max(1_999, 2_000_000 // values))
 
 
-def weights(units: int) -> Any:
-    """How often each of so many units is in each resample, a row a resample."""
-    return np.random.default_rng(SEED).multinomial(units, np.full(units, 1 / units), size=min(resamples(units), 4_999))
+def weights(counts: Any) -> Any:
+    """Resamples of units of which so many are alike: a row a resample, how often each kind is in it."""
+    total = int(counts.sum())
+    return np.random.default_rng(SEED).multinomial(total, counts / total, size=4_999)
 
 
 def percentile(value: float | None, drawn: Any, known: int, *, level: float = 0.95) -> Estimate:
