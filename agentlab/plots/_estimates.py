@@ -40,7 +40,11 @@ def estimates(
     `runs` is `lab.frame(results, "runs")`, `what` is `completion`, `success`, `score`, `tokens` or `cost`. A hollow point has no
     interval. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where columns are missing.
     """
-    data = estimates_data(runs, what, by, level=level, success_at=success_at)
+    return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at), what, ax)
+
+
+def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axes:
+    """Draw what `estimates_data` gave."""
     ax = look.axes_for(ax, "estimates", 6.4, max(1.6, 0.8 + 0.34 * len(data)))
     look.style(ax)
     ax.spines["left"].set_visible(False)
@@ -91,7 +95,11 @@ def cost_success(
     the axis says which. A group whose cost is unknown stands at the right edge with its success, and no cost. Returns the axes; see
     `cost_success_data` for what they show. Errors: ConfigurationError where columns are missing.
     """
-    data = cost_success_data(runs, by, level=level, success_at=success_at)
+    return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at), ax)
+
+
+def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw what `cost_success_data` gave."""
     ax = look.axes_for(ax, "cost_success", 6.4, 3.6)
     look.style(ax)
     measure = "completion" if data.empty else str(data["measure"].iloc[0])

@@ -94,7 +94,7 @@ def estimates_data(
     """
     if what not in MEASURES:
         raise ConfigurationError(f"lab.plots.estimates(what={what!r}): choose one of {', '.join(MEASURES)}.")
-    return _estimates(_summary(runs, by, level, success_at), what)
+    return estimates_of(summary_of(runs, by, level, success_at), what)
 
 
 def cost_success_data(
@@ -106,10 +106,14 @@ def cost_success_data(
     `rate_low`, `rate_high`. The measure is `success` where there is a score, `score` (its mean) where that is graded, and
     `completion` where there is none.
     """
-    table = _summary(runs, by, level, success_at)
+    return cost_success_of(summary_of(runs, by, level, success_at))
+
+
+def cost_success_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Cost and success out of such a summary."""
     graded = bool((table["scored"].gt(0) & table["success_rate"].isna()).any())
     measure = "completion" if not table["scored"].sum() else "score" if graded else "success"
-    cost, rate = _estimates(table, "cost"), _estimates(table, measure)
+    cost, rate = estimates_of(table, "cost"), estimates_of(table, measure)
     return pd.DataFrame(
         {
             "group": cost["group"],
@@ -124,7 +128,8 @@ def cost_success_data(
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 
-def _summary(runs: pd.DataFrame, by: By, level: float, success_at: float | None) -> pd.DataFrame:
+def summary_of(runs: pd.DataFrame, by: By, level: float, success_at: float | None = None) -> pd.DataFrame:
+    """The summary, with the groups under one name each: what the plots of estimates are read off."""
     columns = columns_of(by)
     frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], "lab.plots", RUNS_ADVICE)
     return summary(frame.assign(**{_GROUP: names_of(frame, columns)}), _GROUP, level=level, success_at=success_at)
@@ -133,7 +138,8 @@ def _summary(runs: pd.DataFrame, by: By, level: float, success_at: float | None)
 _GROUP = "its group"
 
 
-def _estimates(table: pd.DataFrame, what: str) -> pd.DataFrame:
+def estimates_of(table: pd.DataFrame, what: str) -> pd.DataFrame:
+    """One measure out of such a summary."""
     ended = table["runs"] - table["running"]
     if what in ("tokens", "cost"):
         known = (ended * (1 - table[f"{what}_unknown"])).fillna(0).round().astype("Int64")

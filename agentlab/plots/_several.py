@@ -19,8 +19,8 @@ from agentlab.plots._bands import bands, survival
 from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import keeping_looks
 from agentlab.plots._data import stop_reasons_data
-from agentlab.plots._estimates import cost_success, estimates
-from agentlab.plots._groups_data import cost_success_data
+from agentlab.plots._estimates import draw_cost_success, draw_estimates
+from agentlab.plots._groups_data import cost_success_of, estimates_of, summary_of
 from agentlab.plots._legend import Row, plain
 
 MOST = 12
@@ -73,18 +73,19 @@ def comparison(
     """
     needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
     runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")
-    measured = cost_success_data(runs, by, level=level)
+    table = summary_of(runs, by, level)
+    measured = cost_success_of(table)
     measure = "completion" if measured.empty else str(measured["measure"].iloc[0])
     bars = len(stop_reasons_data(runs, by)) + len(measured)
     figure = look.new_figure(12.0, 2 * min(12.0, max(4.0 + 0.1 * min(8, len(measured)), 1.0 + 0.16 * bars)))
     look.set_gap(figure, 0.06)
     axes = [look.new_axes(figure, 2, 3, place) for place in range(1, 7)]
-    estimates(runs, measure, by, axes[0], level=level)
-    cost_success(runs, by, axes[1], level=level)
+    draw_estimates(estimates_of(table, measure), measure, axes[0])
+    draw_cost_success(measured, axes[1])
     stop_reasons(runs, axes[2], by)
     if steps is None:
-        estimates(runs, "tokens", by, axes[3], level=level)
-        estimates(runs, "cost", by, axes[4], level=level)
+        draw_estimates(estimates_of(table, "tokens"), "tokens", axes[3])
+        draw_estimates(estimates_of(table, "cost"), "cost", axes[4])
     else:
         with keeping_looks([(str(name), "") for name in measured["group"]]):
             bands(steps, "tokens", by, axes[3])
