@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
+from agentlab import sugar
 from agentlab.budget import Budget
 from agentlab.calls import HttpModel, Model, RetryPolicy
 from agentlab.continuation import CONTINUATION, ContinuationPolicy
@@ -105,11 +106,7 @@ class Agent:
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
-        settings = _settings(self.settings, budget, stop, policy)
-        if continuation is not None:
-            settings = replace(settings, continuation=as_continuation(continuation))
-        if terminating is not None:
-            settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
+        settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
         return Run(
@@ -120,6 +117,48 @@ class Agent:
             transport or current(),
             observers=(*self.observers, *observers),
         )
+
+    def settings_for(
+        self,
+        *,
+        budget: Budget | None = None,
+        stop: object = None,
+        policy: Policy | None = None,
+        continuation: ContinuationPolicy | None = None,
+        terminating: TerminatingTools | Sequence[str] | None = None,
+    ) -> RunSettings:
+        """The settings that a run begins with: these, and the agent's own in the place of what is left out."""
+        settings = _settings(self.settings, budget, stop, policy)
+        if continuation is not None:
+            settings = replace(settings, continuation=as_continuation(continuation))
+        if terminating is not None:
+            settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
+        return settings
+
+    def as_tool(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        budget: Budget | None = None,
+        stop: object = None,
+        terminating: TerminatingTools | Sequence[str] | None = None,
+    ) -> Tool:
+        """This agent as a tool of another one, which calls it with a `task` and gets its answer.
+
+            research = Agent("…", tools=[search]).as_tool("research", "Looks things up.", budget=Budget(max_tokens=5_000))
+            agent = Agent("…", tools=[research])
+
+        budget, stop, terminating   what holds for each of its runs; what is left out is the agent's own
+
+        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own.
+        The caller's model is told how it ended and what is left, and may have it go on: `continue_run`, `raise_budget`,
+        `fresh_context`. A person sees it in `run.children`. Raises what `run` and `lab.tool` raise for values that cannot be.
+        """
+        made: Tool = sugar.call(
+            "agentlab.subagent:as_tool", self, name, description, budget=budget, stop=stop, terminating=terminating
+        )
+        return made
 
     def with_model(self, model: str | Provider | Model) -> Agent:
         """The same agent on another model; its name follows the model unless it was given by hand."""

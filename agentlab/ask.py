@@ -12,7 +12,7 @@ from agentlab.calls import CallContext
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
 from agentlab.history import add_cost, add_usage
 from agentlab.pricing import cost_of
-from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
+from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, decide, is_cut_off
@@ -54,6 +54,7 @@ class Draft:
     __slots__ = (
         "answer",
         "calls",
+        "children",
         "decision",
         "error",
         "explicit",
@@ -70,6 +71,7 @@ class Draft:
         self.started_s = started_s
         self.calls: list[ModelCall] = []
         self.tool_results: list[ToolResult] = []
+        self.children: list[ChildUse] = []
         self.open_calls = 0
         self.decision = _CANCELLED
         self.error: BaseException | None = None
@@ -101,6 +103,7 @@ class Draft:
             stop_reason,
             self.error,
             self.whole_answer(),
+            tuple(self.children),
         )
 
     def whole_answer(self) -> ModelResponse | None:
@@ -173,7 +176,7 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     if (draft.calls or draft.open_calls) and no_call_left(run, draft):
         raise NothingLeft
     agent = run.agent
-    index = run.history.calls + len(draft.calls) + draft.open_calls + 1
+    index = run.history.own_calls + len(draft.calls) + draft.open_calls + 1
     turn = len(run.history) + 1
     retries = 0
 
@@ -228,7 +231,7 @@ def _settle(run: Drive, draft: Draft, request: ModelRequest, response: ModelResp
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
-        index, now_s = run.history.calls + before + 1, run.clock.elapsed_s()
+        index, now_s = run.history.own_calls + before + 1, run.clock.elapsed_s()
         _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
         return response
     chosen = next((call for call in asked if call.response is response), asked[-1])
@@ -250,12 +253,12 @@ def _assistant_message(response: ModelResponse) -> Message:
 
 def no_call_left(run: Drive, draft: Draft) -> bool:
     """The budget, read before a further call inside the step: calls are counted exactly, tokens and cost with those of the step."""
-    settings = run.limits.snapshot()
+    settings = run.settings_now()
     budget, history = settings.budget, run.history
-    calls = history.calls + len(draft.calls) + draft.open_calls
-    if budget.max_calls is not None and calls >= budget.max_calls:
+    here = len(draft.calls) + draft.open_calls
+    if budget.max_calls is not None and history.calls + here >= budget.max_calls:
         return True
-    if settings.terminating is not None and calls >= settings.terminating.max_invocations:
+    if settings.terminating is not None and history.own_calls + here >= settings.terminating.max_invocations:
         return True
     tokens = history.known_tokens + sum(call.usage.known_tokens for call in draft.calls)
     if budget.max_tokens is not None and tokens >= budget.max_tokens:

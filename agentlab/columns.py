@@ -35,6 +35,8 @@ class Source:
     prompt: str
     parent_run_id: str | None
     forked_at: int | None
+    parent_step: int | None = None
+    called_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,11 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("usage_source", "string", "reported, estimated, charged_cap or unknown", lambda t: t.usage.source.value),
     _of_step("cost_usd", "Float64", "cost in US dollars", lambda t: _number(t.cost.usd)),
     _of_step("cost_source", "string", "reported, priced or unknown", lambda t: t.cost.source.value),
-    Column("cumulative_tokens", "Int64", "tokens of the run up to here", lambda s, r: r.tokens),
-    Column("cumulative_cost_usd", "Float64", "cost of the run up to here", lambda s, r: _number(r.cost_usd)),
+    _of_step("child_calls", "Int64", "round trips of sub-agents called in this step", lambda t: sum(c.calls for c in t.children)),
+    _of_step("child_tokens", "Int64", "tokens of these sub-agents", lambda t: t.child_tokens),
+    _of_step("child_cost_usd", "Float64", "cost of these sub-agents", lambda t: _number(t.child_cost_usd)),
+    Column("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", lambda s, r: r.tokens),
+    Column("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", lambda s, r: _number(r.cost_usd)),
     _of_step("tool_calls", "Int64", "tool calls asked for", lambda t: len(t.tool_calls)),
     _of_step("tools", "string", "their names, in order", lambda t: ", ".join(call.name for call in t.tool_calls)),
     _of_step("tool_errors", "Int64", "of them failed", lambda t: sum(result.is_error for result in t.tool_results)),
@@ -255,8 +260,12 @@ READING_COLUMNS: tuple[Column, ...] = (
 
 RUN_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
-    Column("parent_run_id", "string", "the run it was forked from", lambda s, r: s.parent_run_id),
-    Column("forked_at", "Int64", "steps that it has from there", lambda s, r: s.forked_at),
+    Column(
+        "parent_run_id", "string", "the run it was forked from, or of a sub-agent that called it", lambda s, r: s.parent_run_id
+    ),
+    Column("forked_at", "Int64", "steps that it has from there; NA: not forked", lambda s, r: s.forked_at),
+    Column("parent_step", "Int64", "of a sub-agent, the step of its caller", lambda s, r: s.parent_step),
+    Column("called_by", "string", "of a sub-agent, the tool call that started it", lambda s, r: s.called_by),
     PROVIDER,
     MODEL,
     Column("prompt", "string", "the task", lambda s, r: s.prompt),
@@ -266,13 +275,24 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("stopped_by_condition", "boolean", "a condition was met", lambda s, r: r.stopped_by_condition if r else None),
     Column("detail", "string", "why it ended, in a sentence", lambda s, r: r.detail if r else None),
     Column("steps", "Int64", "steps taken", lambda s, r: len(s.history)),
-    Column("calls", "Int64", "round trips to the model", lambda s, r: s.history.calls),
-    Column("total_tokens", "Int64", "tokens in and out", lambda s, r: s.history.tokens),
-    Column("cost_usd", "Float64", "cost in US dollars", lambda s, r: _number(s.history.cost_usd)),
-    Column("cost_source", "string", "reported, priced or unknown", lambda s, r: s.history.cost.source.value),
+    Column("calls", "Int64", "round trips to the model", lambda s, r: s.history.own_calls),
+    Column("total_tokens", "Int64", "tokens in and out", lambda s, r: s.history.own_usage.total_tokens),
+    Column("cost_usd", "Float64", "cost in US dollars", lambda s, r: _number(s.history.own_cost.usd)),
+    Column("cost_source", "string", "reported, priced or unknown", lambda s, r: s.history.own_cost.source.value),
+    Column("child_calls", "Int64", "round trips of its sub-agents", lambda s, r: s.history.calls - s.history.own_calls),
+    Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: _of_children(s, "child_tokens", 0)),
+    Column(
+        "child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(_of_children(s, "child_cost_usd", Decimal(0)))
+    ),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
     Column("text", "string", "the last text", lambda s, r: r.text if r else None),
 )
+
+
+def _of_children(source: Source, name: str, start: Any) -> Any:
+    """The sum over the steps of what their sub-agents used; None where a part is unknown."""
+    parts = [getattr(step, name) for step in source.history if step.children]
+    return None if None in parts else sum(parts, start)
 
 
 def _error(error: BaseException | None) -> str | None:
@@ -339,6 +359,11 @@ def _event_detail(event: events.Event) -> str:
             return f"{event.tool_call.name}({event.tool_call.arguments})"
         case events.ToolFinished():
             return f"{event.result.name}: {event.result.error or 'ok'}"
+        case events.ChildStarted():
+            return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
+        case events.ChildEnded():
+            tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
+            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {event.child.steps} steps, {tokens} tokens"
         case events.RunResumed():
             return f"after {event.paused_s:.1f} s"
         case events.Warned():

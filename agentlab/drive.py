@@ -82,10 +82,15 @@ class Drive:
         self.ending: Ending | None = None
         self.stop_request: ExplicitStop | None = None
         self.told_unknown: tuple[RunSettings, bool] | None = None
+        self.caller: Run | None = None
+        self.parent_step: int | None = None
+        self.called_by: str | None = None
+        self.ceiling: Callable[[RunSettings], RunSettings] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
         self.prompt_at = len(conversation) - 1
-        self._branches: tuple[Run, ...] = ()
+        self._offspring: tuple[Run, ...] = ()
+        self._children: tuple[Run, ...] = ()
         self._fork_listeners: tuple[Callable[[Run], object], ...] = ()
         self._paused_at = 0.0
         self._paused_s = 0.0
@@ -126,8 +131,13 @@ class Drive:
 
     def take_up_settings(self) -> RunSettings:
         """Read the limits as they are now; from here on they are in force."""
-        self.in_force = self.limits.snapshot()
+        self.in_force = self.settings_now()
         return self.in_force
+
+    def settings_now(self) -> RunSettings:
+        """The limits as they are now; of a sub-agent's run within what its caller has left."""
+        settings = self.limits.snapshot()
+        return settings if self.ceiling is None else self.ceiling(settings)
 
     def mark_step(self, ending: Ending | None) -> None:
         """The newest step is whole, and the run ends with it where there is an `ending`. How long the conversation is by now is
@@ -202,6 +212,8 @@ class Drive:
             stopped_by=ending.stopped_by,
             parent_run_id=self.parent_run_id,
             forked_at=self.forked_at,
+            parent_step=self.parent_step,
+            called_by=self.called_by,
         )
 
     def was_ended(self, ending: Ending, at_s: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from agentlab.results import Remaining, RunResult, StepResult
+from agentlab.results import ChildUse, Remaining, RunResult, StepResult
 from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
@@ -138,6 +138,26 @@ class ToolFinished(Event):
 
     turn: int
     result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStarted(Event):
+    """A tool call has made a run of a sub-agent, which is about to begin; `settings` are those it begins with. Its own events are its
+    own affair: they are told to whoever observes it."""
+
+    turn: int
+    call_id: str
+    tool: str
+    run_id: str
+    settings: RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded(Event):
+    """That run is over, and this is what it used."""
+
+    turn: int
+    child: ChildUse
 
 
 @dataclass(frozen=True, slots=True)

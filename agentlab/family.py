@@ -1,6 +1,7 @@
-"""Which run came from which: a run and all its branches as one tree, in an order and with names that people can follow.
+"""Which run came from which: a run, all its branches and its sub-agents' runs as one tree, in an order and with names that people can
+follow.
 
-The first run is `1`, its branches are `1.1` and `1.2` in the order they were made, those of `1.2` are `1.2.1`, and so on.
+The first run is `1`, the runs that came from it are `1.1` and `1.2` in the order they were made, those of `1.2` are `1.2.1`, and so on.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ R = TypeVar("R", Run, RunResult)
 
 @dataclass(frozen=True, slots=True)
 class Member(Generic[R]):
-    """A run in its family. `name` is its place in the tree in digits, `depth` the number of forks behind it; `parent` is the member
-    that it was forked from, None where that is not among those that are looked at; `forked_at` the steps that it has from there."""
+    """A run in its family. `name` is its place in the tree in digits, `depth` the number of runs behind it; `parent` is the member
+    that it was forked from, or that called it, None where that is not among those that are looked at; `forked_at` the steps that it has
+    from there; `called_in` is the step of its parent that called it, where it is a sub-agent's."""
 
     run: R
     name: str
     depth: int = 0
     parent: Member[R] | None = None
     forked_at: int = 0
+    called_in: int | None = None
 
     @property
     def run_id(self) -> str:
@@ -40,13 +43,13 @@ def id_of(run: Run | RunResult) -> str:
 
 def first_of(run: Run) -> Run:
     """The run that this one and all its relatives come from."""
-    while run.parent is not None:
-        run = run.parent
+    while (before := run.parent or run.caller) is not None:
+        run = before
     return run
 
 
 def family_of(run: Run) -> tuple[Member[Run], ...]:
-    """The whole family of a run: the first one, then each branch right after the run that it was forked from."""
+    """The whole family of a run: the first one, then each of the others right after the run that it came from."""
     return tuple(_with_branches(Member(first_of(run), "1")))
 
 
@@ -55,10 +58,7 @@ def _with_branches(member: Member[Run]) -> Iterator[Member[Run]]:
     while waiting:
         member = waiting.pop()
         yield member
-        waiting += [
-            Member(branch, f"{member.name}.{place}", member.depth + 1, member, branch.forked_at or 0)
-            for place, branch in reversed(tuple(enumerate(member.run.branches, start=1)))
-        ]
+        waiting += [_below(member, run, place) for place, run in reversed(tuple(enumerate(member.run.offspring, start=1)))]
 
 
 def members_of(runs: Iterable[R]) -> tuple[Member[R], ...]:
@@ -73,10 +73,14 @@ def members_of(runs: Iterable[R]) -> tuple[Member[R], ...]:
         member = waiting.pop()
         members.append(member)
         waiting += [
-            Member(branch, f"{member.name}.{place}", member.depth + 1, member, branch.forked_at or 0)
-            for place, branch in reversed(tuple(enumerate(children.get(member.run_id, ()), start=1)))
+            _below(member, run, place) for place, run in reversed(tuple(enumerate(children.get(member.run_id, ()), start=1)))
         ]
     return tuple(members)
+
+
+def _below(parent: Member[R], run: R, place: int) -> Member[R]:
+    called_in = run.parent_step if run.forked_at is None else None
+    return Member(run, f"{parent.name}.{place}", parent.depth + 1, parent, run.forked_at or 0, called_in)
 
 
 # What is different ---------------------------------------------------------------------------------------------------------------

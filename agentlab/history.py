@@ -43,10 +43,12 @@ class RunHistory(Sequence[StepResult]):
 
     `usage` and `cost` are sums over all steps, unknown (None) as soon as one part is; `known_tokens` and `known_cost_usd` are
     the sums of what is known, a lower bound. `calls` counts round trips, `elapsed_s` is the active time up to the last step's end.
+    All of these include what sub-agents used; `own_calls`, `own_usage` and `own_cost` do not.
     """
 
     __slots__ = (
         "_finish_values",
+        "_own",
         "_steps",
         "_tool_counts",
         "calls",
@@ -61,6 +63,7 @@ class RunHistory(Sequence[StepResult]):
         self._steps: list[StepResult] = []
         self._tool_counts: dict[str, int] = {}
         self._finish_values: dict[str, int] = {}
+        self._own: tuple[int, Usage, Cost] | None = None  # where a sub-agent made it something else than the totals
         self.calls: int = 0
         self.usage: Usage = _NO_USAGE_YET
         self.cost: Cost = _NO_COST_YET
@@ -73,6 +76,8 @@ class RunHistory(Sequence[StepResult]):
     def append(self, step: StepResult) -> None:
         """Add the next step and bring the totals up to date."""
         self._steps.append(step)
+        if step.children or self._own is not None:
+            self._add_children(step)
         self.usage = add_usage(self.usage, step.usage)
         self.cost = add_cost(self.cost, step.cost)
         self.elapsed_s = step.started_s + step.duration_s
@@ -88,9 +93,33 @@ class RunHistory(Sequence[StepResult]):
         for tool_call in step.tool_calls:
             self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
 
+    def _add_children(self, step: StepResult) -> None:
+        calls, usage, cost = self._own or (self.calls, self.usage, self.cost)
+        self._own = (calls + len(step.calls), add_usage(usage, step.usage), add_cost(cost, step.cost))
+        for child in step.children:
+            self.usage, self.cost = add_usage(self.usage, child.usage), add_cost(self.cost, child.cost)
+            self.calls += child.calls
+            self.known_tokens += child.known_tokens
+            self.known_cost_usd += child.known_cost_usd
+
     def amend(self, step: StepResult) -> None:
         """Put the newest step in again with what only could be read when it was there; its calls are the same."""
         self._steps[-1] = step
+
+    @property
+    def own_calls(self) -> int:
+        """Round trips of the run itself, without those of sub-agents."""
+        return self.calls if self._own is None else self._own[0]
+
+    @property
+    def own_usage(self) -> Usage:
+        """Tokens of the run itself, without those of sub-agents."""
+        return self.usage if self._own is None else self._own[1]
+
+    @property
+    def own_cost(self) -> Cost:
+        """Money of the run itself, without that of sub-agents."""
+        return self.cost if self._own is None else self._own[2]
 
     @property
     def tokens(self) -> int | None:
@@ -118,6 +147,10 @@ class RunHistory(Sequence[StepResult]):
     def prefix(self, length: int) -> RunHistory:
         """The history as it was after `length` steps."""
         return RunHistory(self._steps[:length])
+
+    def since(self, length: int) -> RunHistory:
+        """The steps behind the first `length`, with totals of their own."""
+        return RunHistory(self._steps[length:])
 
     def __len__(self) -> int:
         return len(self._steps)

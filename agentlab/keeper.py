@@ -110,9 +110,9 @@ class Keeper:
     def _sums(self, steps: Sequence[StepResult]) -> Iterator[StepRow]:
         tokens, cost = self._tokens, self._cost_usd
         for step in steps:
-            step_tokens = step.usage.total_tokens
+            step_tokens, step_cost = step.all_tokens, step.all_cost_usd
             tokens = None if tokens is None or step_tokens is None else tokens + step_tokens
-            cost = None if cost is None or step.cost.usd is None else cost + step.cost.usd
+            cost = None if cost is None or step_cost is None else cost + step_cost
             yield StepRow(step, tokens, cost)
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
@@ -181,6 +181,8 @@ def _head(run: Run) -> dict[str, Any]:
         "prompt_at": run.prompt_at,
         "parent_run_id": run.parent_run_id,
         "forked_at": run.forked_at,
+        "parent_step": run.parent_step,
+        "called_by": run.called_by,
         "steps_before": run.whole_steps,
         "settings": run_json.plain(run.limits.snapshot()),
         "messages": [message_json.plain(message) for message in first],
@@ -189,7 +191,7 @@ def _head(run: Run) -> dict[str, Any]:
 
 def _source(run: Run) -> Source:
     model = run.agent.model
-    known = (run.result, run.prompt, run.parent_run_id, run.forked_at)
+    known = (run.result, run.prompt, run.parent_run_id, run.forked_at, run.parent_step, run.called_by)
     return Source(run.id, model.name, model.model, run.history, [], *known)
 
 

@@ -92,8 +92,8 @@ def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | Non
             used, once = _used(reading.name, history, spent_s)
             raised = raised.with_field(reading.name, larger(limit, used, once))
     terminating = settings.terminating
-    if terminating is not None and history.calls >= terminating.max_invocations:
-        raised = raised.with_field("max_invocations", larger(terminating.max_invocations, history.calls))
+    if terminating is not None and history.own_calls >= terminating.max_invocations:
+        raised = raised.with_field("max_invocations", larger(terminating.max_invocations, history.own_calls))
     return raised
 
 
@@ -101,15 +101,18 @@ def _used(name: str, history: RunHistory, spent_s: float) -> tuple[Any, Any]:
     """What is used of a limit, as far as it is known, and how much of that by the newest step."""
     last = history.last
     calls = () if last is None else last.calls
+    children = () if last is None else last.children
     match name:
         case "max_turns":
             return len(history), 1
         case "max_calls":
-            return history.calls, len(calls)
+            return history.calls, len(calls) + sum(child.calls for child in children)
         case "max_tokens":
-            return history.known_tokens, sum(call.usage.known_tokens for call in calls)
+            own = sum(call.usage.known_tokens for call in calls)
+            return history.known_tokens, own + sum(child.known_tokens for child in children)
         case "max_cost":
-            return history.known_cost_usd, sum((call.cost.usd or ZERO for call in calls), ZERO)
+            spent = sum((call.cost.usd or ZERO for call in calls), ZERO)
+            return history.known_cost_usd, spent + sum((child.known_cost_usd for child in children), ZERO)
         case _:
             return spent_s, 0.0 if last is None else last.duration_s
 

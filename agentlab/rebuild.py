@@ -57,6 +57,8 @@ def _rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, stop: objec
         happened=[event for step in steps for event in run_json.made_events(step["events"], history)],
         parent_run_id=head["parent_run_id"],
         forked_at=head["forked_at"],
+        parent_step=head.get("parent_step"),
+        called_by=head.get("called_by"),
     )
     if end is not None:
         run.events.extend(run_json.made_events(end["events"], history))

@@ -47,9 +47,9 @@ def _step_rows(source: Source) -> Iterator[StepRow]:
     tokens: int | None = 0
     cost: Decimal | None = Decimal(0)
     for step in source.history:
-        step_tokens = step.usage.total_tokens
+        step_tokens, step_cost = step.all_tokens, step.all_cost_usd
         tokens = None if tokens is None or step_tokens is None else tokens + step_tokens
-        cost = None if cost is None or step.cost.usd is None else cost + step.cost.usd
+        cost = None if cost is None or step_cost is None else cost + step_cost
         yield StepRow(step, tokens, cost)
 
 
@@ -125,10 +125,12 @@ def _source(recorded: Recorded) -> Source:
             recorded.prompt,
             recorded.parent_run_id,
             recorded.forked_at,
+            recorded.parent_step,
+            recorded.called_by,
         )
     if isinstance(recorded, RunResult):
         of = recorded
-        kept = (of.parent_run_id, of.forked_at)
+        kept = (of.parent_run_id, of.forked_at, of.parent_step, of.called_by)
         return Source(of.run_id, of.provider, of.model, of.history, list(of.events), of, of.prompt, *kept)
     raise ConfigurationError(f"{recorded!r} is not a run or a result: pass what agent.run(…) gave, or what awaiting it gave.")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentlab import errors, sugar
 from agentlab.types import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentlab.history import RunHistory
     from agentlab.settings import RunSettings
 
+N = TypeVar("N", int, Decimal)
 Scalar: TypeAlias = int | float | Decimal | str | bool | None
 
 
@@ -147,6 +148,28 @@ class ModelCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildUse:
+    """What the run of a sub-agent used within a step of the run that called it, its own sub-agents included.
+
+    `handle` is what the model calls it by (`research-1`), `call_id` the tool call it was started by, `tool` that tool's name. Of one
+    that goes on from an earlier run, only what is new is counted. `known_*` are the sums of what is known, a lower bound. `stop_reason`
+    None: it had not come to an end when the step was cut off.
+    """
+
+    run_id: str
+    call_id: str
+    tool: str
+    handle: str
+    stop_reason: StopReason | None
+    steps: int
+    calls: int
+    usage: Usage
+    cost: Cost
+    known_tokens: int
+    known_cost_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Remaining:
     """What is left on each dimension of the budget after a step. None: no limit, or not known (then the limit is set and
     `known_*` of the history is a lower bound of what was used)."""
@@ -162,9 +185,9 @@ class Remaining:
 class StepResult:
     """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
 
-    `index` counts from 1. `usage` and `cost` are sums over `calls`. `settings` are those it was judged by; `readings` is what the stop
-    condition read after it (None without a condition). `stop_reason` is set on the run's last step, `error` where an exception cut
-    the step short.
+    `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used stands in `children`. `settings` are those it
+    was judged by; `readings` is what the stop condition read after it (None without a condition). `stop_reason` is set on the run's last
+    step, `error` where an exception cut the step short.
     """
 
     index: int
@@ -181,6 +204,7 @@ class StepResult:
     stop_reason: StopReason | None = None
     error: BaseException | None = None
     answer: ModelResponse | None = None
+    children: tuple[ChildUse, ...] = ()
 
     def __repr__(self) -> str:
         parts = [f"StepResult({self.index}", str(self.finish_reason or "no answer")]
@@ -191,6 +215,27 @@ class StepResult:
         if self.stop_reason is not None:
             parts.append(f"stop_reason={self.stop_reason}")
         return ", ".join(parts) + ")"
+
+    @property
+    def child_tokens(self) -> int | None:
+        """Tokens of the sub-agents that were called in this step; None where a part is unknown."""
+        return _sum([child.usage.total_tokens for child in self.children], 0)
+
+    @property
+    def child_cost_usd(self) -> Decimal | None:
+        """Money that they cost; None where a part is unknown."""
+        return _sum([child.cost.usd for child in self.children], Decimal(0))
+
+    @property
+    def all_tokens(self) -> int | None:
+        """Tokens of the step, sub-agents included; None where a part is unknown."""
+        own = self.usage.total_tokens
+        return own if not self.children else _sum([own, self.child_tokens], 0)
+
+    @property
+    def all_cost_usd(self) -> Decimal | None:
+        """Money of the step, sub-agents included; None where a part is unknown."""
+        return self.cost.usd if not self.children else _sum([self.cost.usd, self.child_cost_usd], Decimal(0))
 
     @property
     def response(self) -> ModelResponse | None:
@@ -224,6 +269,14 @@ class StepResult:
         return tuple([tool_call for call in self.calls if call.used for tool_call in call.response.tool_calls])
 
 
+def _sum(parts: Iterable[N | None], start: N) -> N | None:
+    for part in parts:
+        if part is None:
+            return None
+        start = start + part
+    return start
+
+
 _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
     StopReason.TURN_LIMIT: errors.TurnLimitReached,
     StopReason.CALL_LIMIT: errors.CallLimitReached,
@@ -247,7 +300,8 @@ class RunResult:
     `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
     `output` what a tool or a middleware gave with its stop, or what the tool of a met `HasToolCall` gave (None otherwise); `error` the
     exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`. Of a fork,
-    `parent_run_id` is the run it came from and `forked_at` the number of steps it has from there; None for any other.
+    `parent_run_id` is the run it came from and `forked_at` the number of steps it has from there. Of a sub-agent's run it is the run
+    that called it. Of both, where a tool call started them, `parent_step` is the step and `called_by` the id of that call.
     """
 
     run_id: str
@@ -265,6 +319,8 @@ class RunResult:
     stopped_by: str = ""
     parent_run_id: str | None = None
     forked_at: int | None = None
+    parent_step: int | None = None
+    called_by: str | None = None
 
     @property
     def text(self) -> str:
@@ -292,12 +348,12 @@ class RunResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the whole run."""
+        """Tokens of the whole run, sub-agents included; `history.own_usage` is without them."""
         return self.history.usage
 
     @property
     def cost(self) -> Cost:
-        """Money of the whole run."""
+        """Money of the whole run, sub-agents included; `history.own_cost` is without them."""
         return self.history.cost
 
     def raise_for_stop(self) -> RunResult:

@@ -274,6 +274,8 @@ class Run(Drive):
         happened: Sequence[events.Event] = (),
         parent_run_id: str | None = None,
         forked_at: int | None = None,
+        parent_step: int | None = None,
+        called_by: str | None = None,
     ) -> Run:
         """A run that was kept, as it stood after its last step; it goes on from there like any other. Nobody observes it; its forks
         are observed by those who observe the agent."""
@@ -283,6 +285,7 @@ class Run(Drive):
         run._take_over(past)
         run.id, run.parent_run_id, run.forked_at = run_id, parent_run_id, forked_at
         run.lane = run_id
+        run.parent_step, run.called_by = parent_step, called_by
         run.events.extend(happened)
         return run
 
@@ -304,7 +307,7 @@ class Run(Drive):
     @property
     def branches(self) -> tuple[Run, ...]:
         """The runs that were forked from this one, in order. Theirs have this one as `parent`, and `forked_at` steps of it."""
-        return self._branches
+        return tuple([one for one in self._offspring if one.parent is self])
 
     def watch_forks(self, listener: Callable[[Run], object]) -> Callable[[], None]:
         """Call `listener(branch)` after each fork of this run, on the thread that made it; returns what ends that.
@@ -320,13 +323,41 @@ class Run(Drive):
 
     def _has_branch(self, branch: Run) -> None:
         with self._owner.lock:
-            self._branches = (*self._branches, branch)
+            self._offspring = (*self._offspring, branch)
         for listener in self._fork_listeners:
             try:
                 listener(branch)
             except Exception as error:
                 told = f"A listener to forks raised {type(error).__name__}: {error}. The fork holds."
                 warnings.warn(told, AgentlabWarning, stacklevel=3)
+
+    # Sub-agents -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> tuple[Run, ...]:
+        """The runs of sub-agents that this run's tools called (`agent.as_tool`), in order, the one under way included: their `limits`
+        can be edited, and they can be stopped. Theirs have this one as `caller`, its step as `parent_step`, the tool call's id as
+        `called_by`."""
+        return self._children
+
+    @property
+    def offspring(self) -> tuple[Run, ...]:
+        """Branches and sub-agents' runs together, in the order in which they were made."""
+        return self._offspring
+
+    @property
+    def inherited(self) -> tuple[events.RunObserver, ...]:
+        """The observers that the runs which come from this one begin with."""
+        return self._inherited
+
+    def called_from(self, caller: Run, step: int, call_id: str) -> None:
+        """This run is a sub-agent's, started by a tool call of `caller`; one that is a branch stays a branch of its parent."""
+        self.caller, self.parent_step, self.called_by = caller, step, call_id
+        with caller._owner.lock:
+            caller._children = (*caller._children, self)
+            if self.parent is None:
+                self.parent_run_id = caller.id
+                caller._offspring = (*caller._offspring, self)
 
     @property
     def proposals(self) -> tuple[Proposal, ...]:

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentlab import events
+from agentlab import calling, events
 from agentlab.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.budget import LIMIT_REASONS
 from agentlab.errors import (
@@ -73,8 +73,8 @@ async def take_step(run: Drive) -> StepResult | None:
         run.end(Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}."))
         return None
     terminating = settings.terminating
-    if terminating is not None and run.history.calls >= terminating.max_invocations:
-        told = f"The model was called {run.history.calls} times (max_invocations), and no terminating tool was."
+    if terminating is not None and run.history.own_calls >= terminating.max_invocations:
+        told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
         run.end(Ending(StopReason.CALL_LIMIT, told))
         return None
     draft = Draft(settings, started_s)
@@ -176,6 +176,7 @@ def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | 
         None if ending is None else ending.stop_reason,
         draft.error if ending is None or ending.error is None else ending.error,
         newest.answer,
+        newest.children,
     )
     run.history.amend(step)
     run.mark_step(ending)
@@ -238,6 +239,7 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
     for number, tool_call in enumerate(response.tool_calls, 1):
         run.emit(events.ToolStarted(run.clock.elapsed_s(), turn, tool_call))
         started = time.perf_counter()
+        here = calling.enter(run, draft, tool_call)
         try:
             result = await execute(tool_call, run.agent.tools)
         except BaseException:  # a cancel, the run's time-out, an interrupt: what the tool did until then is not known
@@ -245,6 +247,8 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             result = ToolResult(tool_call.id, tool_call.name, _INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
             _tool_done(run, draft, result)
             raise
+        finally:
+            calling.leave(here)
         _tool_done(run, draft, result)
         if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
             draft.terminating = result

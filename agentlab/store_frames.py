@@ -92,17 +92,20 @@ def runs_frame(store: Store, kept: Sequence[StoredRun]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+_COUNTED, _SPENT = ("calls", "total_tokens", "child_calls", "child_tokens"), ("cost_usd", "child_cost_usd")
+
+
 def _so_far(store: Store, kept: Sequence[StoredRun]) -> dict[str, dict[str, Any]]:
     """The sums of runs that have not ended, off their steps."""
     found: dict[str, dict[str, Any]] = {
-        run.head.run_id: {"calls": 0, "total_tokens": 0, "cost_usd": 0.0, "elapsed_s": 0.0} for run in kept
+        run.head.run_id: {"elapsed_s": 0.0, **dict.fromkeys(_COUNTED, 0), **dict.fromkeys(_SPENT, 0.0)} for run in kept
     }
     for ids, rows in _rows(store, kept, all_of_them=False) if kept else ():
         for run_id, row in zip(ids, rows, strict=True):
             sums = found[run_id]
-            sums["calls"] += row.get("calls", 0)
             sums["elapsed_s"] = row.get("started_s", 0.0) + row.get("duration_s", 0.0)
-            sums["total_tokens"], sums["cost_usd"] = row.get("cumulative_tokens"), row.get("cumulative_cost_usd")
+            for name in (*_COUNTED, *_SPENT):
+                sums[name] = None if sums[name] is None or row.get(name) is None else round(sums[name] + row[name], 12)
     return found
 
 

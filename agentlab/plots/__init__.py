@@ -11,7 +11,7 @@
     lab.plots.survival(lab.frame(results, "runs"))         how many runs have not ended of their own after so many steps
     lab.plots.small_multiples(lab.plots.tokens, steps)     the same plot for each provider, side by side
     lab.plots.comparison(runs, steps)                      the picture of a whole comparison
-    lab.plots.tree(run)                                    a run and its branches, each leaving the line that it was forked from
+    lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
 
 Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
 `estimates_data`, `cost_success_data`, `survival_data`) and a drawing of that data. With `ax=` it draws into your axes; without, it

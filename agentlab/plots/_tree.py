@@ -1,4 +1,4 @@
-"""Runs and their branches as a tree: a lane a run, each leaving the line of the run that it was forked from."""
+"""Runs, their branches and their sub-agents as a tree: a lane a run, each leaving the line of the run that it came from."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ ROOM_FOR_REASON = 0.2
 """Part of the width to the right of the longest run, for the words why it ended."""
 NAME_WIDTH = 26
 FORK_SIZE = 4.0
+CALLED = (0, (3, 2))
+"""The line from a run to one of a sub-agent."""
 
 
 def tree(runs: Shown, ax: Axes | None = None) -> Axes:
-    """Runs and their branches over their steps, each leaving the line of the run that it was forked from.
+    """Runs, their branches and the runs of their sub-agents over their steps, each leaving the line of the run that it came from.
 
     `runs` is a run, whose whole family is drawn, or several runs or results in a list. A run is named by its place in the tree:
-    `1.2` is the second branch of `1`. The mark and the words at the right of a line say why it ended. Returns the axes; see
-    `tree_data` for what they show.
+    `1.2` is the second that came from `1`. A sub-agent's leaves its caller's line dashed, at the step that called it. The mark and the
+    words at the right of a line say why it ended. Returns the axes; see `tree_data` for what they show.
     Errors: ConfigurationError for anything else.
     """
     return draw(tree_data(runs), ax)
@@ -48,7 +50,7 @@ def draw(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = Non
         look.note(ax, "no runs yet")
         look.set_alt(ax, "Tree of runs: no runs yet.")
         return ax
-    longest = max(1, *(lane.steps for lane in shown))
+    longest = max(1, *(lane.last for lane in shown))
     in_order = sorted(
         lanes, key=lambda lane: [int(digits) for digits in lane.label.split(".")]
     )  # the order of a frame of the family
@@ -72,7 +74,7 @@ def draw(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = Non
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """One run as it is drawn: its line goes from step `first` to step `steps`."""
+    """One run as it is drawn: its line goes from step `first` to step `last`; `called` marks a sub-agent's."""
 
     run_id: str
     parent: str
@@ -80,12 +82,14 @@ class _Lane:
     key: tuple[str, str]
     place: int
     first: int
+    last: int
     steps: int
     stop_reason: str | None
+    called: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.label}  {look.shorten(':'.join(filter(None, self.key)), NAME_WIDTH)}"
+        return f"{self.label}  {'sub-agent ' * self.called}{look.shorten(':'.join(filter(None, self.key)), NAME_WIDTH)}"
 
 
 def _key(lane: _Lane, by_run: bool) -> tuple[str, str]:
@@ -101,8 +105,10 @@ def _lanes(data: pd.DataFrame) -> list[_Lane]:
             key=(str(row["provider"]), str(row["model"])),
             place=int(row["lane"]),
             first=int(row["first_step"]),
+            last=int(row["last_step"]),
             steps=int(row["steps"]),
             stop_reason=None if pd.isna(row["stop_reason"]) else str(row["stop_reason"]),
+            called=row["kind"] == "sub-agent",
         )
         for row in data.sort_values("lane").to_dict("records")
     ]
@@ -111,7 +117,7 @@ def _lanes(data: pd.DataFrame) -> list[_Lane]:
 def _origin(lane: _Lane, places: dict[str, _Lane]) -> _Lane | None:
     """The run whose line it leaves, as in `tree_data`."""
     left = places.get(lane.parent)
-    while left is not None and left.parent in places and lane.first < left.first:
+    while left is not None and left.parent in places and lane.first < left.first and not left.called:
         left = places[left.parent]
     return left
 
@@ -120,26 +126,27 @@ def _draw_lane(ax: Axes, lane: _Lane, its: Look, left: _Lane | None, longest: in
     if left is not None:  # in grey: forks at one step lie on each other
         ax.plot(
             [lane.first] * 2, [left.place, lane.place], marker="o", markevery=[0], markersize=FORK_SIZE, color=look.TEXT,
-            linewidth=1.2, zorder=2, gid=f"fork:{lane.run_id}",
+            linewidth=1.2, linestyle=CALLED if lane.called else "-", zorder=2,
+            gid=f"{'call' if lane.called else 'fork'}:{lane.run_id}",
         )  # fmt: skip
     ax.plot(
-        [lane.first, lane.steps], [lane.place] * 2, color=its.colour, linestyle=its.line_style, linewidth=1.8, zorder=3,
+        [lane.first, lane.last], [lane.place] * 2, color=its.colour, linestyle=its.line_style, linewidth=1.8, zorder=3,
         gid=f"run:{lane.run_id}",
     )  # fmt: skip
-    marks = range(lane.first + 1, lane.steps + 1) if longest <= DOTTED_STEPS else [lane.steps] * (lane.steps > lane.first)
+    marks = range(lane.first + 1, lane.last + 1) if longest <= DOTTED_STEPS else [lane.last] * (lane.last > lane.first)
     ax.plot(
         list(marks), [lane.place] * len(marks), linestyle="none", marker=its.marker, markersize=4.5, color=its.colour, zorder=3,
         gid=f"steps:{lane.run_id}",
     )  # fmt: skip
     if lane.stop_reason is None:
-        stub = lane.steps + 0.03 * longest / (1 - ROOM_FOR_REASON)
+        stub = lane.last + 0.03 * longest / (1 - ROOM_FOR_REASON)
         ax.plot(
-            [lane.steps, stub], [lane.place] * 2, color=its.colour, linestyle=(0, (1, 1)), linewidth=1.8, zorder=2,
+            [lane.last, stub], [lane.place] * 2, color=its.colour, linestyle=(0, (1, 1)), linewidth=1.8, zorder=2,
             gid=f"open:{lane.run_id}",
         )  # fmt: skip
-        at, words = stub, "not ended" if lane.steps > lane.first else "not started"
+        at, words = stub, "not ended" if lane.last > lane.first else "not started"
     else:
-        at, words = float(lane.steps), look.shorten(lane.stop_reason, 20)
+        at, words = float(lane.last), look.shorten(lane.stop_reason, 20)
         ax.plot(
             [at], [lane.place], marker=END_MARKERS.get(lane.stop_reason, "H"), markersize=10, markerfacecolor="none",
             markeredgecolor=look.TEXT, markeredgewidth=1.4, linestyle="none", zorder=4, clip_on=False,
@@ -156,6 +163,8 @@ def _alt(lanes: list[_Lane]) -> str:
     told = []
     for lane in lanes[:SHOWN_LANES]:
         forked = f" from {labels[lane.parent]} at step {lane.first}" if lane.parent in labels else ""
+        if forked and lane.called:
+            forked = f" called by {labels[lane.parent]} at step {lane.first}"
         steps = f"{lane.steps} step{'s' * (lane.steps != 1)}"
         told.append(f"{lane.name}{forked}, {steps}, {lane.stop_reason or 'not ended'}")
     more = f"; and {len(lanes) - SHOWN_LANES} more" if len(lanes) > SHOWN_LANES else ""

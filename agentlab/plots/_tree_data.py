@@ -19,7 +19,9 @@ _COLUMNS: dict[str, Any] = {
     "run_id": "string",
     "parent_run_id": "string",
     "forked_at": "Int64",
+    "kind": "string",
     "first_step": "Int64",
+    "last_step": "Int64",
     "steps": "Int64",
     "lane": "Int64",
     "provider": "string",
@@ -33,12 +35,13 @@ _COLUMNS: dict[str, Any] = {
 
 
 def tree_data(runs: Shown) -> pd.DataFrame:
-    """Runs and their branches, a row a run, from the top lane down.
+    """Runs, their branches and their sub-agents' runs, a row a run, from the top lane down.
 
-    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch); `first_step`, the number of steps after
-    which its own line begins (0 where the run that it came from is not shown); `steps`, `lane`, `provider`, `model`; `label`, its
-    place in the tree in digits (`1`, `1.2`: the second branch of `1`); `stop_reason` and `terminated` (NA: it goes on), `tokens` and
-    `cost_usd` of the whole run (NA: unknown).
+    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch); `kind`, which is `run`, `branch` or
+    `sub-agent`; `first_step` and `last_step`, where its own line begins and ends on the axis of the first run's steps (a sub-agent's
+    begins at the step that called it; 0 where the run that it came from is not shown); `steps`, `lane`, `provider`, `model`; `label`,
+    its place in the tree in digits (`1`, `1.2`: the second run that came from `1`); `stop_reason` and `terminated` (NA: it goes on),
+    `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
     `runs` is a run, whose whole family is shown, or several runs or results in a list. Later forks stand nearer to the line that they
     leave, so that no two lines cross.
@@ -75,7 +78,7 @@ def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[
     while waiting:
         member = waiting.pop()
         ordered.append((member, origins[member.run_id]))
-        waiting += sorted(leaving.get(member.run_id, ()), key=lambda branch: branch.forked_at)  # the last is taken first
+        waiting += sorted(leaving.get(member.run_id, ()), key=_leaves_at)  # the last is taken first
     return ordered
 
 
@@ -87,8 +90,23 @@ def origin(member: Member[Any]) -> Member[Any] | None:
     return left
 
 
+def _leaves_at(member: Member[Any]) -> int:
+    """After how many steps of the run that it came from its line begins."""
+    return member.forked_at if member.called_in is None else member.called_in
+
+
+def _offset(member: Member[Any]) -> int:
+    """Where on the axis its own steps, and those it has from a fork, begin to count."""
+    offset, one = 0, member
+    while one.parent is not None:
+        offset += one.called_in or 0
+        one = one.parent
+    return offset
+
+
 def _row(member: Member[Any], lane: int, left: Member[Any] | None) -> tuple[Any, ...]:
-    run = member.run
+    run, offset = member.run, _offset(member)
+    kind = "branch" if run.forked_at is not None else "run" if run.parent_step is None else "sub-agent"
     result = run if isinstance(run, RunResult) else run.result
     model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
     history = run.history
@@ -96,7 +114,9 @@ def _row(member: Member[Any], lane: int, left: Member[Any] | None) -> tuple[Any,
         member.run_id,
         run.parent_run_id,
         run.forked_at,
-        0 if left is None else member.forked_at,
+        kind,
+        0 if left is None else offset + member.forked_at,
+        offset + len(history),
         len(history),
         lane,
         *model,

@@ -45,7 +45,7 @@ class Course:
     def catch_up(self) -> None:
         """Read the steps that are new."""
         for step in self.run.history[len(self.tokens) :]:
-            used, cost = step.usage.total_tokens, step.cost.usd
+            used, cost = step.all_tokens, step.all_cost_usd
             so_far, spent = (self.tokens[-1], self.cost[-1]) if self.tokens else (0, 0.0)
             budget = step.settings.budget
             self.tokens.append(None if used is None or so_far is None else so_far + used)

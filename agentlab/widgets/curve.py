@@ -112,10 +112,11 @@ class Curve:
         history = self._run.history
         tokens, cost = self._sums
         for step in history[len(self._steps) - 1 :]:
-            if len(tokens) == len(self._steps) and step.usage.total_tokens is not None:
-                tokens.append(tokens[-1] + step.usage.total_tokens)
-            if len(cost) == len(self._steps) and step.cost.usd is not None:
-                cost.append(cost[-1] + float(step.cost.usd))
+            used, spent = step.all_tokens, step.all_cost_usd
+            if len(tokens) == len(self._steps) and used is not None:
+                tokens.append(tokens[-1] + used)
+            if len(cost) == len(self._steps) and spent is not None:
+                cost.append(cost[-1] + float(spent))
             self._steps.append(step.index)
         self._seen = len(self._steps) - 1
 

@@ -35,7 +35,7 @@ def _row(member: Member[Run], is_shown: bool) -> str:
     mark = ' <b class="agentlab-here">◀ shown</b>' if is_shown else ""
     cells = (
         name + mark,
-        "" if member.parent is None else f"from {member.parent.name} at step {member.forked_at}",
+        _origin(member),
         markup.escape(markup.printable(told(run) or model), _LONGEST_DIFFERENCE),
         html.escape(str(run.state)),
         str(len(history)),
@@ -48,10 +48,18 @@ def _row(member: Member[Run], is_shown: bool) -> str:
     return f'<tr data-run="{html.escape(run.id, quote=True)}"{current}>{body}</tr>'
 
 
+def _origin(member: Member[Run]) -> str:
+    if member.parent is None:
+        return ""
+    if member.called_in is not None:
+        return f"called by {member.parent.name} in step {member.called_in}"
+    return f"from {member.parent.name} at step {member.forked_at}"
+
+
 def told(run: Run) -> str:
     """What is different from the run it was forked from, in words; empty for a run that is no branch."""
     if run.parent is None:
-        return ""
+        return "" if run.caller is None else f"sub-agent {run.agent.name}"
     return "; ".join(differences(run)) or "nothing: the same again"
 
 
@@ -60,6 +68,10 @@ def strip(member: Member[Run], others: int) -> str:
     if member.parent is None:
         branches = "1 branch" if others == 1 else f"{others} branches"
         said = f"Run <b>{member.name}</b>: the first of its family, with {branches} (see the tab Branches)."
+    elif member.called_in is not None:
+        where = f"called by run {member.parent.name} in step {member.called_in}"
+        what = markup.escape(markup.printable(told(member.run)), _LONGEST_DIFFERENCE)
+        said = f"Run <b>{member.name}</b>: {what}, {where}."
     else:
         what = markup.escape(markup.printable(told(member.run)), _LONGEST_DIFFERENCE)
         where = f"of run {member.parent.name} at step {member.forked_at}"

@@ -36,7 +36,7 @@ class Lineage:
         self.back.layout.display = "none" if here.parent is None else None
         if here.parent is not None:
             self.back.description = f"Back to run {here.parent.name}"
-            self.back.tooltip = "Show the run that this one was forked from"
+            self.back.tooltip = "Show the run that this one came from"
         return False
 
     def _listen_to(self, run: Run) -> None:
@@ -49,6 +49,6 @@ class Lineage:
             run.observe(lambda event: redraw())
 
     def _go_back(self) -> None:
-        parent = self._scene.run.parent
+        parent = self._scene.run.parent or self._scene.run.caller
         if parent is not None:
             self._scene.open(parent)

@@ -232,13 +232,13 @@ def steps(run: Run, most: int | None = None) -> str:
     so_far: int | None = 0
     cost: Decimal | None = Decimal(0)
     if first:  # what was used before is the run's total less what is shown: no look at the steps that are left out
-        so_far = None if history.tokens is None else history.tokens - sum(step.usage.total_tokens or 0 for step in shown)
-        cost = None if history.cost_usd is None else history.cost_usd - sum(step.cost.usd or 0 for step in shown)
+        so_far = None if history.tokens is None else history.tokens - sum(step.all_tokens or 0 for step in shown)
+        cost = None if history.cost_usd is None else history.cost_usd - sum(step.all_cost_usd or 0 for step in shown)
     rows = []
     for step in shown:
-        used = step.usage.total_tokens
+        used, spent = step.all_tokens, step.all_cost_usd
         so_far = None if so_far is None or used is None else so_far + used
-        cost = None if cost is None or step.cost.usd is None else cost + step.cost.usd
+        cost = None if cost is None or spent is None else cost + spent
         failed = sum(result.is_error for result in step.tool_results)
         called = ", ".join(call.name for call in step.tool_calls) + (f" ({failed} failed)" if failed else "")
         rows.append((step.index, step.finish_reason or "no answer", called, tokens(used), tokens(so_far), dollars(cost)))

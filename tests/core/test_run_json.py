@@ -17,7 +17,7 @@ from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.history import RunHistory
-from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
+from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import (
     AllOf,
@@ -96,6 +96,20 @@ responses = st.builds(
     st.none() | money,
     natives,
     jsons,
+)
+children = st.builds(
+    ChildUse,
+    texts,
+    texts,
+    texts,
+    texts,
+    st.none() | st.sampled_from(StopReason),
+    st.integers(0, 99),
+    st.integers(0, 99),
+    usages,
+    costs,
+    st.integers(0, 10**9),
+    money,
 )
 decisions = st.builds(
     Decision,
@@ -190,6 +204,7 @@ steps = st.builds(
     st.none() | st.sampled_from(StopReason),
     errors,
     st.none() | responses,
+    st.lists(children, max_size=2).map(tuple),
 )
 often = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -228,6 +243,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "str | int | None": st.none() | texts | st.integers(),
         "ContinuationOutcome": st.sampled_from(["completed", "retry_limit"]),
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
+        "ChildUse": children,
     }
     return st.builds(
         kind, *[known[each.name] if each.name in known else by_type[str(each.type)] for each in dataclasses.fields(kind)]

@@ -1,0 +1,284 @@
+"""An agent as a tool of another: `agent.as_tool("research", "…", budget=…)`.
+
+The run of such a sub-agent is made by a tool call and lives within it. What it may use at most is what its own budget says and what its
+caller has left, whichever is less, read anew before each of its calls; what it used counts in its caller's history, and what it did not
+use was never taken. Where it was cut off, the caller's model is told what is left, and may have it go on by another call: from where it
+was, with more budget, or with its conversation made short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+
+from agentlab import calling, events, going_on, short
+from agentlab.agent import Agent
+from agentlab.budget import Budget
+from agentlab.calling import CallSite
+from agentlab.errors import ConfigurationError, RunFailed
+from agentlab.history import RunHistory
+from agentlab.results import ChildUse, Remaining, RunResult
+from agentlab.run import Run
+from agentlab.settings import RunSettings
+from agentlab.terminating import TerminatingTools
+from agentlab.tools import Tool, as_text, tool
+from agentlab.types import StopReason
+
+HOW_TO_USE = (
+    "A sub-agent works on the task by itself. It sees nothing of this conversation, so the task has to say all that it needs. "
+    "What it uses is taken off your own budget. The last line of its answer says how it ended and what is left. "
+    "To ask it more, or where it was cut off to let it go on, call again with continue_run set to the name in that line."
+)
+MOST_TIMES = 10
+
+
+def as_tool(
+    agent: Agent,
+    name: str,
+    description: str = "",
+    *,
+    budget: Budget | None = None,
+    stop: object = None,
+    terminating: TerminatingTools | Sequence[str] | None = None,
+) -> Tool:
+    """The agent as a tool; see `Agent.as_tool`."""
+    settings = agent.settings_for(budget=budget, stop=stop, terminating=terminating)
+    told = f"{description.strip()}\n\n{HOW_TO_USE}" if description.strip() else HOW_TO_USE
+    return tool(name=name, description=told)(SubAgent(agent, name, settings).work)
+
+
+class SubAgent:
+    """What the tool does. It holds no state: which runs there are stands in the history of the run that calls it."""
+
+    def __init__(self, agent: Agent, name: str, settings: RunSettings) -> None:
+        self.agent, self.name, self.settings = agent, name, settings
+
+    async def work(
+        self,
+        task: Annotated[str, Field(description="what it shall do, with all that it needs to know; or what to ask it more")] = "",
+        continue_run: Annotated[str, Field(description="the name of an earlier run of it, to go on from there")] = "",
+        raise_budget: Annotated[
+            float,
+            Field(
+                ge=0, le=MOST_TIMES, description="with continue_run: how much more it may use, as a multiple of its first budget"
+            ),
+        ] = 1.0,
+        fresh_context: Annotated[
+            bool, Field(description="with continue_run: sum up what it did, and go on from the summary only")
+        ] = False,
+    ) -> str:
+        """Do the task, or go on with an earlier one; what came of it as text."""
+        site = calling.here()
+        if not continue_run:
+            if not task.strip():
+                raise ConfigurationError("There is no task: say what the sub-agent shall do.")
+            run, before = self._new(site, task), RunHistory()
+        elif site is None:
+            raise ConfigurationError("Outside of a run there is no earlier run to go on from: leave continue_run out.")
+        else:
+            earlier = _find(site, continue_run)
+            run = await self._again(site, earlier, task, raise_budget, fresh=fresh_context)
+            before = run.history.prefix(len(run.history))
+        handle = f"{self.name}-{1 + sum(child.tool == self.name for child in _children(site))}"
+        await _through(site, run, before, self.name, handle)
+        return _told(run, before, handle, site)
+
+    def _new(self, site: CallSite | None, task: str) -> Run:
+        return _made(site, self.agent, task, self.settings)
+
+    async def _again(self, site: CallSite, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
+        """A branch of the earlier run, from its end with more budget, or from its beginning with a summary of what it did."""
+        if earlier.result is None:
+            raise ConfigurationError("That run is still under way.")
+        offered = next((one for one in earlier.proposals if not one.needs_prompt), None)
+        settings = earlier.limits.snapshot() if offered is None else going_on.settings_for(earlier, offered)
+        left = _something_left(site)
+        if fresh:
+            first = _first(earlier)
+            summary = await self._summary(site, earlier, first.prompt)
+            left = _something_left(site)
+            prompt = short.task_with_summary(first.prompt, summary, task)
+            anew = RunHistory()
+            limits = _more(self.settings.budget, self.settings.budget, anew, 0.0, times)
+            limits = calling.within(limits, left, anew, elapsed_s=0.0)
+            return earlier.fork(0, budget=limits, stop=self.settings.stop, prompt=prompt)
+        at = len(earlier.history) if offered is None else offered.at
+        if offered is None and not (earlier.result.terminated and task.strip()):
+            why = "It came to its end: say in task what to ask it more." if earlier.result.terminated else earlier.result.detail
+            raise ConfigurationError(f"That run cannot go on from where it was: {why}")
+        before = earlier.history.prefix(at)
+        limits = _more(self.settings.budget, earlier.limits.snapshot().budget, before, before.elapsed_s, times)
+        limits = replace(limits, max_tokens_per_turn=settings.budget.max_tokens_per_turn)
+        return earlier.fork(
+            at,
+            budget=calling.within(limits, left, before, elapsed_s=before.elapsed_s),
+            stop=settings.stop,
+            continuation=settings.continuation,
+            terminating=settings.terminating,
+            message=task if task.strip() else None,
+        )
+
+    async def _summary(self, site: CallSite, earlier: Run, task: str) -> str:
+        """What the earlier run did, summed up by its model in one call under a cap; a run of its own, counted as any other."""
+        agent = earlier.agent
+        by = Agent(
+            agent.model,
+            instructions=short.SUM_UP,
+            options=agent.options,
+            middleware=agent.middleware,
+            observers=agent.observers,
+            continuation=None,
+            name=f"{agent.name} summary",
+        )
+        budget = Budget(max_turns=1, max_tokens_per_turn=short.LONGEST_SUMMARY_TOKENS)
+        settings = RunSettings(budget, continuation=by.settings.continuation)
+        run = _made(site, by, short.transcript(task, earlier.messages), settings)
+        handle = next((child.handle for child in _children(site) if child.run_id == earlier.id), self.name)
+        await _through(site, run, RunHistory(), f"{self.name}-summary", f"{handle}-summary")
+        if run.result is None or not run.result.text.strip():
+            why = "it was cut off" if run.result is None else run.result.detail
+            raise ConfigurationError(f"What it did could not be summed up ({why}): go on without fresh_context.")
+        return run.result.text
+
+
+# The run of a sub-agent ---------------------------------------------------------------------------------------------------------
+
+
+def _made(site: CallSite | None, agent: Agent, task: str, settings: RunSettings) -> Run:
+    """A run on the task; called from a run, it is within that one's budget, and observed and replayed as that one is."""
+    budget = settings.budget
+    more: dict[str, Any] = {}
+    if site is not None:
+        caller = cast(Run, site.run)
+        budget = calling.within(budget, _something_left(site), RunHistory(), elapsed_s=0.0)
+        more["transport"] = caller.transport
+        more["observers"] = [one for one in caller.inherited if one not in agent.observers]
+    return agent.run(
+        task,
+        budget=budget,
+        stop=settings.stop,
+        policy=settings.policy,
+        continuation=settings.continuation,
+        terminating=settings.terminating,
+        **more,
+    )
+
+
+async def _through(site: CallSite | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
+    """Take the run to its end. Whatever breaks into that, what it used is in the caller's step."""
+    if site is None:
+        await run
+        return
+    caller = cast(Run, site.run)
+    turn = site.turn
+    run.called_from(caller, turn, site.tool_call.id)
+    run.ceiling = lambda settings: calling.settings_within(settings, site, before)
+    settings = run.limits.snapshot()
+    caller.emit(events.ChildStarted(caller.clock.elapsed_s(), turn, site.tool_call.id, name, run.id, settings))
+    try:
+        await run
+    except Exception:  # it stands in the run's result, and what a person has to mend is told there
+        if run.result is None:
+            raise
+    finally:
+        if run.result is None:  # the caller was cut off while this one stood between two steps
+            run.cancel()
+        used = run.history.since(len(before))
+        ended = None if run.result is None else run.result.stop_reason
+        counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
+        use = ChildUse(run.id, site.tool_call.id, name, handle, ended, *counted)
+        site.draft.children.append(use)
+        run.ceiling = None
+        caller.emit(events.ChildEnded(caller.clock.elapsed_s(), turn, use))
+
+
+def _something_left(site: CallSite) -> Remaining:
+    """What the caller has left. Raises ConfigurationError where that is nothing: no call is started then."""
+    left = site.left()
+    if calling.is_spent(left):
+        raise ConfigurationError("Not started: your own budget has nothing left.")
+    return left
+
+
+def _children(site: CallSite | None) -> Iterator[ChildUse]:
+    """All that the calling run has had done by sub-agents so far."""
+    if site is not None:
+        for step in site.run.history:
+            yield from step.children
+        yield from site.draft.children
+
+
+def _find(site: CallSite, name: str) -> Run:
+    """An earlier run by its name, or by its id. Raises ConfigurationError where there is none."""
+    uses = list(_children(site))
+    wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
+    run: Run | None = cast(Run, site.run)
+    while wanted is not None and run is not None:  # a branch knows the steps of the run it came from, and so its sub-agents
+        found = next((child for child in run.children if child.id == wanted), None)
+        if found is not None:
+            return found
+        run = run.parent
+    if wanted is not None:
+        raise ConfigurationError(f"{name!r} was of an earlier process and cannot go on: start anew, with a task.")
+    known = ", ".join(use.handle for use in uses) or "none"
+    raise ConfigurationError(f"There is no run {name!r} to go on from. There is: {known}.")
+
+
+def _first(run: Run) -> Run:
+    while run.parent is not None:
+        run = run.parent
+    return run
+
+
+def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, times: float) -> Budget:
+    """`now`, with what is used by `before` and so many times the first budget on top; a limit that is higher already stays."""
+    used: dict[str, Any] = {
+        "max_turns": len(before),
+        "max_calls": before.calls,
+        "max_tokens": before.known_tokens,
+        "max_cost": before.known_cost_usd,
+        "timeout": elapsed_s,
+    }
+    raised: dict[str, Any] = {}
+    for name, spent in used.items():
+        unit, limit = getattr(first, name), getattr(now, name)
+        if unit is None or limit is None:
+            raised[name] = None
+            continue
+        extra = unit * Decimal(str(times)) if isinstance(unit, Decimal) else unit * times
+        raised[name] = max(limit, spent + (math.ceil(extra) if isinstance(unit, int) else extra))
+    return replace(now, **raised)
+
+
+# What the caller's model is told ---------------------------------------------------------------------------------------------
+
+
+def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> str:
+    """The answer, and a line that says how the run ended. Raises RunFailed where an error ended it."""
+    result = run.result
+    assert result is not None  # noqa: S101  for the type checker: it was awaited
+    line = _last_line(run, result, before, handle, site)
+    if result.stop_reason is StopReason.ERROR:
+        raise RunFailed(f"{result.detail}\n{line}", result) from result.error
+    answer = result.text if result.output is None else as_text(result.output)
+    return f"{answer.strip() or '(It gave no answer.)'}\n\n{line}"
+
+
+def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: CallSite | None) -> str:
+    used = run.history.since(len(before))
+    tokens = "unknown" if used.tokens is None else f"{used.tokens:,}"
+    ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
+    said = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
+    own = run.limits.snapshot().budget.remaining(run.history, 0.0)
+    said += [f"Left of its budget: {short.in_words(own)}."] if short.in_words(own) else []
+    if site is not None:
+        yours = short.in_words(site.left())
+        said += [f"Left of yours: {yours}."] if yours else []
+        more = "To ask it more" if result.terminated else "To let it go on"
+        said.append(f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else "."))
+    return f"[{' '.join(said)}]"
