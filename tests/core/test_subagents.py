@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -375,10 +376,10 @@ def test_cut_off_with_its_caller_nothing_is_lost(how: str) -> None:
 
 budgets = st.builds(
     Budget,
-    max_turns=st.integers(1, 6),
-    max_calls=st.none() | st.integers(1, 12),
-    max_tokens=st.none() | st.integers(1, 400),
-    max_cost=st.none() | st.integers(1, 40).map(lambda cents: Decimal(cents) / 100),
+    max_turns=st.integers(2, 6),
+    max_calls=st.none() | st.integers(1, 40),
+    max_tokens=st.none() | st.integers(1, 1500),
+    max_cost=st.none() | st.integers(1, 200).map(lambda cents: Decimal(cents) / 100),
 )
 LARGEST_CALL_TOKENS, LARGEST_CALL_USD = 60, Decimal("0.09")
 
@@ -386,14 +387,14 @@ LARGEST_CALL_TOKENS, LARGEST_CALL_USD = 60, Decimal("0.09")
 @st.composite
 def scripts(draw: st.DrawFn, tool: str | None) -> Callable[[ModelRequest, int], ModelResponse]:
     """Answers without an end, each with tokens and a price; with a `tool` some call it, also twice, or have it go on."""
-    random = draw(st.randoms(use_true_random=False))
+    random = Random(draw(st.integers(0, 2**32)))  # for a long script, draws of hypothesis are too often 0
 
     def answer(request: ModelRequest, index: int) -> ModelResponse:
         tokens, cost = (random.randint(0, 40), random.randint(0, 20)), f"0.0{random.randint(0, 9)}"
         kind = random.random()
-        if "Sum up" in request.instructions or kind < 0.15:
+        if "Sum up" in request.instructions or kind < 0.1:
             return say("end", tokens=tokens, cost=cost)
-        if tool is None or kind < 0.3:
+        if tool is None or kind < 0.2:
             return call("look", {"q": "x"}, tokens=tokens, cost=cost)
         asked: list[dict[str, Any]] = [
             {"task": "x"},
@@ -417,7 +418,7 @@ def test_together_they_pass_the_budget_by_one_call_at_most(
     run = agent(outer, tools=[look, between], name="a").run("go", budget=one)
     result = done(run)
 
-    family = [member for member in _all_below(run)]
+    family = _all_below(run)
     own_steps = [step for each in family for step in each.history[each.forked_at or 0 :]]
     tokens = sum(call.usage.known_tokens for step in own_steps for call in step.calls)
     cost = sum((call.cost.usd or 0 for step in own_steps for call in step.calls), Decimal(0))
