@@ -363,7 +363,8 @@ def _event_detail(event: events.Event) -> str:
             return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
         case events.ChildEnded():
             tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
-            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {event.child.steps} steps, {tokens} tokens"
+            steps = f"{event.child.steps} step{'s' * (event.child.steps != 1)}"
+            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {steps}, {tokens} tokens"
         case events.RunResumed():
             return f"after {event.paused_s:.1f} s"
         case events.Warned():

@@ -74,7 +74,8 @@ def draw(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = Non
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """One run as it is drawn: its line goes from step `first` to step `last`; `called` marks a sub-agent's."""
+    """One run as it is drawn: its line goes from `first` to `last` on the axis; `left_at` is the step of the run that it came from;
+    `called` marks a sub-agent's."""
 
     run_id: str
     parent: str
@@ -85,7 +86,8 @@ class _Lane:
     last: int
     steps: int
     stop_reason: str | None
-    called: bool = False
+    left_at: int
+    called: bool
 
     @property
     def name(self) -> str:
@@ -108,6 +110,7 @@ def _lanes(data: pd.DataFrame) -> list[_Lane]:
             last=int(row["last_step"]),
             steps=int(row["steps"]),
             stop_reason=None if pd.isna(row["stop_reason"]) else str(row["stop_reason"]),
+            left_at=next((int(row[name]) for name in ("forked_at", "called_in") if not pd.isna(row[name])), 0),
             called=row["kind"] == "sub-agent",
         )
         for row in data.sort_values("lane").to_dict("records")
@@ -162,9 +165,8 @@ def _alt(lanes: list[_Lane]) -> str:
     labels = {lane.run_id: lane.label for lane in lanes}
     told = []
     for lane in lanes[:SHOWN_LANES]:
-        forked = f" from {labels[lane.parent]} at step {lane.first}" if lane.parent in labels else ""
-        if forked and lane.called:
-            forked = f" called by {labels[lane.parent]} at step {lane.first}"
+        came = "called by" if lane.called else "from"
+        forked = f" {came} {labels[lane.parent]} at step {lane.left_at}" if lane.parent in labels else ""
         steps = f"{lane.steps} step{'s' * (lane.steps != 1)}"
         told.append(f"{lane.name}{forked}, {steps}, {lane.stop_reason or 'not ended'}")
     more = f"; and {len(lanes) - SHOWN_LANES} more" if len(lanes) > SHOWN_LANES else ""

@@ -19,6 +19,7 @@ _COLUMNS: dict[str, Any] = {
     "run_id": "string",
     "parent_run_id": "string",
     "forked_at": "Int64",
+    "called_in": "Int64",
     "kind": "string",
     "first_step": "Int64",
     "last_step": "Int64",
@@ -37,7 +38,8 @@ _COLUMNS: dict[str, Any] = {
 def tree_data(runs: Shown) -> pd.DataFrame:
     """Runs, their branches and their sub-agents' runs, a row a run, from the top lane down.
 
-    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch); `kind`, which is `run`, `branch` or
+    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch), `called_in` (the
+    step of its caller; NA: no sub-agent's); `kind`, which is `run`, `branch` or
     `sub-agent`; `first_step` and `last_step`, where its own line begins and ends on the axis of the first run's steps (a sub-agent's
     begins at the step that called it; 0 where the run that it came from is not shown); `steps`, `lane`, `provider`, `model`; `label`,
     its place in the tree in digits (`1`, `1.2`: the second run that came from `1`); `stop_reason` and `terminated` (NA: it goes on),
@@ -114,6 +116,7 @@ def _row(member: Member[Any], lane: int, left: Member[Any] | None) -> tuple[Any,
         member.run_id,
         run.parent_run_id,
         run.forked_at,
+        run.parent_step if run.forked_at is None else None,
         kind,
         0 if left is None else offset + member.forked_at,
         offset + len(history),

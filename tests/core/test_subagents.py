@@ -444,6 +444,26 @@ def _all_below(run: lab.Run) -> list[lab.Run]:
     return found
 
 
+def test_on_a_recording() -> None:
+    from tests.fixtures.refresh import perform
+    from tests.fixtures.scenarios import ALL
+
+    fixture = next(one for one in ALL if one.id == "scout/openai")
+    heard: list[Any] = []
+    agent = fixture.agent()
+    agent.observers = (heard.append,)
+    with lab.replay(fixture.path):
+        run = agent.run(fixture.scenario.prompt, budget=fixture.scenario.takes[0].budget)
+    result = done(run)
+    assert "Take IC 41 at 07:30" in result.text
+    assert [each.result and each.result.stop_reason for each in run.children] == ["completed", "turn_limit", "completed"]
+    assert run.children[2].parent is run.children[1]
+    assert result.history.tokens == 3573 == go(perform(fixture, lab.replay(fixture.path)))[0].history.tokens
+    runs = lab.frame([run, *run.children], "runs")
+    assert runs["total_tokens"].sum() - 556 == result.history.tokens  # the branch has the two steps of the run it goes on from
+    assert sum(isinstance(event, lab.events.RunEnded) for event in heard) == 4
+
+
 # Branches, observers, the store -----------------------------------------------------------------------------------------------
 
 
@@ -485,6 +505,8 @@ def test_the_store_keeps_them(tmp_path: Path) -> None:
             assert each.result is not None
             assert_kept(store, each.result)
         assert store.frame("runs")["total_tokens"].sum() - 15 == run.history.tokens  # 15 are in the branch as in its parent
+        tree = lab.plots.tree_data([store.load(run_id) for run_id in store.run_ids()])
+        assert tree.drop(columns="lane").equals(lab.plots.tree_data(run).drop(columns="lane"))
         loaded = store.load(run.id)
         assert loaded.history.tokens == run.history.tokens
         assert [type(event) for event in loaded.events] == [type(event) for event in run.events]
@@ -578,6 +600,7 @@ def test_the_tree_tells_sub_agents_from_branches() -> None:
     assert lab.plots.tree_data(results)["kind"].to_list().count("sub-agent") == 4
     ax = lab.plots.tree(run)
     assert "1.1  sub-agent scripted:script called by 1 at step 1" in ax.alt
+    assert "1.1.1.1  scripted:script from 1.1.1 at step 1" in ax.alt
     assert {line.get_gid().split(":")[0] for line in ax.lines} >= {"call", "fork"}
 
 

@@ -20,8 +20,8 @@ from agentlab.testing import ScriptedProvider
 from .made import listed, look, looping
 
 COLUMNS = [
-    "run_id", "parent_run_id", "forked_at", "kind", "first_step", "last_step", "steps", "lane", "provider", "model", "label",
-    "stop_reason", "terminated", "tokens", "cost_usd",
+    "run_id", "parent_run_id", "forked_at", "called_in", "kind", "first_step", "last_step", "steps", "lane", "provider", "model",
+    "label", "stop_reason", "terminated", "tokens", "cost_usd",
 ]  # fmt: skip
 
 

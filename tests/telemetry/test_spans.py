@@ -241,6 +241,24 @@ def test_an_agent_in_a_tool_lies_below_that_tool() -> None:
     assert len(children(to.one("invoke_agent boss"), to.spans)) == 3
 
 
+def test_a_sub_agent_lies_below_its_tool_and_counts_its_own_tokens_only() -> None:
+    to = Collected()
+    helper = lab.Agent(ScriptedProvider([say("fine", tokens=(3, 2))]), name="helper").as_tool("ask")
+    script = ScriptedProvider([call("ask", {"task": "x"}, tokens=(10, 5)), say("end", tokens=(20, 5))])
+    run = lab.Agent(script, name="boss", tools=[helper], observers=[to.telemetry]).run("go")
+
+    async def main() -> None:
+        await run
+
+    asyncio.run(main())
+    tool, inner, outer = to.one("execute_tool"), to.one("invoke_agent helper"), to.one("invoke_agent boss")
+    assert [span.name for span in children(tool, to.spans)] == ["invoke_agent helper"]
+    assert [span.name for span in children(inner, to.spans)] == ["chat script"]
+    assert attributes(inner)["agentlab.run.parent_id"] == run.id
+    assert attributes(inner)["gen_ai.usage.input_tokens"] == 3
+    assert attributes(outer)["gen_ai.usage.input_tokens"] == 30
+
+
 def test_a_run_in_the_background_lies_below_the_span_of_its_cell() -> None:
     to = Collected()
     agent = agent_of(call("look"), "done", to=to)
