@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentlab import sugar
 from agentlab.grid import Grid
@@ -15,6 +15,9 @@ from agentlab.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from agentlab.agreements import Agreement
+    from agentlab.plots import PlotFigure
 
 
 class ExperimentResults:
@@ -58,6 +61,32 @@ class ExperimentResults:
         """Any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
         made: pd.DataFrame = sugar.call("agentlab.experiment_frames:frame", self, what)
         return made
+
+    def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
+        """Completion, success, tokens and cost of each agent (and settings, where there are several) with intervals; see
+        `lab.summary`."""
+        made: pd.DataFrame = sugar.call("agentlab.compare:summary", self.runs, self._groups(by), **more)
+        return made
+
+    def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
+        """How agents differ on the same prompts; see `lab.paired`."""
+        made: pd.DataFrame = sugar.call("agentlab.compare:paired", self.runs, what, by or "agent", **more)
+        return made
+
+    def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
+        """Whether agents end for the same reasons on the same prompts; see `lab.agreement`."""
+        made: Agreement = sugar.call("agentlab.agreements:agreement", self.runs, what, by or "agent", **more)
+        return made
+
+    def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
+        """The picture of the whole comparison; see `lab.plots.comparison`."""
+        made: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
+        return made
+
+    def _groups(self, by: str | list[str] | None) -> str | list[str]:
+        if by is not None:
+            return by
+        return ["agent", "settings"] if self.runs["settings"].nunique() > 1 else "agent"
 
     def __len__(self) -> int:
         return len(self.standing)

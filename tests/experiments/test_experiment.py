@@ -546,3 +546,18 @@ def test_results_are_there_without_running() -> None:
     assert runs.dtypes.astype(str).to_dict() == go(two()).runs.dtypes.astype(str).to_dict() | {"score": "Float64"}
     assert untimed(study.results().steps).empty
     assert call("look").tool_calls
+
+
+def test_results_are_compared_and_drawn_by_agent_and_settings() -> None:
+    agents = {"one": looking("one"), "two": looking("two", provider="other")}
+    settings = {"short": {"stop": StepCountIs(2)}, "long": {}}
+    study = lab.Experiment(agents, ["go"], settings, repeats=2, score=lambda result: result.terminated)
+    results = go(study, progress=False)
+    summary = results.summary()
+    assert list(zip(summary["agent"], summary["settings"], summary["success_rate"], strict=True)) == [
+        ("one", "short", 0.0), ("one", "long", 1.0), ("two", "short", 0.0), ("two", "long", 1.0),
+    ]  # fmt: skip
+    assert list(results.summary(by="agent")["runs"]) == [4, 4]
+    assert list(results.paired("total_tokens")["difference"]) == [0.0]
+    assert results.agreement().overall["share"].iloc[0] == 1.0
+    assert "one" in results.plot(by="agent").alt
