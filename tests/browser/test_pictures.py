@@ -22,7 +22,7 @@ def search_lost_property(words: str) -> str:
     return f"Nothing fits {words!r}."
 
 clerk = lab.Agent("openai:gpt-5.4-mini", tools=[search_lost_property], instructions="Do not give up easily.")
-with lab.replay(Path(lab.__file__).parents[1] / "fixtures" / "runaway", match="order", pace=0.3):
+with lab.replay(Path(lab.__file__).parents[1] / "fixtures" / "runaway", match="order", pace=0.8):
     run = clerk.run("I left a green umbrella on the train from Graz to Vienna. Please find it.",
                     stop=HasToolCall("finalize") | StepCountIs(10), budget=Budget(max_turns=20, max_tokens=4_000, max_cost=0.004))
 run.panel()
@@ -47,6 +47,7 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     lab.screenshot(PICTURES / "panel-idle.png", of=panel)
     lab.button("Run").click()
     lab.wait_for_steps(5)
+    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile("over 5 steps"))
     lab.screenshot(PICTURES / "panel-running.png", of=panel)
     lab.set_number("StepCountIs", 7)
     lab.wait_for_output(0, "Stop condition met: StepCountIs")
