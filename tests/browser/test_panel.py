@@ -9,26 +9,9 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from .lab_page import DARK, LIGHT, LabPage
+from .panels import SLOW_RUN
 
 PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
-
-SLOW_RUN = """
-import asyncio
-import agentlab as lab
-from agentlab import Budget, HasToolCall, StepCountIs
-from agentlab.testing import ScriptedProvider, call
-
-async def search(query: str) -> str:
-    "Search the archive."
-    await asyncio.sleep(0.1)
-    return f"nothing about {query}"
-
-model = ScriptedProvider(lambda request, index: call("search", {"query": f"try {index}"}, tokens=(200 + 10 * index, 20), cost=0.001))
-run = lab.Agent(model, tools=[search]).run(
-    "Find it.", stop=HasToolCall("finalize") | StepCountIs(200), budget=Budget(max_turns=200, max_tokens=500_000)
-)
-run.panel()
-"""
 
 
 @pytest.fixture
