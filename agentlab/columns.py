@@ -6,15 +6,15 @@ All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentlab import events
 from agentlab.errors import StoredError
+from agentlab.leaf_names import unique_name
 from agentlab.results import Decision, ModelCall, Reading, RunResult, StepResult
-from agentlab.stop import unique_name
 from agentlab.suggestions import FOR_STOP_REASON
 from agentlab.types import StopReason, TerminationSignal, ToolResult
 
@@ -59,11 +59,36 @@ def _number(value: Decimal | float | None) -> float | None:
 
 @dataclass(slots=True)
 class StepRow:
-    """A step with the sums up to it."""
+    """A step with the sums up to it; the `known_*` of what is known, a lower bound of the others where those are None."""
 
     step: StepResult
-    tokens: int | None
-    cost_usd: Decimal | None
+    tokens: int | None = 0
+    cost_usd: Decimal | None = Decimal(0)
+    known_tokens: int = 0
+    known_cost_usd: Decimal = Decimal(0)
+
+    def then(self, step: StepResult) -> StepRow:
+        """The row of the next step."""
+        tokens, cost = step.all_tokens, step.all_cost_usd
+        more_tokens = sum([call.usage.known_tokens for call in step.calls])
+        more_cost = sum([call.cost.usd for call in step.calls if call.cost.usd is not None], Decimal(0))
+        for child in step.children:
+            more_tokens += child.known_tokens
+            more_cost += child.known_cost_usd
+        return StepRow(
+            step,
+            None if self.tokens is None or tokens is None else self.tokens + tokens,
+            None if self.cost_usd is None or cost is None else self.cost_usd + cost,
+            self.known_tokens + more_tokens,
+            self.known_cost_usd + more_cost,
+        )
+
+
+def step_rows(steps: Iterable[StepResult], before: StepRow | None = None) -> Iterator[StepRow]:
+    """The rows of these steps, behind the row before them if there is one."""
+    for step in steps:
+        before = (StepRow(step) if before is None else before).then(step)
+        yield before
 
 
 RUN_ID = Column("run_id", "string", "the run", lambda s, r: s.run_id)
@@ -100,6 +125,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("child_cost_usd", "Float64", "cost of these sub-agents", lambda t: _number(t.child_cost_usd)),
     Column("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", lambda s, r: r.tokens),
     Column("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", lambda s, r: _number(r.cost_usd)),
+    Column("known_tokens", "Int64", "of them known: a lower bound where they are NA", lambda s, r: r.known_tokens),
+    Column("known_cost_usd", "Float64", "of it known: a lower bound where it is NA", lambda s, r: _number(r.known_cost_usd)),
     _of_step("tool_calls", "Int64", "tool calls asked for", lambda t: len(t.tool_calls)),
     _of_step("tools", "string", "their names, in order", lambda t: ", ".join(call.name for call in t.tool_calls)),
     _of_step("tool_errors", "Int64", "of them failed", lambda t: sum(result.is_error for result in t.tool_results)),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentlab import suggestions
 from agentlab.errors import ConfigurationError, MissingUsageError
+from agentlab.leaf_names import describe
 from agentlab.more_room import Raised, conditions_off, more_room, raised_conditions, twice
 from agentlab.results import StepResult
 from agentlab.settings import LiveSettings, RunSettings
-from agentlab.stop import StopCondition, describe
+from agentlab.stop import StopCondition
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:

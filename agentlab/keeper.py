@@ -6,13 +6,13 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from decimal import Decimal
 from typing import Any
 from weakref import WeakValueDictionary
 
 from agentlab import events, message_json, run_json, writers
-from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain
+from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.redaction import REDACTED, Redactor, known_secrets
 from agentlab.results import RunResult, StepResult
@@ -43,7 +43,7 @@ class Keeper:
         self._begun = begun
         self._steps = len(run.history) if begun else 0
         self._events = len(run.events) if begun else 0
-        self._tokens, self._cost_usd = (run.history.tokens, run.history.cost_usd) if begun else (0, Decimal(0))
+        self._row_before = _row_before(run) if begun else None
         self._end: str | None = None
         self._secrets = _secrets_of(run)
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class Keeper:
         run = self.run
         new = run.history[self._steps : run.whole_steps]
         happened = [event for event in run.events[self._events :] if not isinstance(event, events.RunEnded)]
-        sums = list(self._sums(new))
+        sums = list(step_rows(new, self._row_before))
         steps = [self._stored(step, sums[place], () if place else happened) for place, step in enumerate(new)]
         result = run.result or (None if run.ending is None else run.result_for(run.ending))
         end = None if result is None else self._end_text(result, () if new else happened)
@@ -105,15 +105,7 @@ class Keeper:
         self._end = end
         if new:
             self._steps, self._events = self._steps + len(new), self._events + len(happened)
-            self._tokens, self._cost_usd = sums[-1].tokens, sums[-1].cost_usd
-
-    def _sums(self, steps: Sequence[StepResult]) -> Iterator[StepRow]:
-        tokens, cost = self._tokens, self._cost_usd
-        for step in steps:
-            step_tokens, step_cost = step.all_tokens, step.all_cost_usd
-            tokens = None if tokens is None or step_tokens is None else tokens + step_tokens
-            cost = None if cost is None or step_cost is None else cost + step_cost
-            yield StepRow(step, tokens, cost)
+            self._row_before = sums[-1]
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
@@ -187,6 +179,14 @@ def _head(run: Run) -> dict[str, Any]:
         "settings": run_json.plain(run.limits.snapshot()),
         "messages": [message_json.plain(message) for message in first],
     }
+
+
+def _row_before(run: Run) -> StepRow | None:
+    """The sums of a run that is kept already."""
+    history = run.history
+    if history.last is None:
+        return None
+    return StepRow(history.last, history.tokens, history.cost_usd, history.known_tokens, history.known_cost_usd)
 
 
 def _source(run: Run) -> Source:

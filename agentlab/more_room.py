@@ -10,10 +10,11 @@ from decimal import ROUND_UP, Decimal
 from typing import Any, TypeVar
 
 from agentlab.history import ZERO, RunHistory
+from agentlab.leaf_names import describe
 from agentlab.limits import LARGEST
 from agentlab.results import Reading
 from agentlab.settings import EDITABLE, RunSettings
-from agentlab.stop import Not, Off, StopCondition, describe
+from agentlab.stop import Not, Off, StopCondition
 from agentlab.suggestions import LARGER
 
 Number = TypeVar("Number", int, float, Decimal)

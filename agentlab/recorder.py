@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -28,9 +27,9 @@ from agentlab.columns import (
     Column,
     EndRow,
     Source,
-    StepRow,
     named_leaves,
     plain,
+    step_rows,
 )
 from agentlab.errors import ConfigurationError
 from agentlab.limits import LARGEST
@@ -41,16 +40,6 @@ Recorded: TypeAlias = RunResult | Run
 
 
 # Rows --------------------------------------------------------------------------------------------------------------------------
-
-
-def _step_rows(source: Source) -> Iterator[StepRow]:
-    tokens: int | None = 0
-    cost: Decimal | None = Decimal(0)
-    for step in source.history:
-        step_tokens, step_cost = step.all_tokens, step.all_cost_usd
-        tokens = None if tokens is None or step_tokens is None else tokens + step_tokens
-        cost = None if cost is None or step_cost is None else cost + step_cost
-        yield StepRow(step, tokens, cost)
 
 
 def _reading_rows(source: Source) -> Iterator[tuple[StepResult, str, Reading]]:
@@ -69,7 +58,7 @@ def _end_rows(source: Source) -> Iterator[EndRow]:
 
 _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] = {
     "runs": (RUN_COLUMNS, lambda s: [s.result]),
-    "steps": (STEP_COLUMNS, _step_rows),
+    "steps": (STEP_COLUMNS, lambda s: step_rows(s.history)),
     "calls": (CALL_COLUMNS, lambda s: [(step, call) for step in s.history for call in step.calls]),
     "tools": (TOOL_COLUMNS, lambda s: [(step, result) for step in s.history for result in step.tool_results]),
     "events": (EVENT_COLUMNS, lambda s: s.events),

@@ -11,11 +11,13 @@ from decimal import Decimal
 from typing import Any, TypeAlias, cast
 
 from agentlab.budget import Budget, MissingUsage
+from agentlab.choices import choices_of
 from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
+from agentlab.leaf_names import describe
 from agentlab.limits import no_such
 from agentlab.results import Decision
-from agentlab.stop import StopCondition, as_condition, describe
+from agentlab.stop import StopCondition, as_condition
 from agentlab.stop_tree import leaf_switched
 from agentlab.terminating import TerminatingTools
 
@@ -35,6 +37,11 @@ class RunSettings:
     policy: Callable[..., Decision] | None = None
     continuation: ContinuationPolicy = CONTINUATION
     terminating: TerminatingTools | None = None
+
+    def __post_init__(self) -> None:
+        for leaf in () if self.stop is None else self.stop.leaves():
+            if choices_of(leaf):
+                raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
 
 
 def as_policy(policy: object) -> Callable[..., Decision] | None:

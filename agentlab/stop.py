@@ -4,6 +4,7 @@
     MaxCost(0.05) & ~HasToolCall("search")          both, and no search
     StepCountIs(8) | (lambda history: "done" in history[-1].text)
     Off(StepCountIs(8)) | MaxCost(0.05)             the first is kept, and does not count
+    StepCountIs([2, 4, 8])                          not one condition but a grid of three, for `lab.backtest`
 
 A condition is met AT its limit (>=). It answers with a Reading, so that it is always known which part of a combination fired. A new
 condition is a frozen dataclass with `read`; its control in the panel comes from the metadata of its fields.
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, TypeAlias
 
+from agentlab.choices import amounts, any_of, one_or_several, words
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, reached, whole_number
@@ -221,14 +223,14 @@ def read_off(leaf: StopCondition, history: RunHistory) -> Reading:
 # Built-in conditions --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class StepCountIs(StopCondition):
     """Met after so many steps."""
 
     steps: int = limit_field(unit="steps", minimum=1, start=8, help="stop after this many steps")
 
-    def __post_init__(self) -> None:
-        whole_number("StepCountIs", "steps", self.steps)
+    def __init__(self, steps: int | Iterable[int]) -> None:
+        object.__setattr__(self, "steps", one_or_several(whole_number, "StepCountIs", "steps", steps))
 
     def read(self, history: RunHistory) -> Reading:
         """Steps so far against the limit."""
@@ -236,7 +238,7 @@ class StepCountIs(StopCondition):
         return Reading("StepCountIs", count, self.steps, count >= self.steps)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class MaxTokensUsed(StopCondition):
     """Met when the run has used so many tokens, input and output of all calls together.
 
@@ -245,8 +247,8 @@ class MaxTokensUsed(StopCondition):
 
     tokens: int = limit_field(unit="tokens", minimum=1, start=10_000, help="stop when this many tokens were used")
 
-    def __post_init__(self) -> None:
-        whole_number("MaxTokensUsed", "tokens", self.tokens)
+    def __init__(self, tokens: int | Iterable[int]) -> None:
+        object.__setattr__(self, "tokens", one_or_several(whole_number, "MaxTokensUsed", "tokens", tokens))
 
     def read(self, history: RunHistory) -> Reading:
         """Tokens so far against the limit."""
@@ -259,15 +261,15 @@ class MaxCost(StopCondition):
 
     usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")
 
-    def __init__(self, usd: Decimal | float | str) -> None:
-        object.__setattr__(self, "usd", money("MaxCost", "usd", usd))
+    def __init__(self, usd: Decimal | float | str | Iterable[Decimal | float | str]) -> None:
+        object.__setattr__(self, "usd", one_or_several(money, "MaxCost", "usd", usd))
 
     def read(self, history: RunHistory) -> Reading:
         """US dollars so far against the limit."""
         return Reading("MaxCost", *reached(history.cost_usd, history.known_cost_usd, self.usd))
 
     def __repr__(self) -> str:
-        return f"MaxCost({self.usd})"
+        return f"MaxCost({amounts(self.usd)})"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -278,12 +280,16 @@ class HasToolCall(StopCondition):
         metadata={"help": "stop when one of these tools was called", "start": ("finalize",)}
     )
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str | list[str | tuple[str, ...]]) -> None:
+        object.__setattr__(self, "names", any_of(names, self._checked))
+
+    @staticmethod
+    def _checked(names: tuple[Any, ...]) -> tuple[str, ...]:
         if not names or not all(isinstance(name, str) and name for name in names):
             raise LimitError(
                 f'HasToolCall({", ".join(map(repr, names))}): name the tools as text, such as HasToolCall("finalize").'
             )
-        object.__setattr__(self, "names", names)
+        return names
 
     def changed(self, **fields: Any) -> StopCondition:
         """The condition on other names: one as text, or several."""
@@ -296,7 +302,7 @@ class HasToolCall(StopCondition):
         return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=True)
 
     def __repr__(self) -> str:
-        return f"HasToolCall({', '.join(map(repr, self.names))})"
+        return f"HasToolCall({words(self.names)})"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -307,13 +313,17 @@ class FinishReasonIs(StopCondition):
         metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",)}
     )
 
-    def __init__(self, *reasons: FinishReason | str) -> None:
+    def __init__(self, *reasons: FinishReason | str | list[FinishReason | str | tuple[FinishReason | str, ...]]) -> None:
+        object.__setattr__(self, "reasons", any_of(reasons, self._checked))
+
+    @staticmethod
+    def _checked(reasons: tuple[Any, ...]) -> tuple[FinishReason | str, ...]:
         if not reasons or not all(isinstance(reason, str) and reason for reason in reasons):
             known = ", ".join(FinishReason)
             raise LimitError(
                 f"FinishReasonIs({', '.join(map(repr, reasons))}): give a FinishReason ({known}) or a provider's own word as text."
             )
-        object.__setattr__(self, "reasons", reasons)
+        return reasons
 
     def changed(self, **fields: Any) -> StopCondition:
         """The condition on other reasons: one, or several."""
@@ -328,7 +338,7 @@ class FinishReasonIs(StopCondition):
         return Reading("FinishReasonIs", seen, " or ".join(map(str, self.reasons)), met)
 
     def __repr__(self) -> str:
-        return f"FinishReasonIs({', '.join(repr(str(reason)) for reason in self.reasons)})"
+        return f"FinishReasonIs({words(self.reasons)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,21 +388,3 @@ class Custom(StopCondition):
 
     def __repr__(self) -> str:
         return f"Custom({self.name})"
-
-
-def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
-    """The leaves of a tree by a name that is unique in it: `StepCountIs`, and `StepCountIs_2` for the next of its kind."""
-    named: dict[str, StopCondition] = {}
-    for leaf in condition.leaves():
-        named[unique_name(leaf.name if isinstance(leaf, Custom) else type(leaf).__name__, named)] = leaf
-    return named
-
-
-def unique_name(name: str, taken: Mapping[str, object]) -> str:
-    """`name`, or with `_2`, `_3`, … where it is taken."""
-    if name not in taken:
-        return name
-    number = 2
-    while f"{name}_{number}" in taken:
-        number += 1
-    return f"{name}_{number}"

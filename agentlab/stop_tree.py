@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentlab.errors import ConfigurationError, LimitError
+from agentlab.leaf_names import describe
 from agentlab.limits import no_such, start_of
-from agentlab.stop import AllOf, AnyOf, Custom, HasToolCall, Not, Off, Predicate, StopCondition, as_condition, describe
+from agentlab.stop import AllOf, AnyOf, Custom, HasToolCall, Not, Off, Predicate, StopCondition, as_condition
 
 Path: TypeAlias = tuple[int, ...]
 

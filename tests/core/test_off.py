@@ -18,8 +18,9 @@ from agentlab import AllOf, AnyOf, Custom, HasToolCall, MaxTokensUsed, Not, Off,
 from agentlab.errors import AgentlabWarning
 from agentlab.evaluate import read_condition
 from agentlab.history import RunHistory
+from agentlab.leaf_names import describe
 from agentlab.results import Reading
-from agentlab.stop import StopCondition, describe
+from agentlab.stop import StopCondition
 from agentlab.testing import call, say
 from agentlab.types import ToolCall
 

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, StepCountIs
+from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, RunSettings, StepCountIs
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
+from agentlab.leaf_names import describe
 from agentlab.results import Reading
-from agentlab.stop import StopCondition, as_condition, describe
+from agentlab.stop import StopCondition, as_condition
 from agentlab.testing import call
 from agentlab.types import FinishReason
 
@@ -122,7 +123,11 @@ REFUSED = {
     "nan-cost": (lambda: MaxCost(float("nan")), "nan"),
     "infinite-cost": (lambda: MaxCost(float("inf")), "inf"),
     "cost-in-words": (lambda: MaxCost("a lot"), "'a lot'"),
-    "cost-list": (lambda: MaxCost([1]), "[1]"),
+    "cost-object": (lambda: MaxCost(object()), "object"),
+    "empty-list": (lambda: StepCountIs([]), "steps=[]"),
+    "list-with-a-zero": (lambda: MaxCost([1, 0]), "MaxCost(usd=0)"),
+    "empty-list-of-tools": (lambda: HasToolCall([]), "HasToolCall()"),
+    "several-for-a-run": (lambda: RunSettings(stop=HasToolCall("a") | StepCountIs([2, 3])), "StepCountIs(steps=[2, 3])"),
     "true-cost": (lambda: MaxCost(True), "True"),
     "no-tool": (HasToolCall, "HasToolCall()"),
     "empty-tool": (lambda: HasToolCall(""), "''"),

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, Off, StepCountIs
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
+from agentlab.leaf_names import describe
 from agentlab.limits import limit_field
 from agentlab.results import Reading
-from agentlab.stop import StopCondition, describe
+from agentlab.stop import StopCondition
 from agentlab.stop_tree import (
     Path,
     added,

@@ -1,0 +1,25 @@
+"""What the single conditions of a tree are called: in `run.limits.leaves`, in the columns of frames, in the panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentlab.stop import Custom, StopCondition
+
+
+def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
+    """The leaves of a tree by a name that is unique in it: `StepCountIs`, and `StepCountIs_2` for the next of its kind."""
+    named: dict[str, StopCondition] = {}
+    for leaf in condition.leaves():
+        named[unique_name(leaf.name if isinstance(leaf, Custom) else type(leaf).__name__, named)] = leaf
+    return named
+
+
+def unique_name(name: str, taken: Mapping[str, object]) -> str:
+    """`name`, or with `_2`, `_3`, … where it is taken."""
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
