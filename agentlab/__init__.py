@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent as Agent
     from agentlab.agreements import Agreement as Agreement
     from agentlab.agreements import agreement as agreement
+    from agentlab.backtest import backtest as backtest
     from agentlab.budget import Budget as Budget
     from agentlab.calls import RetryPolicy as RetryPolicy
     from agentlab.chat import Chat as Chat
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "agentlab.agent": ("Agent",),
     "agentlab.agreements": ("Agreement", "agreement"),
+    "agentlab.backtest": ("backtest",),
     "agentlab.calls": ("RetryPolicy",),
     "agentlab.chat": ("Chat", "ChatReply"),
     "agentlab.compare": ("paired", "summary"),

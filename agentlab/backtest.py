@@ -1,0 +1,76 @@
+"""What if the limits had been others? Stop conditions and budgets replayed over recorded runs, at no token cost.
+
+    lab.backtest(results, StepCountIs([2, 4, 8]) | MaxCost([0.01, 0.05]))        a row a configuration, six of them
+    lab.backtest(steps, budget={"max_tokens": range(1_000, 20_000, 1_000)})      a steps frame will do
+    lab.backtest(store, {"short": StepCountIs(2), "long": None}, per="run")      a row a run and configuration
+
+A stop that comes earlier than the end of the record is exact: the run would have gone the same way up to there. What a run would have
+done behind the end of its record is `unknown`, and never guessed; runs that came to an end of their own are `finished`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pandas as pd
+
+from agentlab.errors import ConfigurationError
+from agentlab.groups import columns_of
+from agentlab.intervals import checked_level
+from agentlab.whatif import frames, goals
+from agentlab.whatif.goals import Goal
+from agentlab.whatif.grids import Conditions, Limits, grids
+from agentlab.whatif.sources import Recorded, records_of
+
+
+def backtest(
+    recorded: Recorded,
+    conditions: Conditions = None,
+    *,
+    budget: Limits = None,
+    goal: Goal = None,
+    per: Literal["configuration", "run"] = "configuration",
+    by: str | Sequence[str] | None = None,
+    runs: pd.DataFrame | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """Where each recorded run would have stopped under other conditions and budgets, what it would have cost, what it had reached.
+
+    recorded    a steps frame, a Store, results of an experiment, a result, a run, or a list of these. Conditions of your own, and what
+                happened inside a step of several calls, need more than a frame
+    conditions  a stop condition as for a run, in which a list in a parameter is an axis of a grid; a list of conditions, or a dict by
+                name, for several grids
+    budget      a Budget, or a dict of its limits in which a list is an axis: max_turns, max_calls, max_tokens, max_cost, timeout.
+                Limits that are not given do not bound: the recorded run's own are left aside
+    goal        what counts as success, see below. None: the agent came to an end of its own
+    per         `configuration`: a row a configuration; `run`: a row a configuration and run
+    by          column or columns of the runs that make groups, such as `provider`
+    runs        with a steps frame, its runs frame: more columns for `goal` and `by`, and runs that took no step
+    level       that of the intervals
+
+    A row a run has the configuration (`configuration`, and a column for each axis), who the run is, and
+
+    - `outcome`: `stopped` at `step`; `finished`, came to its own end before the limits; `unknown`, the record ends before they are met
+    - `stop_reason` as a run would give it, and what `fired`: the conditions that were met, or the limit
+    - `goal_reached` by then; `tokens`, `cost_usd`, `calls`, `time_s` by then; and `tokens_saved` and the like, against the record
+
+    A row a configuration has `runs`, how many `stopped`, `finished`, are `unknown`, and `unknown_share`; `success_rate` of the runs of
+    which it is known whether they had reached their goal, with Wilson's interval; of what is known the means of `step`, `tokens`,
+    `cost`, `calls` and `time`, with intervals by the normal distribution (from at least 5 runs), the share that is unknown, and what
+    was saved a run. So read `unknown_share` beside every figure: the means are those of the runs that the record can answer for.
+
+    `goal` is a condition or a function of the history (reached where it is first met), the name of a column of the runs such as
+    `score`, or a dict or Series by run id (reached at the run's end where the value is at least 1).
+
+    NA is unknown, never 0. Money is in US dollars. Errors: ConfigurationError for what cannot be tried, LimitError for a value that is
+    no limit.
+    """
+    if per not in ("configuration", "run"):
+        raise ConfigurationError(f"per={per!r}: choose 'configuration' or 'run'.")
+    groups, level = ([] if by is None else columns_of(by)), checked_level(level)
+    tried = grids(conditions, budget)
+    records = records_of(recorded, runs)
+    reached, is_open = goals.reached(records, goal)
+    task = frames.Task(records, tried, reached, is_open)
+    return frames.of_runs(task, groups) if per == "run" else frames.of_configurations(task, groups, level=level)

@@ -1,0 +1,123 @@
+"""The limits of a budget over all runs at once.
+
+Like conditions they are read behind each step, where the limit of turns is met at the last of them; but they are also read before each
+further call of a step, and time runs all through it. So a limit may break a step off: then the run ends in it, with what the calls that
+were made had used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agentlab.budget import LIMIT_REASONS
+from agentlab.types import StopReason
+from agentlab.whatif.conditions import First
+from agentlab.whatif.first_met import first_met
+from agentlab.whatif.records import USED, Bools, Floats, Ints, Records, calls_inside
+
+COUNTED = {"max_tokens": "tokens", "max_cost": "cost_usd", "max_calls": "calls", "timeout": "time_s"}
+"""Which running total each limit bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit over all runs: the first row at which it is met."""
+
+    name: str
+    value: Any
+    first: First
+
+    @property
+    def reason(self) -> StopReason:
+        """Why a run ends that reaches it."""
+        return LIMIT_REASONS[self.name]
+
+
+def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
+    """A limit with each of several values."""
+    if name == "max_turns":
+        firsts = list(np.minimum(np.array(values)[:, None] - 1, records.lengths[None, :]))
+    else:
+        firsts = list(first_met(records.used[COUNTED[name]], records.start, np.array([float(value) for value in values])))
+    return [Limit(name, value, first) for value, first in zip(values, firsts, strict=True)]
+
+
+@dataclass(slots=True)
+class Broken:
+    """What limits do to the steps in which runs stop, a place a run.
+
+    `off`: the step is broken off; `behind` so many calls. `unsure`: it cannot be told whether it is, or with what. `by` is the place
+    of the limit among those that were looked at.
+    """
+
+    off: Bools
+    unsure: Bools
+    behind: Ints
+    by: Ints
+    used: dict[str, Floats]
+
+
+def break_off(records: Records, limits: list[Limit], stop: First) -> Broken:
+    """Look at the runs that stop by these limits, in the order of a budget, whether their last step is broken off."""
+    runs = len(records)
+    nothing = {name: np.full(runs, np.nan) for name in USED}
+    broken = Broken(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
+    stops = stop < records.lengths
+    for place, limit in enumerate(limits):
+        here = stops & (limit.first == stop)
+        broken.by[here & (broken.by < 0)] = place
+        if limit.name == "timeout":
+            rows = records.start[:-1] + stop
+            inside = here & (records.used["time_s"][np.where(here, rows, 0)] > limit.value) if here.any() else here
+            for run in np.flatnonzero(inside):
+                _by_time(records, broken, int(run), int(rows[run]), float(limit.value))
+        elif limit.name != "max_turns":
+            rows = records.start[:-1] + stop
+            for run in np.flatnonzero(here & records.several_calls[np.where(here, rows, 0)]) if here.any() else ():
+                _before_a_call(records, broken, int(run), int(rows[run]), limit)
+    return broken
+
+
+def _before_a_call(records: Records, broken: Broken, run: int, row: int, limit: Limit) -> None:
+    """A limit on what is used is looked at before each further call."""
+    calls = records.inside.get(row)
+    if not calls:
+        broken.unsure[run] = True
+        return
+    reached = next((number for number, call in enumerate(calls, 1) if call[COUNTED[limit.name]] >= float(limit.value)), None)
+    one_more = bool(records.wanted_more[run]) and row == records.start[run + 1] - 1
+    if reached is None:  # by sub-agents, which would have been held to what was left
+        broken.unsure[run] = True
+    elif reached > 1 and limit.name == "max_tokens" and calls[reached - 1]["said"] > limit.value - calls[reached - 2]["tokens"]:
+        broken.unsure[run] = True  # the call goes on with a cut answer, and would have been given no more than what was left
+    elif reached < len(calls) or one_more:
+        _note(broken, run, reached, calls[reached - 1])
+    elif records.steps["child_calls"].iloc[row] if "child_calls" in records.steps.columns else 0:
+        broken.unsure[run] = True
+
+
+def _by_time(records: Records, broken: Broken, run: int, row: int, limit: float) -> None:
+    """Time is up in the middle of a step: what was asked for and had not come is lost."""
+    place = row - int(records.start[run])
+    used: dict[str, float] = {name: records.totals[name][row - 1] if place else 0.0 for name in USED}
+    behind = 0
+    if records.histories is None:
+        used = dict.fromkeys(USED, np.nan)
+        broken.unsure[run] = True
+    else:
+        calls = list(calls_inside(records.histories(run), place))
+        behind = sum(call["time_s"] <= limit for call in calls)
+        used = calls[behind - 1] if behind else used
+    if not broken.off[run] or behind < broken.behind[run]:
+        _note(broken, run, behind, {**used, "time_s": limit})
+
+
+def _note(broken: Broken, run: int, behind: int, used: dict[str, float]) -> None:
+    if broken.off[run] and behind >= broken.behind[run]:
+        return
+    broken.off[run], broken.behind[run] = True, behind
+    for name in USED:
+        broken.used[name][run] = used[name]

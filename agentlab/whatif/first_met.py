@@ -1,0 +1,57 @@
+"""The first row at which a running value meets a limit, for many limits at once."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Rows: TypeAlias = npt.NDArray[Any]
+"""Places of rows within their runs, from 0; a run's length where there is none. A row a limit, a column a run."""
+
+
+def smallest(longest: int) -> npt.DTypeLike:
+    """The narrowest type that holds the place of a row, and one more."""
+    return np.uint8 if longest < 2**8 else np.uint16 if longest < 2**16 else np.int64
+
+
+def running_maximum(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The highest value so far, run by run; NaN counts for nothing. What has met a limit once has met it."""
+    flat = np.fmax.accumulate(np.where(np.isnan(values), -np.inf, values)) if len(values) else values
+    if not len(values) or (np.isfinite(values).all() and not _falls(values, start)):
+        return values
+    for first, last in itertools.pairwise(start):
+        flat[first:last] = np.fmax.accumulate(np.where(np.isnan(values[first:last]), -np.inf, values[first:last]))
+    return flat
+
+
+def _falls(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> bool:
+    falls = np.diff(values) < 0
+    between = start[1:-1] - 1
+    falls[between[(between >= 0) & (between < len(falls))]] = False
+    return bool(falls.any())
+
+
+def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any]) -> Rows:
+    """For each limit and run the first row whose value is at or above the limit.
+
+    `values` rise within each run (see `running_maximum`), run r being values[start[r]:start[r + 1]]; `limits` in any order. Each row is
+    looked up among the limits once, whatever their number: it is the first for those between the row before and itself.
+    """
+    lengths = np.diff(start)
+    kind = smallest(int(lengths.max(initial=0)))
+    different, places = np.unique(limits, return_inverse=True)
+    meets = np.searchsorted(different, values, side="right")  # so many of the limits does each row meet
+    order = np.argsort(meets.astype(smallest(len(different) + 1)), kind="stable")
+    run = np.repeat(np.arange(len(lengths)), lengths)[order]
+    behind = (np.arange(len(values)) - np.repeat(start[:-1], lengths) + 1).astype(kind)[order]
+    edges = np.searchsorted(meets[order], np.arange(len(different) + 1))
+    found = np.empty((len(different), len(lengths)), kind)
+    below = np.zeros(len(lengths), kind)  # rows of each run that are below the limit looked at
+    for limit in range(len(different)):
+        newly = slice(edges[limit], edges[limit + 1])
+        below[run[newly]] = behind[newly]  # in the order of the rows, so that of several the last one stays
+        found[limit] = below
+    return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places.ravel()]

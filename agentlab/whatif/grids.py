@@ -1,0 +1,150 @@
+"""The configurations to try: every value of a list in a condition or in a budget with every other."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from agentlab.budget import Budget
+from agentlab.choices import Choices, choices_of, one_or_several
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.leaf_names import describe
+from agentlab.limits import money, no_such, seconds, whole_number
+from agentlab.stop import StopCondition, as_condition
+
+Conditions: TypeAlias = Any
+"""A condition, a function of the history, a list of them (each a configuration of its own) or a dict (each by its name); None: none."""
+Limits: TypeAlias = Budget | Mapping[str, Any] | None
+"""A Budget, or a dict of its limits, in which a list is an axis."""
+
+BOUNDS = ("max_turns", "max_calls", "max_tokens", "max_cost", "timeout")
+"""The limits of a budget that a record can be tried on."""
+NOT_REPLAYED = {
+    "max_tokens_per_turn": "it changes what the model says, which no record can tell",
+    "missing_usage": "the usage stands in the record as it was counted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A parameter with several values: its column's name, which leaf it belongs to (None: the budget) and the field's name."""
+
+    name: str
+    leaf: str | None
+    field: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A condition and a budget, some of whose parameters have several values; one of several grids has a `name`."""
+
+    name: str
+    stop: StopCondition | None
+    budget: Mapping[str, Any]
+    axes: tuple[Axis, ...]
+
+    @property
+    def size(self) -> int:
+        """How many configurations there are."""
+        return math.prod(len(axis.values) for axis in self.axes)
+
+    def points(self) -> Iterator[tuple[int, ...]]:
+        """The configurations, each as the place of its value on every axis; the last axis changes fastest."""
+        return itertools.product(*(range(len(axis.values)) for axis in self.axes))
+
+    def stop_at(self, point: Sequence[int]) -> StopCondition | None:
+        """The condition of a configuration."""
+        if self.stop is None:
+            return None
+        tree, leaves = self.stop, dict(describe(self.stop))
+        for axis, place in zip(self.axes, point, strict=True):
+            if axis.leaf is not None:
+                old = leaves[axis.leaf]
+                leaves[axis.leaf] = new = old.changed(**{axis.field: axis.values[place]})
+                tree = tree.with_leaf(old, new)
+        return tree
+
+    def budget_at(self, point: Sequence[int]) -> Budget:
+        """The budget of a configuration, without any limit that was not given."""
+        chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
+        return Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
+
+
+def grids(conditions: Conditions, budget: Limits) -> list[Grid]:
+    """Grids of what a person gave. Errors: ConfigurationError and LimitError for what is no condition and no limit."""
+    named = _named(conditions)
+    limits = _limits(budget)
+    if all(condition is None for _, condition in named) and not limits:
+        raise ConfigurationError(
+            "Nothing to try: pass a stop condition such as StepCountIs([2, 4, 8]), a budget such as {'max_cost': [0.01, 0.05]}, "
+            "or both."
+        )
+    return [_grid(name, condition, limits) for name, condition in named]
+
+
+def _named(conditions: Conditions) -> list[tuple[str, StopCondition | None]]:
+    if isinstance(conditions, Mapping):
+        if not conditions:
+            raise ConfigurationError("An empty dict of conditions: pass {'short': StepCountIs(2), …}.")
+        return [(str(name), None if one is None else as_condition(one)) for name, one in conditions.items()]
+    if isinstance(conditions, list | tuple):
+        if not conditions:
+            raise ConfigurationError("An empty list of conditions: pass at least one, such as StepCountIs([2, 4, 8]).")
+        several = [None if one is None else as_condition(one) for one in conditions]
+        return [(repr(one), one) for one in several]
+    return [("", None if conditions is None else as_condition(conditions))]
+
+
+_CHECKS = {"max_cost": money, "timeout": seconds}
+
+
+def _limits(budget: Limits) -> dict[str, Any]:
+    if budget is None:
+        return {}
+    if isinstance(budget, Budget):
+        for name, why in NOT_REPLAYED.items():
+            if getattr(budget, name) != getattr(Budget(), name):
+                raise LimitError(f"Budget({name}={getattr(budget, name)!r}) cannot be tried on a record: {why}.")
+        return {name: getattr(budget, name) for name in BOUNDS if getattr(budget, name) is not None}
+    if not isinstance(budget, Mapping):
+        raise LimitError(f"budget={budget!r}: pass a Budget, or a dict such as {{'max_cost': [0.01, 0.05]}}.")
+    for name in budget:
+        if name in NOT_REPLAYED:
+            raise LimitError(f"budget={{{name!r}: …}} cannot be tried on a record: {NOT_REPLAYED[name]}.")
+        if name not in BOUNDS:
+            raise LimitError(no_such("limit", str(name), list(BOUNDS)))
+    return {
+        name: one_or_several(_CHECKS.get(name, whole_number), "budget", name, value)
+        for name, value in budget.items()
+        if value is not None
+    }
+
+
+def _grid(name: str, stop: StopCondition | None, limits: Mapping[str, Any]) -> Grid:
+    axes = []
+    for leaf_name, leaf in ({} if stop is None else describe(stop)).items():
+        fields = choices_of(leaf)
+        for field_name, values in fields.items():
+            axes.append(
+                Axis(leaf_name if len(fields) == 1 else f"{leaf_name}.{field_name}", leaf_name, field_name, tuple(values))
+            )
+    axes += [Axis(name, None, name, tuple(value)) for name, value in limits.items() if isinstance(value, Choices)]
+    return Grid(name, stop, {key: value for key, value in limits.items() if not isinstance(value, Choices)}, tuple(axes))
+
+
+def plain_value(value: object) -> object:
+    """A parameter's value as a frame holds it."""
+    if isinstance(value, tuple):
+        return " or ".join(map(str, value))
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def fields_of(leaf: StopCondition) -> list[str]:
+    """The parameters of a single condition."""
+    return [field.name for field in dataclasses.fields(leaf)] if dataclasses.is_dataclass(leaf) else []
