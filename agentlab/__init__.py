@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from agentlab.types import TerminationSignal as TerminationSignal
     from agentlab.types import Usage as Usage
     from agentlab.widgets import panel as panel
+    from agentlab.widgets.explorer import explore as explore
 
     frame = to_frame
 
@@ -136,6 +137,7 @@ _PLACES = {
     "agentlab.transport": ("record", "replay"),
     "agentlab.types": ("Confidence", "FinishReason", "Message", "Stop", "StopReason", "TerminationSignal", "Usage"),
     "agentlab.widgets": ("panel",),
+    "agentlab.widgets.explorer": ("explore",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}

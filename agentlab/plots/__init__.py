@@ -11,12 +11,13 @@
     lab.plots.survival(lab.frame(results, "runs"))         how many runs have not ended of their own after so many steps
     lab.plots.small_multiples(lab.plots.tokens, steps)     the same plot for each provider, side by side
     lab.plots.comparison(runs, steps)                      the picture of a whole comparison
+    lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   what other limits would have cost and reached, with the frontier
     lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
 
 Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
-`estimates_data`, `cost_success_data`, `survival_data`) and a drawing of that data. With `ax=` it draws into your axes; without, it
-makes a figure of its own, never through pyplot. The returned Axes show themselves as the last expression of a notebook cell;
-`ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
+`estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`) and a drawing of that data. With `ax=` it draws into your
+axes; without, it makes a figure of its own, never through pyplot. The returned Axes show themselves as the last expression of a
+notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
@@ -34,6 +35,8 @@ from agentlab.plots._timeline import timeline
 from agentlab.plots._timeline_data import timeline_data
 from agentlab.plots._tree import tree
 from agentlab.plots._tree_data import tree_data
+from agentlab.plots._what_if import what_if
+from agentlab.plots._what_if_data import what_if_data
 
 __all__ = [
     "PlotAxes",
@@ -59,4 +62,6 @@ __all__ = [
     "tokens_data",
     "tree",
     "tree_data",
+    "what_if",
+    "what_if_data",
 ]

@@ -72,6 +72,9 @@ def break_off(records: Records, limits: list[Limit], stop: First) -> Broken:
         if limit.name == "timeout":
             rows = records.start[:-1] + stop
             inside = here & (records.used["time_s"][np.where(here, rows, 0)] > limit.value) if here.any() else here
+            if records.histories is None:
+                _by_time_unseen(broken, np.flatnonzero(inside), float(limit.value))
+                continue
             for run in np.flatnonzero(inside):
                 _by_time(records, broken, int(run), int(rows[run]), float(limit.value))
         elif limit.name != "max_turns":
@@ -99,18 +102,23 @@ def _before_a_call(records: Records, broken: Broken, run: int, row: int, limit: 
         broken.unsure[run] = True
 
 
+def _by_time_unseen(broken: Broken, runs: Ints, limit: float) -> None:
+    """Time is up in the middle of steps of which frames alone cannot tell what had come by then: all these runs at once."""
+    broken.unsure[runs] = True
+    newly = runs[~broken.off[runs] | (broken.behind[runs] > 0)]
+    broken.off[newly], broken.behind[newly] = True, 0
+    for name in USED:
+        broken.used[name][newly] = limit if name == "time_s" else np.nan
+
+
 def _by_time(records: Records, broken: Broken, run: int, row: int, limit: float) -> None:
     """Time is up in the middle of a step: what was asked for and had not come is lost."""
+    assert records.histories is not None  # noqa: S101  for the type checker
     place = row - int(records.start[run])
     used: dict[str, float] = {name: records.totals[name][row - 1] if place else 0.0 for name in USED}
-    behind = 0
-    if records.histories is None:
-        used = dict.fromkeys(USED, np.nan)
-        broken.unsure[run] = True
-    else:
-        calls = list(calls_inside(records.histories(run), place))
-        behind = sum(call["time_s"] <= limit for call in calls)
-        used = calls[behind - 1] if behind else used
+    calls = list(calls_inside(records.histories(run), place))
+    behind = sum(call["time_s"] <= limit for call in calls)
+    used = calls[behind - 1] if behind else used
     if not broken.off[run] or behind < broken.behind[run]:
         _note(broken, run, behind, {**used, "time_s": limit})
 

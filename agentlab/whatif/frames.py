@@ -208,6 +208,12 @@ class Sums:
             kept = self._kept[name] = np.zeros(self.shape)
         kept[number] += values.sum() if codes is None else np.bincount(codes, values, minlength=self.shape[1])
 
+    def first(self, configurations: int) -> Sums:
+        """Those of the first configurations alone."""
+        found = Sums(configurations, self.shape[1])
+        found._kept = {name: values[:configurations] for name, values in self._kept.items()}
+        return found
+
     def columns(self, level: float) -> dict[str, Any]:
         """The columns of the frame."""
         z = NormalDist().inv_cdf((1 + level) / 2)
@@ -217,7 +223,9 @@ class Sums:
         }
         found: dict[str, Any] = {**counts, "unknown_share": _floats(flat["unknown"] / flat["runs"])}
         found |= _wilson(flat["goal sum"], flat["goal n"], z)
+        found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
         found["step_mean"] = _mean(flat, "step")
+        found["step_low"], found["step_high"] = _normal(flat, "step", z)
         for name, prefix in FIGURES.items():
             found[f"{prefix}_mean"] = _mean(flat, name)
             found[f"{prefix}_low"], found[f"{prefix}_high"] = _normal(flat, name, z)

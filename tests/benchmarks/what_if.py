@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.benchmarks.measure import Prepare, interleaved
+from tests.benchmarks.slider_move import slider_moves
 from tests.benchmarks.table import Row, attempt
 
 RUNS, STEPS = 10_000, 20
@@ -76,3 +77,4 @@ def rows(with_peers: bool) -> Iterator[Row]:
             against=taken["floor"],
             why_not=why_not,
         )
+    yield from slider_moves(totals())

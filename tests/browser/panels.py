@@ -37,3 +37,26 @@ runs = [made("one", 150), made("two", 300)]
 lab.panel(runs)
 """
 """Two runs side by side."""
+
+EXPLORER = """
+import agentlab as lab
+from agentlab import Budget
+from agentlab.testing import ScriptedProvider, call, say
+
+def search(query: str) -> str:
+    "Search the archive."
+    return f"nothing about {query}"
+
+def made(steps, tokens):
+    def script(request, index):
+        return say("Done.", tokens=(tokens, 20), cost=0.001) if index == steps else call(
+            "search", {"query": f"try {index}"}, tokens=(tokens, 20), cost=0.001)
+    return lab.Agent(ScriptedProvider(script), tools=[search]).run("Find it.", budget=Budget(max_turns=10))
+
+runs = [made(3 + place % 9, 100 + 10 * place) for place in range(40)]
+for run in runs:
+    await run
+explorer = lab.explore(runs)
+explorer
+"""
+"""Forty runs of 3 to 10 steps, four of which were cut off, with a slider for each limit."""

@@ -1,0 +1,208 @@
+"""What other limits would have cost, against what they would have reached: configurations as points, with the efficient frontier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from agentlab.plots import _figure as look
+from agentlab.plots._curves import Look, looks_of
+from agentlab.plots._legend import plain
+from agentlab.plots._what_if_data import MOST_UNKNOWN, WHOLE, what_if_data
+
+LABELS = {
+    "cost_mean": "cost a run (mean, US dollars)",
+    "tokens_mean": "tokens a run (mean)",
+    "step_mean": "steps a run (mean)",
+    "calls_mean": "model calls a run (mean)",
+    "time_mean": "seconds a run (mean)",
+    "success_rate": "reached the goal",
+}
+MOST_NAMED = 10
+"""So many points have their names beside them."""
+MOST_INTERVALS = 40
+"""With more points the intervals of those on the frontier only are drawn."""
+
+
+def what_if(
+    frame: pd.DataFrame,
+    x: str = "cost_mean",
+    y: str = "success_rate",
+    ax: Axes | None = None,
+    *,
+    by: str | Sequence[str] | None = None,
+    most_unknown: float = MOST_UNKNOWN,
+) -> Axes:
+    """Each configuration of a backtest as a point, with its intervals, and the frontier: the most y for as little x.
+
+    `frame` is what `lab.backtest(…)` gives, a row a configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
+    `calls_mean`, `time_mean`, `success_rate`. A hollow point is one of which more than `most_unknown` of the runs is unknown: it is
+    left out of the frontier. Returns the axes; see `what_if_data` for what they show. Errors: ConfigurationError.
+    """
+    return draw_what_if(what_if_data(frame, x, y, by=by, most_unknown=most_unknown), x, y, ax, most_unknown=most_unknown)
+
+
+def draw_what_if(
+    data: pd.DataFrame, x: str, y: str, ax: Axes | None = None, *, most_unknown: float = MOST_UNKNOWN, alone: bool = True
+) -> Axes:
+    """Draw what `what_if_data` gave; where it is not `alone` in the picture, without intervals and legend."""
+    ax = look.axes_for(ax, "what_if", 8.2, 3.6)
+    look.style(ax)
+    ax.set_xlabel(LABELS[x])
+    ax.set_ylabel(LABELS[y])
+    for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
+        _scale(axis, name)
+    shown = data[data["x"].notna() & data["y"].notna()]
+    if shown.empty:
+        ax.set_xticks([])
+        ax.set_yticks([])
+        what = "no configurations yet" if data.empty else f"{_word(x)} or {_word(y)} unknown in all configurations"
+        look.note(ax, what)
+        look.set_alt(ax, f"{_sentence(LABELS[y])} against {LABELS[x]}: {what}.")
+        return ax
+    ax.grid(visible=True, color=look.TEXT, alpha=0.2, linewidth=0.6)
+    groups = list(dict.fromkeys(data["group"]))
+    looks = looks_of((str(name), "") for name in groups)
+    rows: list[tuple[Line2D, str]] = []
+    told = []
+    named = _named(shown) if len(groups) == 1 and alone else []
+    for name in groups:
+        group, its = shown[shown["group"] == name], looks[str(name), ""]
+        told.append(
+            _draw_group(
+                ax, group, its, str(name), (x, y), named=named, count=len(shown), most_unknown=most_unknown, intervals=alone
+            )
+        )
+        if name != WHOLE:
+            rows.append((_handle(its), look.shorten(str(name))))
+    _bounds(ax, shown, x, y)
+    its = looks[str(groups[0]), ""]
+    if any(shown["efficient"]):
+        rows.append((Line2D([], [], color=its.colour, linewidth=1.6), "frontier: the most\nfor as little"))
+    if (shown["unknown"] > most_unknown).any():
+        rows.append((_handle(its, hollow=True), f"more than {most_unknown:.0%} of\nthe runs unknown"))
+    if len(shown) < len(data):
+        rows.append((Line2D([], [], linestyle="none"), f"{len(data) - len(shown)} not drawn:\n{_word(x)} or {_word(y)} unknown"))
+    rows += [_row_of(place, row) for place, row in enumerate(named, start=1)]
+    if alone:
+        plain(ax, rows)
+    look.set_alt(ax, f"{_sentence(LABELS[y])} against {LABELS[x]}, {_counted(len(shown))}. {' '.join(told)}")
+    return ax
+
+
+def _draw_group(
+    ax: Axes,
+    group: pd.DataFrame,
+    its: Look,
+    name: str,
+    axes: tuple[str, str],
+    *,
+    named: list[dict[Any, Any]],
+    count: int,
+    most_unknown: float,
+    intervals: bool,
+) -> str:
+    """The points of a group with their frontier; what they are in words."""
+    rows = group.to_dict("records")
+    frontier = sorted((row for row in rows if row["efficient"]), key=lambda row: float(row["x"]))
+    for row in (rows if count <= MOST_INTERVALS else frontier) if intervals else ():
+        _intervals(ax, row, its)
+    unsure = group["unknown"] > most_unknown
+    for hollow, part in ((False, group[~unsure]), (True, group[unsure])):
+        xs, ys = part["x"].astype(float).to_numpy(), part["y"].astype(float).to_numpy()
+        many = count > MOST_INTERVALS
+        ax.plot(
+            xs, ys, linestyle="none", marker=its.marker, markersize=3.5 if many else 6.5, color=its.colour,
+            markerfacecolor="none" if hollow else its.colour, alpha=0.45 if many else 1.0, zorder=2, clip_on=False,
+            gid=f"{'unsure' if hollow else 'points'}:{name}",
+        )  # fmt: skip
+    ax.plot(
+        [float(row["x"]) for row in frontier], [float(row["y"]) for row in frontier], color=its.colour, linewidth=1.6,
+        drawstyle="steps-post", zorder=2.5, gid=f"frontier:{name}",
+    )  # fmt: skip
+    for place, row in enumerate(named, start=1):
+        ax.annotate(
+            str(place), (float(row["x"]), float(row["y"])), xytext=(5, 5), textcoords="offset points", color=look.TEXT,
+            fontsize=look.SMALL_POINTS, annotation_clip=False,
+        )  # fmt: skip
+    best = [f"{row['label']}: {number(float(row['y']), axes[1])} at {number(float(row['x']), axes[0])}" for row in frontier]
+    shares = [float(row["unknown"]) for row in rows]
+    unknown = f"unknown: {min(shares, default=0):.0%} to {max(shares, default=0):.0%} of the runs"
+    on_it = f"on the frontier {'; '.join(best[:MOST_NAMED])}" if best else "none is on a frontier"
+    return f"{name + ': ' if name else ''}{on_it}; {unknown}."
+
+
+def _intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
+    at = float(row["x"]), float(row["y"])
+    for axis, place in (("x", 0), ("y", 1)):
+        low, high = row[f"{axis}_low"], row[f"{axis}_high"]
+        if pd.isna(low) or pd.isna(high):
+            continue
+        ends = ([float(low), float(high)], [at[1]] * 2) if place == 0 else ([at[0]] * 2, [float(low), float(high)])
+        ax.plot(*ends, color=its.colour, linewidth=1.0, alpha=0.5, zorder=1.5, gid=f"interval:{row['label']}", clip_on=False)
+
+
+def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:
+    """The points that have a number in the picture and a name in the legend: all where they are few, else those on the frontier."""
+    rows = shown.sort_values("x", kind="stable").to_dict("records") if len(shown) <= MOST_INTERVALS else []
+    return (rows if len(rows) <= MOST_NAMED else [row for row in rows if row["efficient"]])[:MOST_NAMED]
+
+
+def _row_of(place: int, row: dict[Any, Any]) -> tuple[Line2D, str]:
+    unknown = f"\n    {float(row['unknown']):.0%} of the runs unknown" if float(row["unknown"]) > 0 else ""
+    return Line2D([], [], linestyle="none"), f"{place}  {look.shorten(str(row['label']), 44)}{unknown}"
+
+
+def _bounds(ax: Axes, shown: pd.DataFrame, x: str, y: str) -> None:
+    for name, prefix, set_bounds in ((x, "x", ax.set_xlim), (y, "y", ax.set_ylim)):
+        if name == "success_rate":
+            set_bounds(-0.02, 1.02)
+        else:
+            ends = [float(value) for column in (prefix, f"{prefix}_high") for value in shown[column].dropna()]
+            set_bounds(0, (max(ends) or 1.0) * 1.06)
+
+
+def _handle(its: Look, *, hollow: bool = False) -> Line2D:
+    handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6, linestyle="none")
+    if hollow:
+        handle.set_markerfacecolor("none")
+    return handle
+
+
+def _scale(axis: Any, name: str) -> None:
+    if name == "success_rate":
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        return
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axis.set_major_formatter(look.Dollars() if name == "cost_mean" else FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
+def number(value: float, name: str) -> str:
+    """A figure in words."""
+    if math.isnan(value):
+        return "unknown"
+    if name == "success_rate":
+        return f"{value:.0%}"
+    if name == "cost_mean":
+        return look.dollars(value)
+    words = look.whole(value) if value >= 100 else f"{value:.3g}"
+    return f"{words} {_word(name)}"
+
+
+def _word(name: str) -> str:
+    words = {"step_mean": "steps", "calls_mean": "calls", "time_mean": "seconds", "success_rate": "success"}
+    return words.get(name, name.removesuffix("_mean"))
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} configuration{'s' * (count != 1)}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,242 @@
+"""Limits tried on recorded runs with a slider each: what they would have cost and reached shows while the slider moves."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+
+from agentlab.budget import Budget
+from agentlab.stop import StopCondition
+from agentlab.whatif.goals import Goal
+from agentlab.whatif.sources import Recorded, records_of
+from agentlab.widgets import markup, tried_markup
+from agentlab.widgets.chosen_limits import ChosenLimits, as_code, budget_of, stop_of
+from agentlab.widgets.live_view import LiveView, Output
+from agentlab.widgets.page_parts import CopyButton
+from agentlab.widgets.picture import Picture
+from agentlab.widgets.style import STYLE
+from agentlab.widgets.trade_off import TradeOff
+from agentlab.widgets.tried_figures import Others, Trials, Tried
+from agentlab.widgets.tried_limits import offers
+from agentlab.widgets.tried_rows import left_out, rows_of
+
+SETTLED_S = 0.8
+"""So long after the last change what is chosen is kept in the notebook's file."""
+TOLD_EVERY_S = 0.5
+"""So often the picture shows more of the others while they are tried."""
+FIRST_OTHERS = 5
+
+
+def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> Explorer:
+    """A slider for each limit, tried on recorded runs while it moves: cost, success, why runs would have ended, and the frontier.
+
+    recorded  a steps frame, a Store, results of an experiment, a result, a run, or a list of these
+    goal      what counts as success, as for `lab.backtest`; None: the agent came to an end of its own
+    runs      with a steps frame, its runs frame
+    limits    names of the limits that get a slider, or a dict of names with values to slide over (None: round ones): `StepCountIs`,
+              `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`, `max_calls`,
+              `timeout`
+
+    `explorer.stop` and `explorer.budget` are what was chosen, for `agent.run(…)`; `explorer.code` is the same as text.
+    `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
+    behind the frontier, as `lab.backtest` gives them.
+    Errors: ConfigurationError for what is no record of runs, and for names and goals that there are not.
+    """
+    return Explorer(recorded, goal=goal, runs=runs, limits=limits)
+
+
+class Explorer(LiveView):
+    """The limits, what they come to on the records, and how that compares with others."""
+
+    def __init__(self, recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> None:
+        super().__init__()
+        records = records_of(recorded, runs)
+        self._offered = offers(records, limits)
+        self._trials = Trials(records, self._offered, goal)
+        self._others = Others(self._trials)
+        self._picture = TradeOff(self._trials.record)
+        self._goal = _goal_words(goal)
+        self._tried: Tried | None = None
+        self._compared = 0
+        self._changed_at = 0.0
+        self._longest = self._trials.longest
+        self.limits = ChosenLimits([name for name, offer in self._offered.items() if offer.values])
+        if "StepCountIs" in self.limits and self._longest:
+            self.limits["StepCountIs"] = self._longest  # as in the record: what runs would have done behind it is unknown
+        self.limits.on_change = self._touched
+
+    # What was chosen --------------------------------------------------------------------------------------------------------
+
+    @property
+    def stop(self) -> StopCondition | None:
+        """The stop condition that was chosen, for `agent.run(…, stop=…)`; None where there is none."""
+        return stop_of(self.limits.snapshot())
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that was chosen, for `agent.run(…, budget=…)`; None: the default will do."""
+        limits = budget_of(self.limits.snapshot(), self._longest)
+        return Budget(**limits) if limits else None
+
+    @property
+    def code(self) -> str:
+        """Both as they are written between the brackets of `agent.run(…)`."""
+        return as_code(self.limits.snapshot(), self._longest)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row: the limits that were chosen, and what they come to, as `lab.backtest` gives it."""
+        return self._now().frame.copy()
+
+    @property
+    def others(self) -> pd.DataFrame:
+        """A row for each configuration of the grid behind the frontier, for `lab.plots.what_if`. Waits for those not tried yet."""
+        self._others.finish()
+        return self._others.frame()
+
+    def _now(self) -> Tried:
+        chosen = self.limits.snapshot()
+        tried = self._tried
+        if tried is None or tried.chosen is not chosen:
+            self._tried = tried = self._trials.of(chosen)
+        return tried
+
+    # Live -------------------------------------------------------------------------------------------------------------------
+
+    def _compose(self) -> None:
+        self.rows = rows_of(self._offered, self.limits)
+        self.summary, self.figures, self.ends, self.chart = (widgets.HTML() for _ in range(4))
+        self.code_text, self.progress = widgets.HTML(), widgets.HTML()
+        self.copy = CopyButton()
+        heading = widgets.HTML("<b>Limits</b>", _dom_classes=("agentlab-heading",))
+        code_heading = widgets.HTML("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
+        missing = widgets.HTML(left_out(self._offered), _dom_classes=("agentlab-message",))
+        chosen = widgets.VBox(
+            [heading, *(row.view for row in self.rows.values()), missing, code_heading, self.code_text, self.copy],
+            layout=widgets.Layout(flex="0 1 22em", min_width="19em"), _dom_classes=("agentlab-editor", "agentlab-tried"),
+        )  # fmt: skip
+        about = widgets.HTML(markup.note(f"The goal: {self._goal}."))
+        found = widgets.VBox(
+            [self.summary, about, self.figures, self.chart, self.progress, self.ends],
+            layout=widgets.Layout(flex="1 1 34em", min_width="22em"), _dom_classes=("agentlab-found",),
+        )  # fmt: skip
+        body = widgets.HBox([chosen, found], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
+        for _ in range(FIRST_OTHERS):
+            self._others.one_more()
+        self._put(body)
+        threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
+
+    def _try_others(self) -> None:
+        """The grid, on a thread of its own; it rests as long as it works, so that a slider never waits for it."""
+        told_at = time.monotonic()
+        while not self._others.over:
+            began = time.monotonic()
+            self._others.one_more()
+            ended = time.monotonic()
+            if ended > told_at + TOLD_EVERY_S:
+                told_at = ended
+                self._redrawer.mark()
+            time.sleep(ended - began)
+        self._redrawer.mark()
+
+    def _touched(self) -> None:
+        self._changed_at = time.monotonic()
+        if self._widget is not None:
+            self._redrawer.mark(soon=True)
+
+    def _show(self) -> bool:
+        tried = self._now()
+        for name, row in self.rows.items():
+            row.show(tried.chosen[name])
+        self.summary.value = tried_markup.summary(tried)
+        self.figures.value = tried_markup.figures(tried, self._trials.record)
+        self.ends.value = tried_markup.ends(tried)
+        self.chart.value = self._pictured(tried).as_html()
+        text = as_code(tried.chosen, self._longest)
+        self.code_text.value, self.copy.text = tried_markup.code(text), text
+        done, whole = self._compared, len(self._others.several)
+        self.progress.value = markup.note(f"{done:,} of {whole:,} other limits tried so far." if done < whole else "")
+        return False
+
+    def _pictured(self, tried: Tried) -> Picture:
+        if self._compared != self._others.done:
+            self._compared = self._others.done
+            self._picture.compare_with(self._others.frame())
+        return self._picture.draw(tried)
+
+    def _is_under_way(self) -> bool:
+        return not self._others.over or not self._is_settled
+
+    @property
+    def _is_settled(self) -> bool:
+        return time.monotonic() >= self._changed_at + SETTLED_S
+
+    def _finished(self) -> object:
+        return ("kept", self.limits.version) if self._others.over and self._is_settled else None
+
+    # Shown ------------------------------------------------------------------------------------------------------------------
+
+    def _static(self) -> StaticTrial:
+        if self._widget is None:
+            self._others.finish()
+        tried = self._now()
+        about = markup.note(f"The goal: {self._goal}.") + left_out(self._offered)
+        return StaticTrial(tried, self._trials.record, as_code(tried.chosen, self._longest), about, self._pictured(tried))
+
+    def __repr__(self) -> str:
+        return f"Explorer({self._trials.record.row['runs']} runs, {self.code})"
+
+
+class StaticTrial:
+    """The limits and what they come to, for a reader without a kernel; `about` is what is to be said of both, as HTML."""
+
+    def __init__(self, tried: Tried, record: Tried, code: str, about: str, picture: Picture) -> None:
+        self._tried, self._record, self._code, self._about, self._picture = tried, record, code, about, picture
+
+    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
+        """All in one; most readers show its HTML and nothing else of it, so `with_pictures` puts the picture there."""
+        return {
+            "text/plain": self._text(),
+            "text/html": self._html(self._picture.as_html() if with_pictures else ""),
+            "image/png": base64.b64encode(self._picture.png).decode(),
+        }
+
+    def outputs(self) -> list[Output]:
+        """Text and HTML, then the picture."""
+        told: Output = ({"text/plain": self._text(), "text/html": self._html()}, {})
+        return [told, self._picture.as_output()]
+
+    def _text(self) -> str:
+        row = self._tried.row
+        ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
+        unknown = tried_markup.share(row["unknown_share"])
+        rate = tried_markup.share(row["success_rate"])
+        return markup.printable(f"{self._code}\n{row['runs']:,} runs: {rate} reached the goal, {unknown} unknown. {ended}")
+
+    def _html(self, picture: str = "") -> str:
+        parts = (
+            STYLE,
+            tried_markup.summary(self._tried),
+            self._about,
+            f"<pre>{markup.escape(self._code, 2000)}</pre>",
+            tried_markup.figures(self._tried, self._record),
+            picture,
+            tried_markup.ends(self._tried),
+        )
+        return f'<div class="agentlab-panel">{"".join(parts)}</div>'
+
+
+def _goal_words(goal: Goal) -> str:
+    if goal is None:
+        return "the agent came to an end of its own"
+    if isinstance(goal, str):
+        return f"{goal} of at least 1"
+    if isinstance(goal, Mapping | pd.Series):
+        return "a value of at least 1 for the run"
+    return repr(goal) if isinstance(goal, StopCondition) else getattr(goal, "__name__", type(goal).__name__)

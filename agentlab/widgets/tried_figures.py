@@ -1,0 +1,200 @@
+"""What the chosen limits come to on the records, and a coarse grid of other limits to compare them with."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from agentlab.whatif import goals, reasons
+from agentlab.whatif.frames import Sums
+from agentlab.whatif.grids import Grid, grids, plain_value
+from agentlab.whatif.judging import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.whatif.records import USED, Floats, Records
+from agentlab.widgets.chosen_limits import grid_of
+from agentlab.widgets.tried_limits import KINDS, Offer, Value
+
+LEVEL = 0.95
+MOST_CONFIGURATIONS = 1_000
+GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed", "max_tokens")
+MOST_AXES = 3
+"""So many of these limits are tried with each other; all of them alone."""
+FINISHED_WORD, UNKNOWN_WORD = "came to its own end", "unknown: the record ends before"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What limits come to: `row` has the figures by the names of the columns of `lab.backtest`, None where unknown; `ends` how many
+    runs ended for which reason, those that the limits stopped first."""
+
+    chosen: Mapping[str, Value]
+    row: Mapping[str, Any]
+    ends: Sequence[tuple[str, int]]
+    frame: pd.DataFrame
+
+
+class Trials:
+    """Tries limits on the same records; what the values on the sliders come to is computed once."""
+
+    def __init__(self, records: Records, offered: Mapping[str, Offer], goal: goals.Goal = None) -> None:
+        self.records = records
+        self.offered = {name: offer for name, offer in offered.items() if offer.values}
+        goal_rows, goal_open = goals.reached(records, goal)
+        self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
+        self._last = {name: _at_the_end(records, name) for name in USED}
+        self.longest = int(records.lengths.max(initial=0))
+        self.record = self._of_verdict({}, self._as_recorded(), ())
+
+    def of(self, chosen: Mapping[str, Value]) -> Tried:
+        """These limits over all runs."""
+        verdict = self.judge.verdict(grid_of(chosen), ())
+        return self._of_verdict(chosen, verdict, self._ends(verdict))
+
+    def add_to(self, sums: Sums, number: int, chosen: Mapping[str, Value]) -> None:
+        """Count these limits among others."""
+        sums.add(number, self.judge.verdict(grid_of(chosen), ()), self._last, None)
+
+    def _of_verdict(self, chosen: Mapping[str, Value], verdict: Verdict, ends: Sequence[tuple[str, int]]) -> Tried:
+        sums = Sums(1, 1)
+        sums.add(0, verdict, self._last, None)
+        columns = sums.columns(LEVEL)
+        row = {name: None if pd.isna(values[0]) else np.asarray(values[0]).item() for name, values in columns.items()}
+        return Tried(chosen, row, ends, pd.DataFrame({**limit_columns(self.offered, [chosen]), **columns}))
+
+    def _ends(self, verdict: Verdict) -> list[tuple[str, int]]:
+        """Why runs ended: by which limits, of their own, or not known."""
+        stopped = Counter(self._fired(verdict))
+        found = [(name or "an error", count) for name, count in sorted(stopped.items(), key=lambda one: (-one[1], one[0]))]
+        of_its_own, unknown = (int((verdict.outcome == code).sum()) for code in (FINISHED, UNKNOWN))
+        return [*found, (FINISHED_WORD, of_its_own), (UNKNOWN_WORD, unknown)]
+
+    def _fired(self, verdict: Verdict) -> dict[str, int]:
+        """How many of the runs that were stopped were so by which limits together.
+
+        `reasons.of` names them run by run, which takes longer than all the rest; numbers do where no run has to be looked into.
+        """
+        stopped, found = verdict.outcome == STOPPED, verdict.found
+        off = stopped & found.broken.off
+        if self.records.histories is not None and off.any():
+            return Counter(reasons.of(self.judge, verdict)[1][stopped].tolist())
+        leaves = [] if found.tree is None else list(found.tree.leaves())
+        by_condition = stopped & (found.met == verdict.row) & ~off
+        together = np.zeros(len(stopped), np.int64)
+        for place, leaf in enumerate(leaves):
+            together |= (self.judge.first_of(leaf) <= verdict.row).astype(np.int64) << place
+        told: Counter[str] = Counter()
+        for bits, count in enumerate(np.bincount(together[by_condition], minlength=1)):
+            if count:
+                told[", ".join(type(leaf).__name__ for place, leaf in enumerate(leaves) if bits >> place & 1)] += int(count)
+        by_limit = found.broken.by[stopped & ~by_condition]
+        for place, limit in enumerate(found.limits):
+            told[limit.name] += int((by_limit == place).sum())
+        return +told
+
+    def _as_recorded(self) -> Verdict:
+        """The runs as they were: each to the end of its record."""
+        records, judge = self.records, self.judge
+        outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
+        done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
+        return Verdict(outcome, records.lengths - 1, self._last, done, cast(Any, None))
+
+
+def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
+    """Each limit with all its values, which the judge makes ready at once."""
+    found: list[Grid] = []
+    for name, offer in offered.items():
+        kind = offer.kind
+        if kind.measure == "tools":
+            continue
+        values = list(offer.values)
+        found += grids(kind.condition(values), None) if kind.leaf is not None else grids(None, {name: values})
+    return found
+
+
+def _at_the_end(records: Records, name: str) -> Floats:
+    there = records.lengths > 0
+    found = np.zeros(len(records))
+    found[there] = records.totals[name][records.start[1:][there] - 1]
+    return found
+
+
+def limit_columns(offered: Mapping[str, Offer], several: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """Columns with the limits of several configurations, NA where there is none."""
+    found = {}
+    for name in offered:
+        values = [plain_value(one.get(name)) for one in several]
+        found[name] = (
+            pd.Series(values, dtype=object).convert_dtypes().array
+            if any(v is not None for v in values)
+            else (pd.array([pd.NA] * len(values), dtype="string" if KINDS[name].measure == "tools" else "Float64"))
+        )
+    return found
+
+
+# The others -----------------------------------------------------------------------------------------------------------------------
+
+
+class Others:
+    """The coarse grid, tried piece by piece, so that nobody waits for it."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self.several = coarse(trials.offered)
+        self._sums = Sums(len(self.several), 1)
+        self.done = 0
+        self._lock = threading.Lock()
+
+    @property
+    def over(self) -> bool:
+        """Whether all have been tried."""
+        return self.done >= len(self.several)
+
+    def one_more(self) -> None:
+        """Try the next one, on whichever thread."""
+        with self._lock:
+            if not self.over:
+                self._trials.add_to(self._sums, self.done, self.several[self.done])
+                self.done += 1  # last: those that are done can be read meanwhile
+
+    def finish(self) -> None:
+        """Try all that are left."""
+        while not self.over:
+            self.one_more()
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each that was tried, as `lab.backtest` gives it."""
+        done = self.done
+        if not done:
+            return pd.DataFrame()
+        front = limit_columns(self._trials.offered, self.several[:done])
+        columns = self._sums.first(done).columns(LEVEL)
+        return pd.DataFrame({"configuration": np.arange(done), **front, **columns})
+
+
+def coarse(offered: Mapping[str, Offer]) -> list[dict[str, Value]]:
+    """At most MOST_CONFIGURATIONS: each limit alone, each tool alone, and up to three limits with each other."""
+    numbers = {name: offer.values for name, offer in offered.items() if offer.kind.measure != "tools"}
+    tools = offered["HasToolCall"].values if "HasToolCall" in offered else ()
+    alone: list[dict[str, Value]] = [{name: value} for name, values in numbers.items() for value in values]
+    alone += [{"HasToolCall": (name,)} for name in tools]
+    alone += [{}]
+    axes = [name for name in GRID_NAMES if name in numbers][:MOST_AXES]
+    left = MOST_CONFIGURATIONS - len(alone)
+    each = int(max(left, 0) ** (1 / len(axes))) if len(axes) > 1 else 0
+    thinned = {name: spread(numbers[name], each) for name in axes}
+    together = [dict(zip(axes, values, strict=True)) for values in itertools.product(*thinned.values())] if each > 1 else []
+    found = {tuple(sorted(one.items())): one for one in (*alone, *together)}
+    return list(found.values())[:MOST_CONFIGURATIONS]
+
+
+def spread(values: Sequence[Value], count: int) -> list[Value]:
+    """So many of these values at most, evenly spread, the last among them."""
+    if len(values) <= count or not values:
+        return list(values)
+    return [values[round((place + 1) * (len(values) - 1) / count)] for place in range(count)]

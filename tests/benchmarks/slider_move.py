@@ -1,0 +1,77 @@
+"""A slider of the explorer is moved: one configuration over 10,000 recorded runs, its figures, its picture and its page."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tests.benchmarks.measure import Prepare, interleaved
+from tests.benchmarks.table import Row, attempt
+
+MOVES = 10
+"""So many moves are timed at once, each to another place."""
+
+
+def naive(totals: dict[str, np.ndarray]) -> Prepare:
+    """numpy alone, and nothing drawn: where each run would have stopped by two limits, and what that comes to on average."""
+    tokens, cost, steps = totals["tokens"], totals["cost_usd"], totals["steps"].shape[1]
+
+    def run() -> None:
+        for move in range(1, MOVES + 1):
+            met = (tokens >= 1_000.0 * move) | (cost >= 0.06)
+            stop = np.where(met.any(axis=1), met.argmax(axis=1), steps - 1)
+            for values in (tokens, cost):
+                at_stop = values[np.arange(len(values)), stop]
+                at_stop.mean(), at_stop.std(), (values[:, -1] - at_stop).mean()
+
+    return lambda: run
+
+
+def ours(totals: dict[str, np.ndarray]) -> Prepare:
+    """The explorer's whole redraw, as it is done while a slider moves."""
+    import pandas as pd
+
+    from agentlab.widgets import explorer as module
+
+    runs, steps = totals["steps"].shape
+    tokens, cost = (np.diff(totals[name], axis=1, prepend=0.0).ravel() for name in ("tokens", "cost_usd"))
+    frame = pd.DataFrame(
+        {
+            "run_id": np.repeat([f"run {number}" for number in range(runs)], steps),
+            "step": np.tile(np.arange(1, steps + 1), runs),
+            "total_tokens": tokens,
+            "cost_usd": cost,
+            "calls": 1,
+            "duration_s": 1.0,
+            "action": np.where(np.tile(np.arange(steps), runs) == steps - 1, "complete", "execute_tools"),
+        }
+    )
+    explorer = module.explore(frame, limits=["StepCountIs", "MaxTokensUsed", "MaxCost"])
+    explorer.limits["MaxCost"] = "0.06"
+    _ = explorer.widget
+    explorer._others.finish()
+    explorer._show()
+
+    def run() -> None:
+        for move in range(1, MOVES + 1):
+            explorer.limits.on_change = None  # as the one writer does it, without waiting for it
+            explorer.limits["MaxTokensUsed"] = 1_000 * move
+            explorer._show()
+
+    return lambda: run
+
+
+def slider_moves(totals: dict[str, np.ndarray]) -> Iterator[Row]:
+    """One line: a move against numpy alone."""
+    candidate, why_not = attempt(lambda: ours(totals))
+    candidates = {"floor": naive(totals)} | ({"ours": candidate} if candidate else {})
+    taken = {name: us / 1000 / MOVES for name, us in interleaved(candidates, repeats=5).items()}
+    yield Row(
+        benchmark="what-if, a slider move on 10,000 runs",
+        unit="ms",
+        goal="<= 60 x numpy alone, nothing drawn",
+        at_most=60,
+        floor=taken["floor"],
+        ours=taken.get("ours"),
+        against=taken["floor"],
+        why_not=why_not,
+    )

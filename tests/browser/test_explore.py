@@ -1,0 +1,83 @@
+"""The explorer in JupyterLab: a slider is moved with the keyboard and the mouse, figures follow, and the code is copied."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from .axe import faults
+from .lab_page import DARK, LIGHT, LabPage
+from .panels import EXPLORER
+from .widget_page import LIVE
+
+
+def opened(lab: LabPage) -> None:
+    lab.open(lab.jupyter.write_notebook("explore", [EXPLORER]))
+    lab.run_cell(0)
+    expect(lab.page.get_by_role("slider", name="Steps, slider")).to_be_visible()
+
+
+def test_figures_follow_a_slider_a_number_and_code(lab: LabPage) -> None:
+    opened(lab)
+    steps = lab.page.get_by_role("slider", name="Steps, slider")
+    picture = lab.page.locator(f"{LIVE} img")
+    expect(lab.number("Steps")).to_have_value("10")
+    before = picture.get_attribute("src")
+    steps.focus()
+    for _ in range(4):
+        steps.press("ArrowLeft")
+    expect(lab.number("Steps")).to_have_value("6")
+    lab.wait_for_output(0, re.compile(r"stop=StepCountIs\(6\)"))
+    rate = float(lab.kernel_value("float(lab.backtest(runs, explorer.stop)['success_rate'].iloc[0])"))
+    assert 0 < rate < 1
+    lab.wait_for_output(0, f"{rate:.0%} reached the goal")
+    expect(picture).not_to_have_attribute("src", before or "")
+    assert lab.kernel_value("explorer.stop") == "StepCountIs(steps=6)"
+
+    box = steps.bounding_box()
+    assert box is not None
+    lab.page.mouse.move(box["x"] + 4, box["y"] + box["height"] / 2)
+    lab.page.mouse.down()
+    lab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=8)
+    lab.page.mouse.up()
+    expect(lab.number("Steps")).to_have_value(re.compile("^[56]$"))
+
+    lab.set_number("Steps", 6)
+    cost = lab.page.get_by_role("slider", name="Cost, slider")
+    expect(cost).to_have_attribute("aria-valuetext", "Cost: no limit")
+    cost.press("Home")
+    expect(lab.number("Cost (USD)")).to_be_enabled()
+    lab.set_number("Cost (USD)", 0.0035)
+    lab.wait_for_output(0, "stop=StepCountIs(6) | MaxCost(0.0035)")
+    lab.kernel_value("explorer.limits.update(StepCountIs=None)")
+    lab.wait_for_output(0, re.compile(r"run\(…\)\s*stop=MaxCost\(0\.0035\)"))
+    expect(steps).to_have_attribute("aria-valuetext", "Steps: no limit")
+    lab.page.get_by_label("search", exact=True).check()
+    lab.wait_for_output(0, "stop=MaxCost(0.0035) | HasToolCall('search')")
+    lab.wait_for_saved(0, "HasToolCall(&#x27;search&#x27;)")
+
+
+def test_the_code_is_copied(lab: LabPage) -> None:
+    lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened(lab)
+    lab.set_number("Steps", 4)
+    lab.wait_for_output(0, "stop=StepCountIs(4)")
+    lab.page.get_by_role("button", name="Copy as code").click()
+    lab.wait_for_output(0, "Copied.")
+    assert lab.page.evaluate("navigator.clipboard.readText()") == "stop=StepCountIs(4)"
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_axe_finds_nothing_serious_in_an_explorer(lab: LabPage, theme: str) -> None:
+    opened(lab)
+    lab.use_theme(theme)
+    lab.set_number("Steps", 6)
+    lab.wait_for_output(0, "stop=StepCountIs(6)")
+    assert not faults(lab.page)
+    lab.set_number("Steps", -3)
+    lab.wait_for_output(0, "Still in force")
+    assert not faults(lab.page)
+    nameless = "pictures => pictures.filter(picture => !picture.alt.trim()).length"
+    assert lab.page.locator(f"{LIVE} img").evaluate_all(nameless) == 0

@@ -1,0 +1,127 @@
+"""What other limits would have cost and reached: the points, which of them are efficient, and what is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+
+import agentlab as lab
+from agentlab import MaxCost, StepCountIs, errors
+from agentlab.plots import what_if_data
+from agentlab.plots._what_if_data import on_the_frontier
+
+from .test_drawing import legend_of
+
+
+def backtested(
+    cost: list[float | None], rate: list[float | None], unknown: list[float] | None = None, **front: Any
+) -> pd.DataFrame:
+    """Such a frame as lab.backtest gives, with these figures."""
+    count = len(cost)
+    shares = unknown or [0.0] * count
+    data: dict[str, Any] = {
+        "configuration": list(range(count)),
+        "StepCountIs": list(range(1, count + 1)),
+        **front,
+        "runs": [10] * count,
+    }
+    for stem, values in (("cost_mean", cost), ("success_rate", rate)):
+        name = stem.partition("_")[0]
+        data |= {stem: values, f"{name}_low": [None if v is None else v * 0.9 for v in values],
+                 f"{name}_high": [None if v is None else v * 1.1 for v in values], f"{name}_unknown": shares}  # fmt: skip
+    return pd.DataFrame(data).convert_dtypes()
+
+
+def steps() -> pd.DataFrame:
+    """Three runs of 2, 4 and 6 steps; the last was cut off."""
+    rows = [
+        (f"r{run}", step, 100, 0.001, 1, 0.5, "complete" if step == 2 * run and run < 3 else "continue")
+        for run in (1, 2, 3)
+        for step in range(1, 2 * run + 1)
+    ]
+    return pd.DataFrame(rows, columns=["run_id", "step", "total_tokens", "cost_usd", "calls", "duration_s", "action"])
+
+
+def line(ax: Axes, kind: str) -> Any:
+    return next(one for one in ax.lines if str(one.get_gid()).partition(":")[0] == kind)
+
+
+def test_the_points_are_those_of_the_backtest() -> None:
+    frame = lab.backtest(steps(), StepCountIs([1, 2, 4, 6, 8]) | MaxCost([0.003, 1]))
+    data = what_if_data(frame)
+
+    assert data["x"].tolist() == frame["cost_mean"].tolist()
+    assert data["y"].tolist() == frame["success_rate"].tolist()
+    assert data["label"].iloc[0] == "StepCountIs 1, MaxCost 0.003"
+    assert data["unknown"].iloc[-1] == pytest.approx(1 / 3), "the run that was cut off would have gone on"
+    assert not data["efficient"].iloc[-1]
+    best = data[data["efficient"]].sort_values("x")
+    assert best["y"].tolist() == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
+def test_nothing_beats_a_point_on_the_frontier_and_all_others_are_beaten(points: list[tuple[int, int]]) -> None:
+    x, y = (np.array([point[axis] for point in points], dtype=float) for axis in (0, 1))
+    chosen = on_the_frontier(x, y)
+    for place in range(len(points)):
+        above = (x <= x[place]) & (y >= y[place]) & ((x < x[place]) | (y > y[place]))
+        assert not (chosen[place] and above.any())
+        assert chosen[place] or (chosen & (x <= x[place]) & (y >= y[place])).any()
+
+
+def test_what_is_too_much_unknown_is_hollow_and_not_on_the_frontier() -> None:
+    frame = backtested([1, 2, 3, None], [0.2, 0.9, 0.8, 0.5], [0.0, 0.2, 0.05, 1.0])
+    ax = lab.plots.what_if(frame)
+
+    assert line(ax, "frontier").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
+    assert line(ax, "points").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
+    assert line(ax, "unsure").get_xydata().tolist() == [[2, 0.9]]
+    assert line(ax, "unsure").get_markerfacecolor() == "none"
+    assert legend_of(ax) == [
+        "frontier: the most\nfor as little", "more than 5% of\nthe runs unknown", "1 not drawn:\ncost or success unknown",
+        "1  StepCountIs 1", "2  StepCountIs 2\n    20% of the runs unknown", "3  StepCountIs 3\n    5% of the runs unknown",
+    ]  # fmt: skip
+    assert "StepCountIs 3: 80% at $3.00; unknown: 0% to 20% of the runs." in ax.alt
+    assert line(lab.plots.what_if(frame, most_unknown=0.2), "frontier").get_xydata().tolist() == [[1, 0.2], [2, 0.9]]
+
+
+def test_groups_have_a_frontier_and_a_look_each() -> None:
+    frame = backtested([1, 2, 1, 2], [0.2, 0.9, 0.1, 0.3], provider=["a", "a", "b", "b"])
+    ax = lab.plots.what_if(frame, by="provider")
+
+    fronts = {str(one.get_gid()): one for one in ax.lines if str(one.get_gid()).startswith("frontier:")}
+    assert list(fronts) == ["frontier:a", "frontier:b"]
+    assert fronts["frontier:a"].get_color() != fronts["frontier:b"].get_color()
+    assert legend_of(ax)[:2] == ["a", "b"]
+
+
+def test_other_figures_than_cost_and_success() -> None:
+    frame = lab.backtest(steps(), StepCountIs([1, 2, 4]))
+    ax = lab.plots.what_if(frame, x="step_mean", y="tokens_mean")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("steps a run (mean)", "tokens a run (mean)")
+    assert what_if_data(frame, x="step_mean")["unknown"].tolist() == frame["unknown_share"].tolist()
+
+
+def test_nothing_to_draw_and_what_is_wrong() -> None:
+    empty = lab.backtest(steps(), StepCountIs([1, 2])).iloc[:0]
+    assert lab.plots.what_if(empty).alt.endswith("no configurations yet.")
+    assert "cost or success unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
+    with pytest.raises(errors.ConfigurationError, match="cost_mean"):
+        lab.plots.what_if(empty, x="costs_mean")
+    with pytest.raises(errors.ConfigurationError, match="misses the column"):
+        lab.plots.what_if(steps())
+    with pytest.raises(errors.ConfigurationError, match="most_unknown"):
+        lab.plots.what_if(empty, most_unknown=5)
+
+
+def test_it_draws_into_given_axes_and_many_points_have_no_names() -> None:
+    frame = lab.backtest(steps(), StepCountIs(list(range(1, 60))))
+    ax = lab.plots.what_if(frame)
+    assert not any(text.get_text() == "1" for text in ax.texts)
+    assert lab.plots.what_if(frame, ax=ax) is ax
