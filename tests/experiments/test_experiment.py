@@ -85,12 +85,12 @@ def test_on_recorded_fixtures_what_runs_at_once_plays_no_part(scenario: str) -> 
     }
     with lab.replay(FIXTURES / scenario):
         studies = [
-            lab.Experiment(agents, {"p": made.prompt}, settings, repeats=112 if scenario == "question" else 5, score=steps_taken)
+            lab.Experiment(agents, {"p": made.prompt}, settings, repeats=112 if scenario == "trip" else 5, score=steps_taken)
             for _ in range(3)
         ]
     alone, together, again = (go(study, concurrency=count) for study, count in zip(studies, (1, 64, 64), strict=True))
     assert set(alone.runs["state"]) == {"ended"}
-    assert len(alone.runs) >= (1_000 if scenario == "question" else 45)
+    assert len(alone.runs) >= (1_000 if scenario == "trip" else 45)
     assert_same(alone, together)
     assert_same(together, again)
 
