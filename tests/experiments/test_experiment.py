@@ -524,6 +524,25 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
         two(store=tmp_path / "r.db")
 
 
+NO_ROOM = """
+import resource, sys
+import agentlab as lab
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    lab.Store(sys.argv[1])
+except lab.errors.StorageError as error:
+    print(error)
+"""
+
+
+def test_a_store_that_there_is_no_room_for_says_so(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
+    ).stdout
+    assert "The disk is full, or something is wrong with it" in told or "Make room on the disk" in told
+    Store(tmp_path / "r.db").close()
+
+
 def test_it_is_not_run_twice_at_once() -> None:
     study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x"])
 
