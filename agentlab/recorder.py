@@ -185,7 +185,7 @@ def result_bundle(result: RunResult) -> dict[str, str]:
     """A result as plain text and as HTML: why it ended, and its steps. Whatever came from a model is escaped."""
     frame = to_frame(result)[SHOWN].astype("object")
     frame["stop_reason"] = frame["stop_reason"].fillna("")
-    table = frame.fillna("unknown").to_html(index=False, border=0, escape=True)
+    table = frame.where(frame.notna(), "unknown").to_html(index=False, border=0, escape=True)
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
     return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(head)}</b></p>{table}</div>"}
