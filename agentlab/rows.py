@@ -1,0 +1,163 @@
+"""The steps of many runs, read a column at a time: what a column's path leads to, for all rows in one go.
+
+A row at a time, a function a column, takes several times as long: here each attribute is read off all rows in one loop in C, what
+several columns have in common (`step.usage`) is read once, and what is the same for many rows (a run, its settings) is read once too.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import accumulate, chain, groupby, repeat
+from typing import Any
+
+from agentlab.columns import Column, Source, StepRow, word
+from agentlab.results import Reading
+from agentlab.stop import unique_name
+
+STEPS_AT_ONCE = 500
+"""So few that what is read of them stays in the processor's cache from one column to the next."""
+
+_word_of_a_member = operator.attrgetter("_value_")  # `value` is a property in Python, which takes ten times as long
+
+
+class StepRows:
+    """The steps of some runs. A value for each row, but those of `run` and `settings`, which hold for several rows: `repeats`."""
+
+    __slots__ = ("_known", "_sources", "repeats")
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        taken = [source.history[:] for source in sources]  # once: another thread may add to them
+        steps = list(chain.from_iterable(taken))
+        settings, times = _without_repetition(list(map(operator.attrgetter("settings"), steps)))
+        self.repeats: dict[str, list[int]] = {"run": list(map(len, taken)), "settings": times}
+        self._known: dict[str, list[Any]] = {"run": list(sources), "step": steps, "settings": settings}
+
+    def read(self, column: Column) -> list[Any]:
+        """The values of a column."""
+        if not column.path:
+            return [column.read(*row) for row in self._one_by_one()]
+        values, then = self.at(column.path), column.then
+        if then is None:
+            return values
+        if values and all(map(operator.is_, values, repeat(values[0]))):  # None, no sub-agents, no tools
+            return [None if values[0] is None else then(values[0])] * len(values)
+        if then is word:
+            try:
+                return list(map(_word_of_a_member, values))
+            except AttributeError:  # None, or a word of somebody's own
+                pass
+        return [None if value is None else then(value) for value in values]
+
+    def at(self, path: str) -> list[Any]:
+        """What the path leads to; None where it comes to an end before."""
+        known = self._known.get(path)
+        if known is None:
+            part, _, name = path.rpartition(".")
+            known = self._known[path] = attributes(self.at(part), name) if part else self._sums(path)
+        return known
+
+    def _sums(self, name: str) -> list[Any]:
+        has_children = any(self.at("step.children"))
+        if name == "tokens":
+            return list(self._running(self.at("step.all_tokens" if has_children else "step.usage.total_tokens"), 0))
+        return list(self._running(self.at("step.all_cost_usd" if has_children else "step.cost.usd"), Decimal(0)))
+
+    def _running(self, values: list[Any], start: Any) -> Iterator[Any]:
+        begin = 0
+        for length in self.repeats["run"]:
+            own = values[begin : begin + length]
+            begin += length
+            try:
+                sums = list(accumulate(own, initial=start))
+            except TypeError:  # unknown from there on
+                sums = list(accumulate(own, _sum, initial=start))
+            yield from sums[1:]
+
+    def _one_by_one(self) -> Iterator[tuple[Source, StepRow]]:
+        rows = map(StepRow, self.at("step"), self.at("tokens"), self.at("cost_usd"))
+        for source, times in zip(self._sources, self.repeats["run"], strict=True):
+            yield from [(source, next(rows)) for _ in range(times)]
+
+
+def some_at_once(sources: Iterable[Source]) -> Iterator[StepRows]:
+    """The steps of many runs, a few runs at a time."""
+    few: list[Source] = []
+    steps = 0
+    for source in sources:
+        few.append(source)
+        steps += len(source.history)
+        if steps >= STEPS_AT_ONCE:
+            yield StepRows(few)
+            few, steps = [], 0
+    if few:
+        yield StepRows(few)
+
+
+def attributes(parts: list[Any], name: str) -> list[Any]:
+    """An attribute of each part; None where there is no part."""
+    get = operator.attrgetter(name)
+    try:
+        return list(map(get, parts))
+    except AttributeError:
+        return [None if part is None else get(part) for part in parts]
+
+
+class Leaves:
+    """What the single conditions read at each step: for each leaf, by the names of `named_leaves` and in order of appearance, a reading
+    for each step, None where there was none."""
+
+    __slots__ = ("_steps", "found")
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self.found: dict[str, list[Reading | None]] = {}
+
+    def add(self, read: list[Reading | None]) -> None:
+        """What the whole condition read at further steps."""
+        leaves = [() if reading is None else _leaves(reading) for reading in read]
+        shapes = [tuple([leaf.name for leaf in some]) for some in leaves]
+        place = 0
+        for shape, same in groupby(shapes):  # a condition is the same for many steps
+            begin, place = place, place + len(list(same))
+            for name, these in zip(_unique(shape), zip(*leaves[begin:place], strict=True), strict=True):
+                self._of(name, self._steps + begin).extend(these)
+        self._steps += len(read)
+
+    def whole(self) -> dict[str, list[Reading | None]]:
+        """All of them, each as long as there are steps."""
+        return {name: self._of(name, self._steps) for name in self.found}
+
+    def _of(self, name: str, steps: int) -> list[Reading | None]:
+        """The list of this leaf for so many steps."""
+        known = self.found.setdefault(name, [])
+        known += [None] * (steps - len(known))
+        return known
+
+
+def _leaves(reading: Reading) -> tuple[Reading, ...]:
+    children = reading.children
+    if not children:
+        return (reading,)
+    return tuple(reading.leaves()) if any(map(operator.attrgetter("children"), children)) else children
+
+
+@functools.lru_cache(1000)
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    named: dict[str, None] = {}
+    for name in names:
+        named[unique_name(name, named)] = None
+    return tuple(named)
+
+
+def _sum(before: Any, value: Any) -> Any:
+    return None if before is None or value is None else before + value
+
+
+def _without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
+    """Each of the values that is not the very one before it, and how often it stands there."""
+    places = [0, *[place for place, new in enumerate(map(operator.is_not, values[1:], values), 1) if new]] if values else []
+    return [values[place] for place in places], list(map(operator.sub, [*places[1:], len(values)], places))
