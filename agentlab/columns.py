@@ -128,7 +128,7 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
 
 
 def _errors_of(results: tuple[ToolResult, ...]) -> int:
-    return int(results[0].is_error) if len(results) == 1 else sum([result.is_error for result in results])
+    return int(results[0].error is not None) if len(results) == 1 else sum([result.is_error for result in results])
 
 
 def _error(error: BaseException) -> str:

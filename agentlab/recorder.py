@@ -10,6 +10,7 @@ All dtypes are nullable: NA is unknown, never 0. After the fixed columns of the 
 
 from __future__ import annotations
 
+import contextlib
 import html
 import math
 from array import array as array_of
@@ -36,9 +37,8 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
-from agentlab.limits import LARGEST
 from agentlab.results import Reading, RunResult, StepResult
-from agentlab.rows import Leaves, attributes, some_at_once
+from agentlab.rows import Leaves, attributes, some_at_once, without_repetition
 from agentlab.run import Run
 
 Recorded: TypeAlias = RunResult | Run
@@ -160,7 +160,16 @@ _MASKED = {"Int64": (pd.arrays.IntegerArray, "q", 0), "Float64": (pd.arrays.Floa
 
 def array(values: list[Any], dtype: Any) -> Any:
     """The values of a column."""
-    if values and values[0] is None and values.count(None) == len(values):  # as most limits and details are
+    if dtype in _MASKED and not (values and values[0] is None):
+        return _masked(values, dtype)
+    few, times = without_repetition(values)
+    if len(few) < len(values) / 4:  # as most limits, words and answers are, and details that are always None
+        return _array(few, dtype).repeat(times)
+    return _array(values, dtype)
+
+
+def _array(values: list[Any], dtype: Any) -> Any:
+    if values and values.count(None) == len(values):
         return pd.array([pd.NA], dtype=dtype).repeat(len(values))
     if dtype in _MASKED:
         return _masked(values, dtype)
@@ -200,13 +209,17 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 def any_array(values: list[Any]) -> Any:
     """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
+    few, times = without_repetition(values)
+    if len(few) < len(values) / 4:  # as limits are
+        return any_array(few).repeat(times)
     kinds = set(map(type, values)) - {NoneType}
     if Decimal in kinds:  # money
         kinds, values = kinds - {Decimal} | {float}, [plain(value) for value in values]
     if kinds <= {bool}:
         return array(values, "boolean")
-    if kinds <= {int} and -LARGEST <= min(known := [value for value in values if value is not None]) <= max(known) <= LARGEST:
-        return array(values, "Int64")
+    if kinds <= {int}:
+        with contextlib.suppress(OverflowError):  # more than 64 bits hold is told roughly
+            return array(values, "Int64")
     if kinds <= {int, float}:
         return array(values, "Float64")
     if kinds <= {str}:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from itertools import accumulate, chain, groupby, repeat
+from itertools import accumulate, chain, compress, count, groupby, islice, repeat
 from typing import Any
 
 from agentlab.columns import Column, Source, StepRow, word
@@ -20,7 +20,12 @@ from agentlab.stop import unique_name
 STEPS_AT_ONCE = 500
 """So few that what is read of them stays in the processor's cache from one column to the next."""
 
-_word_of_a_member = operator.attrgetter("_value_")  # `value` is a property in Python, which takes ten times as long
+_AT_ONCE: dict[Callable[[Any], Any], Callable[[Any], Any]] = {
+    len: len,
+    float: float,
+    word: operator.attrgetter("_value_"),  # `value` is a property in Python, which takes ten times as long
+}
+"""What is made of values by functions in C, which fail for None."""
 
 
 class StepRows:
@@ -32,7 +37,7 @@ class StepRows:
         self._sources = sources
         taken = [source.history[:] for source in sources]  # once: another thread may add to them
         steps = list(chain.from_iterable(taken))
-        settings, times = _without_repetition(list(map(operator.attrgetter("settings"), steps)))
+        settings, times = without_repetition(list(map(operator.attrgetter("settings"), steps)))
         self.repeats: dict[str, list[int]] = {"run": list(map(len, taken)), "settings": times}
         self._known: dict[str, list[Any]] = {"run": list(sources), "step": steps, "settings": settings}
 
@@ -45,10 +50,10 @@ class StepRows:
             return values
         if values and all(map(operator.is_, values, repeat(values[0]))):  # None, no sub-agents, no tools
             return [None if values[0] is None else then(values[0])] * len(values)
-        if then is word:
+        if then in _AT_ONCE:
             try:
-                return list(map(_word_of_a_member, values))
-            except AttributeError:  # None, or a word of somebody's own
+                return list(map(_AT_ONCE[then], values))
+            except (AttributeError, TypeError):  # a None among them, or a word of somebody's own
                 pass
         return [None if value is None else then(value) for value in values]
 
@@ -118,13 +123,20 @@ class Leaves:
 
     def add(self, read: list[Reading | None]) -> None:
         """What the whole condition read at further steps."""
-        leaves = [() if reading is None else _leaves(reading) for reading in read]
-        shapes = [tuple([leaf.name for leaf in some]) for some in leaves]
+        shapes: list[Any]
+        if any(attributes(read, "children")):
+            leaves = [() if reading is None else _leaves(reading) for reading in read]
+            shapes = [tuple([leaf.name for leaf in some]) for some in leaves]
+        else:
+            leaves, shapes = None, attributes(read, "name")
         place = 0
         for shape, same in groupby(shapes):  # a condition is the same for many steps
             begin, place = place, place + len(list(same))
-            for name, these in zip(_unique(shape), zip(*leaves[begin:place], strict=True), strict=True):
-                self._of(name, self._steps + begin).extend(these)
+            if leaves is not None:
+                for name, these in zip(_unique(shape), zip(*leaves[begin:place], strict=True), strict=True):
+                    self._of(name, self._steps + begin).extend(these)
+            elif shape is not None:
+                self._of(shape, self._steps + begin).extend(read[begin:place])
         self._steps += len(read)
 
     def whole(self) -> dict[str, list[Reading | None]]:
@@ -157,7 +169,7 @@ def _sum(before: Any, value: Any) -> Any:
     return None if before is None or value is None else before + value
 
 
-def _without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
+def without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
     """Each of the values that is not the very one before it, and how often it stands there."""
-    places = [0, *[place for place, new in enumerate(map(operator.is_not, values[1:], values), 1) if new]] if values else []
+    places = [0, *compress(count(1), map(operator.is_not, islice(values, 1, None), values))] if values else []
     return [values[place] for place in places], list(map(operator.sub, [*places[1:], len(values)], places))
