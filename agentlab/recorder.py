@@ -38,7 +38,7 @@ from agentlab.columns import (
 )
 from agentlab.errors import ConfigurationError
 from agentlab.results import Reading, RunResult, StepResult
-from agentlab.rows import Leaves, attributes, some_at_once, without_repetition
+from agentlab.rows import Leaves, attributes, repeats_itself, some_at_once, without_repetition
 from agentlab.run import Run
 
 Recorded: TypeAlias = RunResult | Run
@@ -162,8 +162,8 @@ def array(values: list[Any], dtype: Any) -> Any:
     """The values of a column."""
     if dtype in _MASKED and not (values and values[0] is None):
         return _masked(values, dtype)
-    few, times = without_repetition(values)
-    if len(few) < len(values) / 4:  # as most limits, words and answers are, and details that are always None
+    if repeats_itself(values):  # as most limits, words and answers do, and details that are always None
+        few, times = without_repetition(values)
         return _array(few, dtype).repeat(times)
     return _array(values, dtype)
 
@@ -209,8 +209,8 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 def any_array(values: list[Any]) -> Any:
     """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
-    few, times = without_repetition(values)
-    if len(few) < len(values) / 4:  # as limits are
+    if repeats_itself(values):  # as limits do
+        few, times = without_repetition(values)
         return any_array(few).repeat(times)
     kinds = set(map(type, values)) - {NoneType}
     if Decimal in kinds:  # money

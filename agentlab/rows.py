@@ -20,6 +20,9 @@ from agentlab.stop import unique_name
 STEPS_AT_ONCE = 500
 """So few that what is read of them stays in the processor's cache from one column to the next."""
 
+MOSTLY = 4
+"""Values that repeat are taken together where there are so many times fewer then."""
+
 _AT_ONCE: dict[Callable[[Any], Any], Callable[[Any], Any]] = {
     len: len,
     float: float,
@@ -171,5 +174,14 @@ def _sum(before: Any, value: Any) -> Any:
 
 def without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
     """Each of the values that is not the very one before it, and how often it stands there."""
-    places = [0, *compress(count(1), map(operator.is_not, islice(values, 1, None), values))] if values else []
+    places = [0, *compress(count(1), _changes(values))] if values else []
     return [values[place] for place in places], list(map(operator.sub, [*places[1:], len(values)], places))
+
+
+def repeats_itself(values: list[Any]) -> bool:
+    """Whether most values are the very ones before them."""
+    return len(values) > MOSTLY and sum(_changes(values)) < len(values) / MOSTLY - 1
+
+
+def _changes(values: list[Any]) -> Iterator[bool]:
+    return map(operator.is_not, islice(values, 1, None), values)
