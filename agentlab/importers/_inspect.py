@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,14 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
     Raises ConfigurationError where there is no such file or no Inspect, StorageError where no log can be read.
     """
     paths = files_of(logs, ENDINGS, "inspect(…)")
-    told = Told()
-    runs = [
-        run_of_sample(line["sample"], Path(str(line["log"])).stem, told)
-        for line in _lines(paths, _python(python))
-        if not told.failed_log(line)
-    ]
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths):,} logs"
+    return from_lines(_lines(paths, _python(python)), source)
+
+
+def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
+    """The same of what the reader printed."""
+    told = Told()
+    runs = [run_of_sample(line["sample"], Path(str(line["log"])).stem, told) for line in lines if not told.failed_log(line)]
     if not runs:
         why = f": {told.failures[0]}" if told.failures else ", they hold no samples"
         raise StorageError(f"No run can be read from {source}{why}. Expected are .eval logs as `inspect eval` writes them.")

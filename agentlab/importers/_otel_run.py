@@ -7,6 +7,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from agentlab import genai_names as names
 from agentlab.importers import _genai as genai
@@ -19,12 +20,12 @@ from agentlab.types import Cost, FinishReason, StopReason, Usage
 Counted = MutableMapping[str, int]
 
 
-@dataclass(slots=True)
+@dataclass
 class Group:
     """The spans of one run: its own span where there is one, the calls of models in the order in which they began, and the tools.
 
     `inner` are calls inside one of these calls, `subs` the runs of its sub-agents; `below` is the run that it is a sub-agent of, and
-    `called_by` the tool that began it.
+    `called_by` the tool that began it. The steps are worked out when all spans are in.
     """
 
     run_id: str
@@ -45,19 +46,27 @@ class Group:
         ]
         return min(times, default=None)
 
+    @cached_property
     def steps(self) -> list[list[Span]]:
         """The calls, step by step: each its own, but for agentlab's spans, which say to which step they belong."""
         return [list(calls) for _, calls in itertools.groupby(self.calls, key=_step_key)]
 
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        """The places of agentlab's steps, by their numbers."""
+        numbers = [genai.number_at(calls[0].attributes, names.STEP) for calls in self.steps]
+        return {number: place for place, number in reversed([*enumerate(numbers)]) if number is not None}
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return [calls[0].start_ns or 0 for calls in self.steps]
+
     def place_of(self, span: Span) -> int | None:
         """The place of the step in which a tool or a sub-agent began, from 0; None before the first."""
-        steps = self.steps()
         number = genai.number_at(span.attributes, names.STEP)
-        for place, calls in enumerate(steps):
-            if number is not None and number == genai.number_at(calls[0].attributes, names.STEP):
-                return place
-        begins = [calls[0].start_ns or 0 for calls in steps]
-        place = bisect.bisect_right(begins, span.start_ns or 0) - 1
+        if number in self._numbers:
+            return self._numbers[number]
+        place = bisect.bisect_right(self._begins, span.start_ns or 0) - 1
         return place if place >= 0 else None
 
 
@@ -69,7 +78,7 @@ def run_of(group: Group, counted: Counted) -> ReadRun:
     """The run, and into `counted` what there is to be told of it."""
     root = None if group.is_tool else group.root
     told: Mapping[str, object] = {} if root is None else root.attributes
-    steps = group.steps()
+    steps = group.steps
     tools: dict[int, list[Span]] = defaultdict(list)
     for tool in group.tools:
         place = group.place_of(tool)
@@ -138,7 +147,7 @@ def _turn(group: Group, calls: Sequence[Span], tools: Sequence[Span], children: 
         action=Action.EXECUTE_TOOLS.value if tools else None,
         usage=summed_usage([usage for usage, _ in used]),
         cost=summed_cost([cost for _, cost in used]),
-        calls=sum(max(1, len(group.inner[call.key])) for call in answered),
+        calls=sum(max(1, len(group.inner.get(call.key, ()))) for call in answered),
         tools=names_of,
         tool_errors=_failed(tools) if tools or names_of == () else None,
         text=text,
@@ -156,16 +165,12 @@ def _with_action(turn: ReadTurn, action: Action) -> ReadTurn:
 
 def _used(group: Group, call: Span, counted: Counted) -> tuple[Usage, Cost]:
     """Tokens and money of a call; of the calls inside it, where it says nothing itself."""
-    told = genai.usage(call)
-    spans = [call]
-    inner = group.inner[call.key]
-    if told[0].input_tokens is None and told[0].output_tokens is None and inner:
-        spans = inner
-    found = []
-    for span in spans:
-        usage, apart = genai.usage(span)
-        counted["apart"] += apart
-        found.append((usage, genai.cost(span, usage, price=names.STEP not in span.attributes)))
+    inner = group.inner.get(call.key)
+    read = [(call, *genai.usage(call))]
+    if inner and read[0][1].input_tokens is None and read[0][1].output_tokens is None:
+        read = [(span, *genai.usage(span)) for span in inner]
+    counted["apart"] += sum(apart for _, _, apart in read)
+    found = [(usage, genai.cost(span, usage, price=names.STEP not in span.attributes)) for span, usage, _ in read]
     return summed_usage([usage for usage, _ in found]), summed_cost([cost for _, cost in found])
 
 
@@ -173,9 +178,9 @@ def _did_not_come_back(call: Span) -> bool:
     """Whether the call failed: of agentlab's own, those without a number."""
     if names.STEP in call.attributes:
         return names.CALL not in call.attributes
-    usage, _ = genai.usage(call)
-    failed = call.failed or names.ERROR_TYPE in call.attributes
-    return failed and genai.finish_word(call) is None and usage.output_tokens is None
+    if not call.failed and names.ERROR_TYPE not in call.attributes:
+        return False
+    return genai.finish_word(call) is None and genai.usage(call)[0].output_tokens is None
 
 
 def _failed(tools: Sequence[Span]) -> int:
@@ -207,7 +212,7 @@ def _parent_step(group: Group) -> int | None:
     place = group.below.place_of(group.called_by or group.root)
     if place is None:
         return None
-    return genai.number_at(group.below.steps()[place][0].attributes, names.STEP) or place + 1
+    return genai.number_at(group.below.steps[place][0].attributes, names.STEP) or place + 1
 
 
 def _elapsed(group: Group, root: Span | None) -> float | None:

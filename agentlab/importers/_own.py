@@ -59,8 +59,9 @@ def _score(note: str | None) -> dict[str, bool | float]:
 def parquet(where: str | Path) -> Imported:
     """What `store.export(…)` wrote into a folder; or a single file with a row a step.
 
-    Such a file has at least the column `run_id`; those of agentlab's steps frame that it lacks are NA, and what it has beside
-    them is left out. The runs are then put together from their steps. Needs the extra `agentlab-jupyter[parquet]`.
+    Such a file has at least the column `run_id`. Columns of agentlab's steps frame that it lacks are NA, but for the sums up to each
+    step, which are added up; what it has beside them is left out. The runs are then put together from their steps. Needs the extra
+    `agentlab-jupyter[parquet]`.
 
     Raises ConfigurationError where there is no such file, StorageError where it cannot be read or lacks that column.
     """
@@ -125,7 +126,29 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
     for name in also:
         values = read[name]
         made[str(name)] = values.array if name == "begun_at" else values.convert_dtypes().array
+    if columns is STEP_COLUMNS:
+        _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
+
+
+_SUMS = {
+    "cumulative_tokens": ("total_tokens", "child_tokens"),
+    "known_tokens": ("total_tokens", "child_tokens"),
+    "cumulative_cost_usd": ("cost_usd", "child_cost_usd"),
+    "known_cost_usd": ("cost_usd", "child_cost_usd"),
+}
+
+
+def _add_up(made: dict[str, Any], missing: list[str]) -> None:
+    """The sums that a file lacks, of the steps that it has: an unknown part makes the rest of the run unknown, and is left out of what
+    is known. A file that says nothing of sub-agents had none."""
+    runs = pd.Series(made["run_id"])
+    for name in missing:
+        own, child = (pd.Series(made[part]) for part in _SUMS[name])
+        parts = own + (child.fillna(0) if child.isna().all() else child)
+        known = (own.fillna(0) + child.fillna(0)).groupby(runs, sort=False).cumsum()
+        broken = parts.isna().groupby(runs, sort=False).cummax()
+        made[name] = (known if name.startswith("known") else known.mask(broken.astype(bool))).astype(own.dtype).array
 
 
 def _is_ours(name: str) -> bool:

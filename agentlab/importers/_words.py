@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentlab.pricing import PRICE_BOOK_NAMES
 from agentlab.types import FinishReason
 
 _E = FinishReason
@@ -74,4 +75,7 @@ _PROVIDERS: Mapping[str, str] = {
 
 def provider_of(name: str | None) -> str | None:
     """A provider by the name it has in agentlab, where it has one there."""
-    return _PROVIDERS.get(name.lower(), name) if name else None
+    if not name:
+        return None
+    small = name.lower()
+    return _PROVIDERS.get(small, small if small in PRICE_BOOK_NAMES else name)

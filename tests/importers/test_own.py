@@ -85,9 +85,11 @@ def test_bare_steps_make_their_runs(tmp_path: Path) -> None:
     found = lab.importers.parquet(tmp_path / "mine.parquet")
     ours = lab.frame(results, "runs")
     for name in ("run_id", "stop_reason", "steps", "calls", "total_tokens", "cost_usd", "child_tokens"):
-        assert found.runs[name].astype("object").fillna("NA").to_list() == ours[name].astype("object").fillna("NA").to_list(), name
+        assert found.runs[name].astype("object").fillna("NA").to_list() == ours[name].astype("object").fillna("NA").to_list(), (
+            name
+        )
     assert found.steps["model"].isna().all()
-    assert found.steps["known_tokens"].isna().all()
+    assert found.steps["known_tokens"].to_list() == lab.frame(results)["known_tokens"].to_list()
     assert "mine" in " ".join(found.notes)
     assert "put together from their steps" in " ".join(found.notes)
 
@@ -97,6 +99,8 @@ def test_as_little_as_tokens_by_run_is_enough(tmp_path: Path) -> None:
     found = lab.importers.parquet(tmp_path / "few.parquet")
     assert found.steps["step"].to_list() == [1, 2, 1]
     assert found.runs["total_tokens"].to_list() == [3, pd.NA]
+    assert found.steps["cumulative_tokens"].to_list() == [1, 3, pd.NA]
+    assert found.steps["known_tokens"].to_list() == [1, 3, 0]
     assert list(found.steps) == list(lab.frame([]))
 
 
