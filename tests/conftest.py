@@ -8,11 +8,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pytest_socket import socket_allow_hosts
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
 os.environ["AGENTLAB_FRONTEND"] = "none"
+
+settings.register_profile(
+    "agentlab", deadline=None
+)  # how long an example takes is the machine's affair: pytest-timeout ends what hangs
+settings.load_profile("agentlab")
 
 
 def pytest_configure(config: pytest.Config) -> None:

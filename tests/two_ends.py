@@ -11,7 +11,35 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-LONG_S = {}
+LONG_S = {
+    "tests/browser/test_editing.py": 45,
+    "tests/browser/test_accessibility.py": 40,
+    "tests/browser/test_panel.py": 40,
+    "tests/browser/test_long_run.py": 60,
+    "tests/browser/test_branching.py": 35,
+    "tests/browser/test_end_and_timeline.py": 30,
+    "tests/browser/test_going_through.py": 30,
+    "tests/browser/test_truth.py": 30,
+    "tests/browser/test_harness.py": 12,
+    "tests/browser/test_notebook7.py": 15,
+    "tests/browser/test_voila.py": 12,
+    "tests/experiments/test_experiment.py": 75,
+    "tests/providers/test_responses_streams.py": 40,
+    "tests/experiments/test_executors.py": 40,
+    "tests/core/test_store.py": 25,
+    "tests/kernel/test_live_run.py": 22,
+    "tests/core/test_store_killed.py": 22,
+    "tests/serve/test_schema.py": 20,
+    "tests/plots/test_groups.py": 16,
+    "tests/providers/test_signal_registry.py": 12,
+    "tests/widgets/test_branches.py": 9,
+    "tests/core/test_control.py": 9,
+    "tests/serve/test_command.py": 8,
+    "tests/serve/test_http.py": 7,
+    "tests/core/test_subagents.py": 6,
+    "tests/widgets/test_ending.py": 6,
+    "tests/plots/test_tree.py": 6,
+}
 """About how long the slowest files take, alone. Only their order counts: a file that is not here is taken for a short one."""
 
 
