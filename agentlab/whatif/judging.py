@@ -99,10 +99,13 @@ class Judge:
         row = row.astype(np.int64)
         broken = budgets.break_off(records, limits, row)
         broken.off &= raised >= row  # behind a step that was broken off nothing is asked any more
+        reached_here = self.goal == row
         outcome = self._outcome(row, broken, raised, unsure_from=words.unsure_from(records, counted))
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = {name: self._used(name, outcome, row, broken) for name in USED}
-        verdict = Verdict(outcome, row, used, self._goal(outcome, row, broken.off), Found(counted, met, raised, limits, broken))
+        goal = self._goal(outcome, row, broken.off)
+        goal[reached_here & broken.unsure & (row > 0)] = np.nan
+        verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
         self._count_what_was_handed_in(verdict)
         return verdict
 
@@ -207,8 +210,8 @@ class Judge:
         stopped = verdict.outcome == STOPPED
         where = stopped & (found.met == verdict.row) & ~found.broken.off & (found.raised > verdict.row)
         if where.any():
-            for told, decides in self.deciding(tree, verdict.row, where, goals_only=True):
-                verdict.goal[decides & bool(told)] = 1.0
+            for _, decides in self.deciding(tree, verdict.row, where, goals_only=True):
+                verdict.goal[decides] = np.where(found.broken.unsure[decides], np.nan, 1.0)
         for run, readings in self.read_broken(tree, verdict.row, found.broken, stopped).items():
             if any(reading.goal for reading in readings):
                 verdict.goal[run] = 1.0

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from agentlab.stop import StopCondition
 from agentlab.types import StopReason
-from agentlab.whatif import prefixes
+from agentlab.whatif import conditions, prefixes
 from agentlab.whatif.conditions import First
 from agentlab.whatif.judging import FINISHED, STOPPED, Judge, Verdict
 from agentlab.whatif.records import Bools
@@ -25,13 +25,16 @@ def of(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
     for place, limit in enumerate(found.limits):
         here = stopped & (limit.first == row) & (broken.by == place)
         reason[here], fired[here] = str(limit.reason), limit.name
+    several = np.sum([limit.first == row for limit in found.limits], axis=0) > 1 if found.limits else np.zeros(len(records), bool)
+    reason[stopped & broken.unsure & ~broken.off & several] = None
     if tree is not None:
         met = stopped & (found.met == row)
-        reason[met & broken.off] = None  # a frame cannot tell whether it was met by what was left of the step
         reason[met & ~broken.off] = str(StopReason.STOP_CONDITION)
         where = (met | (finished & (found.met == row))) & ~broken.off
         if where.any():
             fired[where] = _names(judge, tree, row, where)[where]
+        unclear = stopped & (broken.off | broken.unsure) & (met | (not conditions.latches(tree)))
+        reason[unclear], fired[unclear] = None, ""  # whether it was met by what was left of the step, a frame cannot tell
         for run, readings in judge.read_broken(tree, row, broken, stopped).items():
             limit = found.limits[int(broken.by[run])]
             reason[run] = str(StopReason.STOP_CONDITION if readings else limit.reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, errors, recorder
-from agentlab.columns import STEP_COLUMNS, StepRow, named_leaves, plain
+from agentlab.columns import STEP_COLUMNS, named_leaves, plain, step_rows
 from agentlab.rows import STEPS_AT_ONCE
 from agentlab.testing import call, say
 
@@ -50,13 +49,9 @@ def test_a_column_at_a_time_is_the_same_as_a_row_at_a_time(runs: list[Any]) -> N
     row = 0
     for result in results:
         source = recorder._source(result)
-        tokens: int | None = 0
-        cost: Decimal | None = Decimal(0)
-        for step in result.history:
-            tokens = None if tokens is None or step.all_tokens is None else tokens + step.all_tokens
-            cost = None if cost is None or step.all_cost_usd is None else cost + step.all_cost_usd
+        for step, sums in zip(result.history, step_rows(result.history), strict=True):
             for column in STEP_COLUMNS:
-                value = column.read(source, StepRow(step, tokens, cost))
+                value = column.read(source, sums)
                 cell = frame[column.name][row]
                 assert cell is pd.NA if value is None else type(cell)(value) == cell, column.name
             leaves = named_leaves(step.readings) if step.readings is not None else {}

@@ -47,13 +47,13 @@ def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunRe
         return
     assert answer["outcome"] == ("stopped" if live.stop_reason in CUT_OFF or _failed(live) else "finished")
     assert answer["step"] == len(live.history)
+    if in_mid_step and answer["calls"] is None:
+        return
     assert answer["stop_reason"] == live.stop_reason.value
     if live.stop_reason not in OF_LIMITS:
         assert answer["fired"] == (", ".join(map(told, live.conditions_met)) or None)
     else:
         assert f"Budget reached: {answer['fired']} " in live.detail or "left nothing" in live.detail or live.detail
-    if in_mid_step and answer["calls"] is None:
-        return
     assert answer["calls"] == live.history.calls
     assert answer["tokens"] == live.history.tokens
     assert answer["cost_usd"] == (
@@ -68,7 +68,7 @@ def _failed(live: lab.RunResult) -> bool:
     return live.stop_reason is StopReason.ERROR and "stop condition" in live.detail
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(
         st.tuples(scripts, st.one_of(st.none(), built_in_tree), st.one_of(st.just(UNBOUNDED), budgets)), min_size=1, max_size=3
@@ -91,7 +91,7 @@ def test_the_live_loop_does_the_same(
             assert_agrees(answer, record, live, limits)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(scripts, any_tree)
 def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondition) -> None:
     record = run(script)
@@ -112,7 +112,7 @@ def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondi
     assert answer["outcome"] == ("finished" if last and (not raised or wins) else "stopped")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=4), built_in_tree, budgets)
 def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
     records = [run(script) for script in recorded]
@@ -132,14 +132,14 @@ def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]]
     )
     assert (told_by_frame | ~single).all()
     same = told_by_frame.to_numpy() & no_comma
-    for name in ("outcome", "step", "goal_reached"):
+    for name in ("outcome", "step"):
         pd.testing.assert_series_equal(frame[name][same], whole[name][same])
-    for name in ("tokens", "cost_usd", "calls", "stop_reason"):
+    for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
         known = same & frame[name].notna().to_numpy()
         pd.testing.assert_series_equal(frame[name][known], whole[name][known])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=4), st.lists(built_in_tree, min_size=1, max_size=4))
 def test_the_configurations_add_up_to_their_runs(recorded: list[list[Said]], tried: list[StopCondition]) -> None:
     records = [run(script) for script in recorded]
