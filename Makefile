@@ -7,7 +7,7 @@ SECONDS ?= 60
 WORKERS ?= 2
 PROVIDER ?= all
 
-.PHONY: demo lab test test-unit notebooks refresh pictures lint bench kernels test-live record-local fixtures fuzz clean
+.PHONY: demo lab test test-unit notebooks refresh pictures lint bench kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -46,6 +46,9 @@ bench: $(VENV)/.dev ## figures as ratios against peers and floors, measured in o
 kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
 	$(BIN)/python -m tests.kernel.matrix
 
+inspect: $(VENV)/.dev ## the importer of Inspect's logs on logs that Inspect makes, in an environment of its own
+	$(BIN)/python -m tests.importers.with_inspect
+
 test-live: $(VENV)/.dev ## agents against a real local model (downloads and builds it first)
 	$(BIN)/python -m pytest -m live tests/live
 
@@ -76,4 +79,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-inspect .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentlab import errors as errors
     from agentlab import events as events
+    from agentlab import importers as importers
     from agentlab import plots as plots
     from agentlab import signals as signals
     from agentlab import telemetry as telemetry
@@ -141,7 +142,7 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "events", "plots", "signals", "telemetry", "termination", "testing")
+_MODULES = ("errors", "events", "importers", "plots", "signals", "telemetry", "termination", "testing")
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 

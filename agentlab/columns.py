@@ -6,17 +6,18 @@ All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentlab import events
 from agentlab.errors import StoredError
+from agentlab.event_details import detail_of
 from agentlab.leaf_names import unique_name
-from agentlab.results import Decision, ModelCall, Reading, RunResult, StepResult
+from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, StepResult, cost_usd_of, tokens_of
 from agentlab.suggestions import FOR_STOP_REASON
-from agentlab.types import StopReason, TerminationSignal, ToolResult
+from agentlab.types import StopReason, TerminationSignal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from agentlab.history import RunHistory
@@ -30,7 +31,7 @@ class Source:
     provider: str
     model: str
     history: RunHistory
-    events: list[events.Event]
+    events: Sequence[events.Event]
     result: RunResult | None
     prompt: str
     parent_run_id: str | None
@@ -41,16 +42,27 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a frame: `read` gets (source, row) and answers None for NA."""
+    """One column of a frame: `read` gets (source, row) and answers None for NA.
+
+    A column with a `path` says the same in a way that is read for many rows at once, see `agentlab.rows`: attributes from a part of the
+    row, and what is made of the value at its end, unless that is None.
+    """
 
     name: str
     dtype: str
     help: str
     read: Callable[[Source, Any], Any]
+    path: str = ""
+    then: Callable[[Any], Any] | None = None
 
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def word(value: object) -> str:
+    """A member of an enum as a word."""
+    return str(value)
 
 
 def _number(value: Decimal | float | None) -> float | None:
@@ -70,17 +82,12 @@ class StepRow:
     def then(self, step: StepResult) -> StepRow:
         """The row of the next step."""
         tokens, cost = step.all_tokens, step.all_cost_usd
-        more_tokens = sum([call.usage.known_tokens for call in step.calls])
-        more_cost = sum([call.cost.usd for call in step.calls if call.cost.usd is not None], Decimal(0))
-        for child in step.children:
-            more_tokens += child.known_tokens
-            more_cost += child.known_cost_usd
         return StepRow(
             step,
             None if self.tokens is None or tokens is None else self.tokens + tokens,
             None if self.cost_usd is None or cost is None else self.cost_usd + cost,
-            self.known_tokens + more_tokens,
-            self.known_cost_usd + more_cost,
+            self.known_tokens + known_tokens_of(step),
+            self.known_cost_usd + known_cost_usd_of(step),
         )
 
 
@@ -91,63 +98,120 @@ def step_rows(steps: Iterable[StepResult], before: StepRow | None = None) -> Ite
         yield before
 
 
-RUN_ID = Column("run_id", "string", "the run", lambda s, r: s.run_id)
-PROVIDER = Column("provider", "string", "the provider's name", lambda s, r: s.provider)
-MODEL = Column("model", "string", "the model asked for", lambda s, r: s.model)
+def known_tokens_of(step: StepResult) -> int:
+    """The tokens of a step that are known, sub-agents included."""
+    return sum([call.usage.known_tokens for call in step.calls]) + sum([child.known_tokens for child in step.children])
 
 
-def _of_step(name: str, dtype: str, help_: str, read: Callable[[StepResult], Any]) -> Column:
-    return Column(name, dtype, help_, lambda s, row: read(row.step))
+def known_cost_usd_of(step: StepResult) -> Decimal:
+    """The money of a step that is known, sub-agents included."""
+    own = sum([call.cost.usd for call in step.calls if call.cost.usd is not None], Decimal(0))
+    return sum([child.known_cost_usd for child in step.children], own)
+
+
+def _of_run(name: str, help_: str) -> Column:
+    return Column(name, "string", help_, lambda s, r: getattr(s, name), f"run.{name}")
+
+
+RUN_ID = _of_run("run_id", "the run")
+PROVIDER = _of_run("provider", "the provider's name")
+MODEL = _of_run("model", "the model asked for")
+
+
+def _of_step(
+    name: str, dtype: str, help_: str, read: str | Callable[[StepResult], Any], then: Callable[[Any], Any] | None = None
+) -> Column:
+    """A column off the step: the path of attributes from it and what is made of the value there, or a function of the step."""
+    path, last = (f"step.{read}", then) if isinstance(read, str) else ("step", read)
+    return Column(name, dtype, help_, _reader(path, last), path, last)
+
+
+def _of_settings(name: str, dtype: str, help_: str, path: str, then: Callable[[Any], Any] | None = None) -> Column:
+    """A column off the settings of the step, which mostly are those of the step before."""
+    return Column(name, dtype, help_, _reader(f"step.settings.{path}", then), f"settings.{path}", then)
+
+
+def _of_sums(name: str, dtype: str, help_: str, path: str, then: Callable[[Any], Any] | None = None) -> Column:
+    """A column off the sums up to the step, as StepRow has them."""
+    return Column(name, dtype, help_, _reader(path, then), path, then)
+
+
+def _reader(path: str, then: Callable[[Any], Any] | None) -> Callable[[Source, Any], Any]:
+    names = path.split(".")
+
+    def read(source: Source, row: Any) -> Any:
+        value = row
+        for name in names:
+            value = getattr(value, name)
+            if value is None:
+                return None
+        return value if then is None else then(value)
+
+    return read
+
+
+def _calls_of(children: tuple[ChildUse, ...]) -> int:
+    return sum([child.calls for child in children])
+
+
+def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
+    return tool_calls[0].name if len(tool_calls) == 1 else ", ".join([call.name for call in tool_calls])
+
+
+def _errors_of(results: tuple[ToolResult, ...]) -> int:
+    return int(results[0].error is not None) if len(results) == 1 else sum([result.is_error for result in results])
+
+
+def _error(error: BaseException) -> str:
+    return f"{error.kind if isinstance(error, StoredError) else type(error).__name__}: {error}"
 
 
 STEP_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     PROVIDER,
     MODEL,
-    _of_step("step", "Int64", "number of the step, from 1", lambda t: t.index),
-    _of_step("calls", "Int64", "round trips to the model in this step", lambda t: len(t.calls)),
-    _of_step("finish_reason", "string", "why the last response ended", lambda t: _text(t.finish_reason)),
-    _of_step("raw_finish_reason", "string", "the provider's own word", lambda t: _text(t.signal.raw_value) if t.signal else None),
-    _of_step("confidence", "string", "how sure the reason is", lambda t: _text(t.signal.confidence) if t.signal else None),
-    _of_step("action", "string", "what followed from the response", lambda t: t.decision.action.value),
-    _of_step("stop_reason", "string", "why the run ended; only on its last step", lambda t: _text(t.stop_reason)),
-    _of_step("input_tokens", "Int64", "tokens in, cache included", lambda t: t.usage.input_tokens),
-    _of_step("output_tokens", "Int64", "tokens out, reasoning included", lambda t: t.usage.output_tokens),
-    _of_step("reasoning_tokens", "Int64", "part of the tokens out", lambda t: t.usage.reasoning_tokens),
-    _of_step("cache_read_tokens", "Int64", "part of the tokens in", lambda t: t.usage.cache_read_tokens),
-    _of_step("cache_write_tokens", "Int64", "part of the tokens in", lambda t: t.usage.cache_write_tokens),
-    _of_step("total_tokens", "Int64", "tokens in and out", lambda t: t.usage.total_tokens),
-    _of_step("usage_source", "string", "reported, estimated, charged_cap or unknown", lambda t: t.usage.source.value),
-    _of_step("cost_usd", "Float64", "cost in US dollars", lambda t: _number(t.cost.usd)),
-    _of_step("cost_source", "string", "reported, priced or unknown", lambda t: t.cost.source.value),
-    _of_step("child_calls", "Int64", "round trips of sub-agents called in this step", lambda t: sum(c.calls for c in t.children)),
-    _of_step("child_tokens", "Int64", "tokens of these sub-agents", lambda t: t.child_tokens),
-    _of_step("child_cost_usd", "Float64", "cost of these sub-agents", lambda t: _number(t.child_cost_usd)),
-    Column("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", lambda s, r: r.tokens),
-    Column("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", lambda s, r: _number(r.cost_usd)),
-    Column("known_tokens", "Int64", "of them known: a lower bound where they are NA", lambda s, r: r.known_tokens),
-    Column("known_cost_usd", "Float64", "of it known: a lower bound where it is NA", lambda s, r: _number(r.known_cost_usd)),
-    _of_step("tool_calls", "Int64", "tool calls asked for", lambda t: len(t.tool_calls)),
-    _of_step("tools", "string", "their names, in order", lambda t: ", ".join(call.name for call in t.tool_calls)),
-    _of_step("tool_errors", "Int64", "of them failed", lambda t: sum(result.is_error for result in t.tool_results)),
-    _of_step("text", "string", "what the model said", lambda t: t.text),
-    _of_step("max_turns", "Int64", "limit that held", lambda t: t.settings.budget.max_turns),
-    _of_step("max_calls", "Int64", "limit that held", lambda t: t.settings.budget.max_calls),
-    _of_step("max_tokens", "Int64", "limit that held", lambda t: t.settings.budget.max_tokens),
-    _of_step("max_tokens_per_turn", "Int64", "limit that held", lambda t: t.settings.budget.max_tokens_per_turn),
-    _of_step("max_cost_usd", "Float64", "limit that held", lambda t: _number(t.settings.budget.max_cost)),
-    _of_step("timeout_s", "Float64", "limit that held", lambda t: t.settings.budget.timeout),
-    _of_step("remaining_turns", "Int64", "left of it", lambda t: t.remaining.turns),
-    _of_step("remaining_calls", "Int64", "left of it", lambda t: t.remaining.calls),
-    _of_step("remaining_tokens", "Int64", "left of it", lambda t: t.remaining.tokens),
-    _of_step("remaining_cost_usd", "Float64", "left of it", lambda t: _number(t.remaining.cost_usd)),
-    _of_step("remaining_time_s", "Float64", "left of it", lambda t: t.remaining.time_s),
-    _of_step("started_s", "Float64", "active time of the run when the step began", lambda t: t.started_s),
-    _of_step("duration_s", "Float64", "how long the step took", lambda t: t.duration_s),
-    _of_step("error", "string", "what cut the step short", lambda t: _error(t.error)),
-    _of_step(
-        "condition_met", "boolean", "whether the whole stop condition was met", lambda t: t.readings.met if t.readings else None
-    ),
+    _of_step("step", "Int64", "number of the step, from 1", "index"),
+    _of_step("calls", "Int64", "round trips to the model in this step", "calls", len),
+    _of_step("finish_reason", "string", "why the last response ended", "signal.finish_reason", word),
+    _of_step("raw_finish_reason", "string", "the provider's own word", "signal.raw_value", str),
+    _of_step("confidence", "string", "how sure the reason is", "signal.confidence", word),
+    _of_step("action", "string", "what followed from the response", "decision.action", word),
+    _of_step("stop_reason", "string", "why the run ended; only on its last step", "stop_reason", word),
+    _of_step("input_tokens", "Int64", "tokens in, cache included", "usage.input_tokens"),
+    _of_step("output_tokens", "Int64", "tokens out, reasoning included", "usage.output_tokens"),
+    _of_step("reasoning_tokens", "Int64", "part of the tokens out", "usage.reasoning_tokens"),
+    _of_step("cache_read_tokens", "Int64", "part of the tokens in", "usage.cache_read_tokens"),
+    _of_step("cache_write_tokens", "Int64", "part of the tokens in", "usage.cache_write_tokens"),
+    _of_step("total_tokens", "Int64", "tokens in and out", "usage.total_tokens"),
+    _of_step("usage_source", "string", "reported, estimated, charged_cap or unknown", "usage.source", word),
+    _of_step("cost_usd", "Float64", "cost in US dollars", "cost.usd", float),
+    _of_step("cost_source", "string", "reported, priced or unknown", "cost.source", word),
+    _of_step("child_calls", "Int64", "round trips of sub-agents called in this step", "children", _calls_of),
+    _of_step("child_tokens", "Int64", "tokens of these sub-agents", "children", tokens_of),
+    _of_step("child_cost_usd", "Float64", "cost of these sub-agents", "children", lambda c: _number(cost_usd_of(c))),
+    _of_sums("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", "tokens"),
+    _of_sums("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", "cost_usd", float),
+    _of_sums("known_tokens", "Int64", "of them known: a lower bound where they are NA", "known_tokens"),
+    _of_sums("known_cost_usd", "Float64", "of it known: a lower bound where it is NA", "known_cost_usd", float),
+    _of_step("tool_calls", "Int64", "tool calls asked for", "tool_calls", len),
+    _of_step("tools", "string", "their names, in order", "tool_calls", _names_of),
+    _of_step("tool_errors", "Int64", "of them failed", "tool_results", _errors_of),
+    _of_step("text", "string", "what the model said", "text"),
+    _of_settings("max_turns", "Int64", "limit that held", "budget.max_turns"),
+    _of_settings("max_calls", "Int64", "limit that held", "budget.max_calls"),
+    _of_settings("max_tokens", "Int64", "limit that held", "budget.max_tokens"),
+    _of_settings("max_tokens_per_turn", "Int64", "limit that held", "budget.max_tokens_per_turn"),
+    _of_settings("max_cost_usd", "Float64", "limit that held", "budget.max_cost", float),
+    _of_settings("timeout_s", "Float64", "limit that held", "budget.timeout"),
+    _of_step("remaining_turns", "Int64", "left of it", "remaining.turns"),
+    _of_step("remaining_calls", "Int64", "left of it", "remaining.calls"),
+    _of_step("remaining_tokens", "Int64", "left of it", "remaining.tokens"),
+    _of_step("remaining_cost_usd", "Float64", "left of it", "remaining.cost_usd", float),
+    _of_step("remaining_time_s", "Float64", "left of it", "remaining.time_s"),
+    _of_step("started_s", "Float64", "active time of the run when the step began", "started_s"),
+    _of_step("duration_s", "Float64", "how long the step took", "duration_s"),
+    _of_step("error", "string", "what cut the step short", "error", _error),
+    _of_step("condition_met", "boolean", "whether the whole stop condition was met", "readings.met"),
 )
 
 
@@ -273,7 +337,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     Column("at_s", "Float64", "active time of the run", lambda s, e: e.at_s),
     Column("event", "string", "what happened", lambda s, e: type(e).__name__),
     Column("step", "Int64", "in which step", lambda s, e: e.step.index if hasattr(e, "step") else getattr(e, "turn", None)),
-    Column("detail", "string", "the rest, in words", lambda s, e: _event_detail(e)),
+    Column("detail", "string", "the rest, in words", lambda s, e: detail_of(e)),
 )
 
 READING_COLUMNS: tuple[Column, ...] = (
@@ -322,11 +386,6 @@ def _of_children(source: Source, name: str, start: Any) -> Any:
     return None if None in parts else sum(parts, start)
 
 
-def _error(error: BaseException | None) -> str | None:
-    kind = error.kind if isinstance(error, StoredError) else type(error).__name__
-    return None if error is None else f"{kind}: {error}"
-
-
 def plain(value: object) -> object:
     """A value as a frame holds it: money as a float."""
     return float(value) if isinstance(value, Decimal) else value
@@ -338,67 +397,3 @@ def named_leaves(reading: Reading) -> dict[str, Reading]:
     for leaf in reading.leaves():
         named[unique_name(leaf.name, named)] = leaf
     return named
-
-
-def _changes(part: str, before: Any, after: Any) -> list[str]:
-    """What differs between two values of one part of the settings, field by field; either may be None."""
-    if before is None or after is None:
-        return [] if before is after else [f"{part} {before!r} -> {after!r}"]
-    fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
-    return [f"{name} {old} -> {new}" for name, old, new in fields if old != new]
-
-
-def _event_detail(event: events.Event) -> str:
-    match event:
-        case events.RunStarted():
-            return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
-        case events.LimitsChanged():
-            changed = [
-                told
-                for part in ("budget", "continuation", "terminating")
-                for told in _changes(part, getattr(event.before, part), getattr(event.after, part))
-            ]
-            changed += [
-                f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
-                for name in ("stop", "policy")
-                if getattr(event.before, name) != getattr(event.after, name)
-            ]
-            return f"{', '.join(changed)} (by {event.by})"
-        case events.StopReasonObserved():
-            return f"{event.finish_reason} ({event.raw_value!r})"
-        case events.CallRetried():
-            return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
-        case events.ContinuationAttempted():
-            tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
-            so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"
-            return f"attempt {event.attempt}, {event.remaining} left: {so_far}"
-        case events.ContinuationEnded():
-            attempts = f"{event.attempts} attempt{'s' * (event.attempts != 1)}"
-            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s"
-        case events.ToolPayloadRepair():
-            asked = (
-                "not asked again" if not event.attempted else "asked again, whole" if event.succeeded else "asked again, in vain"
-            )
-            return f"{event.issue} tool call: {asked}"
-        case events.Nudged():
-            return f"reminder {event.consecutive} of {event.allowed} in a row"
-        case events.ToolStarted():
-            return f"{event.tool_call.name}({event.tool_call.arguments})"
-        case events.ToolFinished():
-            return f"{event.result.name}: {event.result.error or 'ok'}"
-        case events.ChildStarted():
-            return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
-        case events.ChildEnded():
-            tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
-            steps = f"{event.child.steps} step{'s' * (event.child.steps != 1)}"
-            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {steps}, {tokens} tokens"
-        case events.RunResumed():
-            return f"after {event.paused_s:.1f} s"
-        case events.Warned():
-            return event.message
-        case events.TurnCompleted():
-            return event.step.decision.reason
-        case events.RunEnded():
-            return f"{event.result.stop_reason}: {event.result.detail}"
-        case _:
-            return ""

@@ -7,6 +7,8 @@
 Nothing here ranks: groups stand in the order of their first row, each value beside its interval. Intervals take runs as independent of
 each other. Where each prompt is repeated they hold for these prompts, for which they are rather too wide; of other prompts only as many
 prompts as there are can tell: take `paired(…, on=["prompt_id"])`, whose unit is the prompt. Unknown values are left out and counted.
+
+What a run's sub-agents used counts as its own here, other than in the frame of runs; their rows, where they are there, are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
-from agentlab.groups import By, checked, columns_of, has_ended, in_order, names_of, numbers
+from agentlab.groups import By, checked, columns_of, has_ended, in_order, names_of, numbers, whole_runs
 from agentlab.intervals import FEW, Estimate, checked_level, of_mean, of_median, wilson
 
 TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
@@ -46,7 +48,7 @@ def summary(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, suc
     columns, level = columns_of(by), checked_level(level)
     if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
         raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
-    frame = checked(runs, [*columns, "terminated", "total_tokens", "cost_usd"], "lab.summary")
+    frame = whole_runs(checked(runs, [*columns, "terminated", "total_tokens", "cost_usd"], "lab.summary"))
     names = names_of(frame, columns)
     rows = [_row(frame[names == name], level, success_at) for name in in_order(names)]
     firsts = frame[~names.duplicated()]
@@ -144,7 +146,7 @@ def paired(
     """
     columns, level = columns_of(by), checked_level(level)
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
-    frame = checked(runs, [*columns, what, *shared], "lab.paired")
+    frame = whole_runs(checked(runs, [*columns, what, *shared], "lab.paired"))
     frame = frame[has_ended(frame)] if {"terminated", "stop_reason"} & set(frame.columns) else frame
     table = _cells(frame, what, columns, shared)
     groups = in_order(names_of(frame, columns))

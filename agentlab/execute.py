@@ -66,11 +66,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class SentBack:
-    """A run as texts, from a worker that could not keep it where it belongs."""
+    """A run as texts, from a worker that could not keep it where it belongs; `more` are the runs of its sub-agents."""
 
     run: StoredRun
     steps: tuple[StoredStep, ...]
     score: str | None = None
+    more: tuple[SentBack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,15 +291,30 @@ def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
     if run is None or run.result is None:
         return None
     here = Store()
-    here.keep(run)
-    store.let_go(run)
+    for one in (run, *_below(run)):
+        here.keep(one)
+        store.let_go(one)
     reason = run.result.stop_reason.value
     return Outcome(job.run_id, ENDED, spent_by(run.history), reason, str(error), _sent_back(here, job.run_id))
 
 
+def _below(run: Run) -> list[Run]:
+    """All runs of sub-agents that it called, and theirs; those of an earlier process are kept already."""
+    found, waiting = [], list(run.children)
+    while waiting:
+        one = waiting.pop(0)
+        found.append(one)
+        waiting += one.children
+    return [one for one in found if one.recall is None]
+
+
 def _sent_back(store: Store, run_id: str) -> SentBack:
+    """The run, and all others of a store that is of this run alone."""
     storage = store.storage
-    return SentBack(storage.runs([run_id])[0], tuple(storage.steps(run_id)), storage.notes(SCORE, [run_id]).get(run_id))
+    score = storage.notes(SCORE, [run_id]).get(run_id)
+    one, *more = sorted(storage.runs(), key=lambda kept: kept.head.run_id != run_id)
+    others = [SentBack(kept, tuple(storage.steps(kept.head.run_id))) for kept in more]
+    return SentBack(one, tuple(storage.steps(run_id)), score, tuple(others))
 
 
 def take_in(store: Store, sent: SentBack) -> None:
@@ -313,6 +329,8 @@ def take_in(store: Store, sent: SentBack) -> None:
         storage.add(head.run_id, head.writer, sent.steps[kept.steps :], sent.run.end)
     if sent.score is not None:
         storage.note(head.run_id, SCORE, sent.score)
+    for one in sent.more:
+        take_in(store, one)
 
 
 def is_within_reach(store: Store) -> bool:

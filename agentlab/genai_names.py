@@ -68,6 +68,7 @@ CALL = "agentlab.call"
 FINISH_REASON = "agentlab.finish_reason"
 RETRIES = "agentlab.retries"
 COST_USD = "agentlab.cost_usd"
+COST_SOURCE = "agentlab.cost_source"
 OUTCOME = "agentlab.continuation.outcome"
 
 CONTINUATIONS = "agentlab.continuations"

@@ -78,6 +78,31 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
 _TRUTH = {"True": 1, "False": 0}
 
 
+def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs with what their sub-agents used on top of their own tokens, cost and calls.
+
+    A sub-agent's run whose caller is in the frame has no row of its own then, since it is in its caller's.
+    """
+    if "child_calls" not in frame.columns:
+        return frame
+    called = numbers(frame, "child_calls").fillna(0) > 0
+    if called.any():
+        parts = (("total_tokens", "child_tokens"), ("cost_usd", "child_cost_usd"), ("calls", "child_calls"))
+        there = [(own, child) for own, child in parts if own in frame.columns]
+        frame = frame.assign(**{own: numbers(frame, own) + numbers(frame, child).where(called, 0) for own, child in there})
+    if {"run_id", "parent_run_id", "called_by"} - set(frame.columns) or not frame["called_by"].notna().any():
+        return frame
+    parent_of = dict(zip(frame["run_id"], frame["parent_run_id"], strict=True))
+    sub_agents = set(frame["run_id"][frame["called_by"].notna()])
+
+    def is_in_its_caller(run_id: object) -> bool:
+        while run_id in sub_agents:  # one that goes on with an earlier one is a branch of that
+            run_id = parent_of[run_id]
+        return run_id in parent_of
+
+    return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
+
+
 def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:
     """Which runs have come to their end; what a run that still goes on has used says nothing about what it will have used."""
     ended = numbers(runs, "terminated").notna()

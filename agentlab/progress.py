@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
@@ -10,6 +11,9 @@ from typing import Any
 
 from agentlab.jupyter import frontend
 from agentlab.spending import Spent
+
+REDRAWN_EVERY_S = 0.5
+"""How often a bar is drawn for its cost alone; it is drawn at once when a run ends."""
 
 
 class Progress:
@@ -20,6 +24,7 @@ class Progress:
         self._provider_of: dict[str, str] = {}
         self._spent: dict[str, Spent] = {}
         self._sums = dict.fromkeys(total, Spent())
+        self._drawn_s = dict.fromkeys(total, 0.0)
         self._bars = (
             {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()}
             if shown and _can_be_seen()
@@ -38,7 +43,10 @@ class Progress:
             sums.unknown_cost or spent.unknown_cost,
         )
         if provider in self._bars:
-            self._bars[provider].set_postfix_str(self.said(provider), refresh=False)
+            now_s = time.monotonic()
+            is_due = now_s - self._drawn_s[provider] >= REDRAWN_EVERY_S
+            self._drawn_s[provider] = now_s if is_due else self._drawn_s[provider]
+            self._bars[provider].set_postfix_str(self.said(provider), refresh=is_due)
 
     def ended(self, provider: str, *, failed: bool) -> None:
         """A run is done."""

@@ -24,11 +24,21 @@ from agentlab.transport import current
 from agentlab.types import ModelRequest, ModelResponse, StopReason
 
 
-def rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, *, stop: object = None, policy: Policy | None = None) -> Run:
-    """The run as it stood after its last step. Raises StorageError where what is kept is damaged, ConfigurationError for another agent
-    than the run had."""
+def rebuilt(
+    storage: Storage,
+    kept: StoredRun,
+    agent: Agent | None,
+    *,
+    stop: object = None,
+    policy: Policy | None = None,
+    defaults: RunSettings | None = None,
+) -> Run:
+    """The run as it stood after its last step; functions that it had are those of the same name in `defaults`, the agent's own if None.
+
+    Raises StorageError where what is kept is damaged, ConfigurationError for another agent than the run had.
+    """
     try:
-        return _rebuilt(storage, kept, agent, stop, policy)
+        return _rebuilt(storage, kept, agent, defaults, stop=stop, policy=policy)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         if isinstance(error, ConfigurationError):
             raise
@@ -37,7 +47,9 @@ def rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, *, stop: obj
         ) from error
 
 
-def _rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, stop: object, policy: Policy | None) -> Run:
+def _rebuilt(
+    storage: Storage, kept: StoredRun, agent: Agent | None, defaults: RunSettings | None, *, stop: object, policy: Policy | None
+) -> Run:
     head = json.loads(kept.head.body)
     steps = [json.loads(step.body) for step in storage.steps(kept.head.run_id)]
     end = None if kept.end is None else json.loads(kept.end)
@@ -48,10 +60,12 @@ def _rebuilt(storage: Storage, kept: StoredRun, agent: Agent | None, stop: objec
         messages += [message_json.made(message) for message in one["messages"]]
         marks.append(len(messages))
     by = _agent_of(head) if agent is None else _checked(agent, kept.head.run_id, head)
+    settings = _settings(head, history, end, defaults or by.settings, stop=stop, policy=policy)
+    history = _with_functions(history, settings)
     run = Run.as_it_was(
         by,
         Past(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
-        _settings(head, history, end, by, stop=stop, policy=policy),
+        settings,
         current(),
         run_id=kept.head.run_id,
         happened=[event for step in steps for event in run_json.made_events(step["events"], history)],
@@ -81,7 +95,13 @@ def _ending(end: dict[str, Any]) -> Ending:
 
 
 def _settings(
-    head: dict[str, Any], history: RunHistory, end: dict[str, Any] | None, agent: Agent, *, stop: object, policy: Policy | None
+    head: dict[str, Any],
+    history: RunHistory,
+    end: dict[str, Any] | None,
+    own: RunSettings,
+    *,
+    stop: object,
+    policy: Policy | None,
 ) -> RunSettings:
     """As they stood last: at the end, for the last step, or, where the run has taken none since it was kept, at that time."""
     if end is not None and end["settings"] is not None:
@@ -90,7 +110,6 @@ def _settings(
         settings = history.last.settings
     else:
         settings = run_json.made(RunSettings, head["settings"])
-    own = agent.settings
     if stop is not None:
         settings = replace(settings, stop=as_condition(stop))
     elif own.stop is not None and run_json.plain(own.stop) == run_json.plain(settings.stop):
@@ -99,6 +118,17 @@ def _settings(
         return replace(settings, policy=as_policy(policy))
     same_policy = own.policy is not None and run_json.plain(own.policy) == run_json.plain(settings.policy)
     return replace(settings, policy=own.policy) if same_policy else settings
+
+
+def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
+    """The history, whose last step has the stop condition with its functions, where it was that one: that it is the same one still
+    decides what can be proposed about the end."""
+    last = history.last
+    if last is None or last.settings.stop in (None, settings.stop):
+        return history
+    if run_json.plain(last.settings.stop) != run_json.plain(settings.stop):
+        return history
+    return RunHistory([*history[:-1], replace(last, settings=replace(last.settings, stop=settings.stop))])
 
 
 def refuse_what_is_forgotten(run: Run) -> None:

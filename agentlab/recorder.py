@@ -10,10 +10,16 @@ All dtypes are nullable: NA is unknown, never 0. After the fixed columns of the 
 
 from __future__ import annotations
 
+import contextlib
 import html
+import math
+from array import array as array_of
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from types import NoneType
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from agentlab.columns import (
@@ -29,11 +35,10 @@ from agentlab.columns import (
     Source,
     named_leaves,
     plain,
-    step_rows,
 )
 from agentlab.errors import ConfigurationError
-from agentlab.limits import LARGEST
 from agentlab.results import Reading, RunResult, StepResult
+from agentlab.rows import Leaves, attributes, repeats_itself, some_at_once, without_repetition
 from agentlab.run import Run
 
 Recorded: TypeAlias = RunResult | Run
@@ -58,7 +63,6 @@ def _end_rows(source: Source) -> Iterator[EndRow]:
 
 _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] = {
     "runs": (RUN_COLUMNS, lambda s: [s.result]),
-    "steps": (STEP_COLUMNS, lambda s: step_rows(s.history)),
     "calls": (CALL_COLUMNS, lambda s: [(step, call) for step in s.history for call in step.calls]),
     "tools": (TOOL_COLUMNS, lambda s: [(step, result) for step in s.history for result in step.tool_results]),
     "events": (EVENT_COLUMNS, lambda s: s.events),
@@ -67,22 +71,39 @@ _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] 
 }
 
 
-FRAMES = tuple(_KINDS)
+FRAMES = ("runs", "steps", *list(_KINDS)[1:])
 
 
 def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd.DataFrame:
     """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
-    if what not in _KINDS:
-        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(_KINDS)}.")
-    columns, rows_of = _KINDS[what]
+    if what not in FRAMES:
+        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
     several = recorded if isinstance(recorded, Iterable) and not isinstance(recorded, str | RunResult | Run) else [recorded]
     sources = [_source(one) for one in several]
-    rows = [(source, row) for source in sources for row in list(rows_of(source))]
-    frame = pd.DataFrame({column.name: array([column.read(*row) for row in rows], column.dtype) for column in columns})
     if what == "steps":
-        readings = _reading_columns([row.step for _, row in rows])
-        frame = pd.concat([frame, pd.DataFrame(readings)], axis=1) if readings else frame
-    return frame
+        return _steps_frame(sources)
+    columns, rows_of = _KINDS[what]
+    rows = [(source, row) for source in sources for row in list(rows_of(source))]
+    arrays = {column.name: array([column.read(*row) for row in rows], column.dtype) for column in columns}
+    return pd.DataFrame(arrays, copy=False)
+
+
+def _steps_frame(sources: list[Source]) -> pd.DataFrame:
+    values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS}
+    repeats: dict[str, list[int]] = {}
+    leaves = Leaves()
+    for rows in some_at_once(sources):
+        for column in STEP_COLUMNS:
+            values[column.name] += rows.read(column)
+        for part, times in rows.repeats.items():
+            repeats.setdefault(part, []).extend(times)
+        leaves.add(rows.at("step.readings"))
+    arrays = {column.name: array(values.pop(column.name), column.dtype) for column in STEP_COLUMNS}
+    for column in STEP_COLUMNS:
+        part, _, _ = column.path.partition(".")
+        if part in repeats:
+            arrays[column.name] = arrays[column.name].repeat(repeats[part])
+    return pd.DataFrame({**arrays, **_reading_columns(leaves.whole())}, copy=False)
 
 
 _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confidence", "action", "stop_reason", "suggestion"]
@@ -109,7 +130,7 @@ def _source(recorded: Recorded) -> Source:
             model.name,
             model.model,
             recorded.history,
-            list(recorded.events),
+            recorded.events,
             recorded.result,
             recorded.prompt,
             recorded.parent_run_id,
@@ -120,34 +141,67 @@ def _source(recorded: Recorded) -> Source:
     if isinstance(recorded, RunResult):
         of = recorded
         kept = (of.parent_run_id, of.forked_at, of.parent_step, of.called_by)
-        return Source(of.run_id, of.provider, of.model, of.history, list(of.events), of, of.prompt, *kept)
+        return Source(of.run_id, of.provider, of.model, of.history, of.events, of, of.prompt, *kept)
     raise ConfigurationError(f"{recorded!r} is not a run or a result: pass what agent.run(…) gave, or what awaiting it gave.")
 
 
-def _reading_columns(steps: list[StepResult]) -> dict[str, Any]:
+def _reading_columns(leaves: dict[str, list[Reading | None]]) -> dict[str, Any]:
     """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
-    read = [named_leaves(step.readings) if step.readings is not None else {} for step in steps]
-    names = dict.fromkeys(name for leaves in read for name in leaves)
     columns: dict[str, Any] = {}
-    for name in names:
-        leaves = [leaves.get(name) for leaves in read]
-        columns[f"{name}.value"] = any_array([None if leaf is None else plain(leaf.value) for leaf in leaves])
-        columns[f"{name}.limit"] = any_array([None if leaf is None else plain(leaf.limit) for leaf in leaves])
-        columns[f"{name}.met"] = array([None if leaf is None else leaf.met for leaf in leaves], "boolean")
+    for name, read in leaves.items():
+        columns[f"{name}.value"] = any_array(attributes(read, "value"))
+        columns[f"{name}.limit"] = any_array(attributes(read, "limit"))
+        columns[f"{name}.met"] = array(attributes(read, "met"), "boolean")
     return columns
 
 
-def array(values: list[Any], dtype: str) -> Any:
+_MASKED = {"Int64": (pd.arrays.IntegerArray, "q", 0), "Float64": (pd.arrays.FloatingArray, "d", math.nan)}
+
+
+def array(values: list[Any], dtype: Any) -> Any:
     """The values of a column."""
-    if values.count(None) == len(values):  # as most limits and details are, and to look at each value takes far longer
-        return pd.Series(pd.NA, index=range(len(values)), dtype=dtype).array
-    return pd.Series(_as_unicode(values) if dtype == "string" else values, dtype=dtype).array
+    if dtype in _MASKED and not (values and values[0] is None):
+        return _masked(values, dtype)
+    if repeats_itself(values):  # as most limits, words and answers do, and details that are always None
+        few, times = without_repetition(values)
+        return _array(few, dtype).repeat(times)
+    return _array(values, dtype)
+
+
+def _array(values: list[Any], dtype: Any) -> Any:
+    if values and values.count(None) == len(values):
+        return pd.array([pd.NA], dtype=dtype).repeat(len(values))
+    if dtype in _MASKED:
+        return _masked(values, dtype)
+    if dtype == "boolean" and set(map(type, values)) <= {bool, NoneType}:
+        return pd.arrays.BooleanArray(np.array(values, dtype=bool), np.array([value is None for value in values], dtype=bool))
+    if dtype == "string":
+        return pd.array(_as_unicode(values), dtype="string")
+    return pd.Series(values, dtype=dtype).array
+
+
+def _masked(values: list[Any], dtype: str) -> Any:
+    """Numbers, of which those that are None are masked. What are no such numbers is left to pandas to convert or to refuse."""
+    made, code, unknown = _MASKED[dtype]
+    try:
+        numbers = array_of(code, values)
+        mask = np.zeros(len(values), dtype=bool)
+    except (TypeError, OverflowError):
+        try:
+            numbers = array_of(code, [unknown if value is None else value for value in values])
+        except (TypeError, OverflowError):
+            return pd.Series(values, dtype=dtype).array
+        mask = np.array([value is None for value in values])
+    found = np.frombuffer(numbers, dtype=numbers.typecode)
+    return made(found, mask if dtype == "Int64" else np.isnan(found))
 
 
 def _as_unicode(values: list[Any]) -> list[Any]:
     """Half a surrogate pair, from an answer that was cut inside an escaped emoji, is no text to Arrow nor to a file: it becomes `?`."""
     try:
-        "".join([value for value in values if value is not None]).encode()
+        joined = "".join(filter(None, values))
+        if not joined.isascii():
+            joined.encode()
     except UnicodeEncodeError:
         return [None if value is None else value.encode(errors="replace").decode() for value in values]
     return values
@@ -155,11 +209,17 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 def any_array(values: list[Any]) -> Any:
     """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
-    kinds = {type(value) for value in values if value is not None}
+    if repeats_itself(values):  # as limits do
+        few, times = without_repetition(values)
+        return any_array(few).repeat(times)
+    kinds = set(map(type, values)) - {NoneType}
+    if Decimal in kinds:  # money
+        kinds, values = kinds - {Decimal} | {float}, [plain(value) for value in values]
     if kinds <= {bool}:
         return array(values, "boolean")
-    if kinds <= {int} and all(value is None or -LARGEST <= value <= LARGEST for value in values):
-        return array(values, "Int64")
+    if kinds <= {int}:
+        with contextlib.suppress(OverflowError):  # more than 64 bits hold is told roughly
+            return array(values, "Int64")
     if kinds <= {int, float}:
         return array(values, "Float64")
     if kinds <= {str}:

@@ -219,12 +219,12 @@ class StepResult:
     @property
     def child_tokens(self) -> int | None:
         """Tokens of the sub-agents that were called in this step; None where a part is unknown."""
-        return _sum([child.usage.total_tokens for child in self.children], 0)
+        return tokens_of(self.children)
 
     @property
     def child_cost_usd(self) -> Decimal | None:
         """Money that they cost; None where a part is unknown."""
-        return _sum([child.cost.usd for child in self.children], Decimal(0))
+        return cost_usd_of(self.children)
 
     @property
     def all_tokens(self) -> int | None:
@@ -257,6 +257,8 @@ class StepResult:
         """What the model said, over all calls of the step."""
         if self.answer is not None:
             return self.answer.text
+        if len(self.calls) == 1 and (only := self.calls[0]).used:
+            return only.response.text
         return "".join([call.response.text for call in self.calls if call.used])
 
     @property
@@ -275,6 +277,16 @@ def _sum(parts: Iterable[N | None], start: N) -> N | None:
             return None
         start = start + part
     return start
+
+
+def tokens_of(children: Iterable[ChildUse]) -> int | None:
+    """Tokens of sub-agents; None where a part is unknown."""
+    return _sum([child.usage.total_tokens for child in children], 0)
+
+
+def cost_usd_of(children: Iterable[ChildUse]) -> Decimal | None:
+    """Money that sub-agents cost; None where a part is unknown."""
+    return _sum([child.cost.usd for child in children], Decimal(0))
 
 
 _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {

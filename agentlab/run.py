@@ -58,6 +58,9 @@ class Run(Drive):
     RunResult once the run has ended (None before). A run lives on one event loop at a time; calls from others are handed over.
     """
 
+    recall: Callable[[str, Agent, RunSettings], Run] | None = None
+    """How sub-agents' runs of an earlier process are had back; set by the store that this run came from."""
+
     # Looking at it ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -320,6 +323,11 @@ class Run(Drive):
             self._fork_listeners = tuple(one for one in self._fork_listeners if one is not listener)
 
         return end
+
+    def branch_of(self, parent: Run) -> None:
+        """This run, which was kept, is a branch of that one, which was kept too."""
+        self.parent = parent
+        parent._has_branch(self)
 
     def _has_branch(self, branch: Run) -> None:
         with self._owner.lock:

@@ -173,6 +173,7 @@ class RunSpans:
             names.CACHE_WRITE_TOKENS: usage.cache_write_tokens,
             names.REASONING_TOKENS: usage.reasoning_tokens,
             names.COST_USD: None if call.cost.usd is None else float(call.cost.usd),
+            names.COST_SOURCE: None if call.cost.usd is None else call.cost.source.value,
         }
         attributes |= {
             name: _clean(value) if isinstance(value, str) else value for name, value in optional.items() if value is not None

@@ -42,13 +42,13 @@ def spent_by(history: RunHistory) -> Spent:
 
 
 def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, Spent]:
-    """What runs have used by what is kept of them, by their ids."""
+    """What runs have used by what is kept of them, their sub-agents included, by their ids."""
     found: dict[str, Spent] = {}
     in_parts = []
     for run in kept:
         row = {} if run.end is None else json.loads(run.end)["row"]
-        if "total_tokens" in row and "cost_usd" in row:
-            found[run.head.run_id] = _spent(row)
+        if row and not (spent := _spent(row)).unknown_tokens and not spent.unknown_cost:
+            found[run.head.run_id] = spent
         else:
             found[run.head.run_id] = Spent()
             in_parts.append(run.head.run_id)
@@ -58,8 +58,15 @@ def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, Spent
 
 
 def _spent(row: dict[str, float | int]) -> Spent:
-    tokens, cost = row.get("total_tokens"), row.get("cost_usd")
-    return Spent(int(row.get("calls", 0)), int(tokens or 0), Decimal(str(cost or 0)), tokens is None, cost is None)
+    """Of the row of a run or of a step, in which what is unknown is left out."""
+    own = _part(row, "calls", "total_tokens", "cost_usd")
+    return own + _part(row, "child_calls", "child_tokens", "child_cost_usd") if row.get("child_calls") else own
+
+
+def _part(row: dict[str, float | int], calls: str, tokens: str, cost: str) -> Spent:
+    known_tokens, known_cost = row.get(tokens), row.get(cost)
+    counted = int(row.get(calls, 0)), int(known_tokens or 0), Decimal(str(known_cost or 0))
+    return Spent(*counted, known_tokens is None, known_cost is None)
 
 
 class Purse:

@@ -22,6 +22,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.keeper import Keeper, at_work
 from agentlab.rebuild import rebuilt, refuse_what_is_forgotten
 from agentlab.run import Run
+from agentlab.settings import RunSettings
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.termination import Policy
 
@@ -118,7 +119,16 @@ class Store:
         `agent` is needed to go on with it where it had tools, since functions cannot be kept. A stop condition or a policy of your own
         is kept by its name only: it is the agent's default of that name, or pass it again with `stop` or `policy`.
         """
-        return rebuilt(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
+        run = rebuilt(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
+        run.recall = self._recall
+        return run
+
+    def _recall(self, run_id: str, agent: Agent, settings: RunSettings) -> Run:
+        """The run of a sub-agent, whose tool has these settings, to go on from."""
+        run = rebuilt(self.storage, self._one(run_id), agent, defaults=settings)
+        refuse_what_is_forgotten(run)
+        run.recall = self._recall
+        return run
 
     def resume(
         self,
@@ -139,6 +149,7 @@ class Store:
         self._refuse_to_resume(kept, take_over=take_over)
         run = rebuilt(self.storage, kept, agent, stop=stop, policy=policy)
         refuse_what_is_forgotten(run)
+        run.recall = self._recall
         keeper = Keeper(self.storage, run, self._behind, begun=True)
         self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
         self._keepers[run_id] = keeper

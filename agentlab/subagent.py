@@ -20,7 +20,7 @@ from agentlab import calling, events, going_on, short
 from agentlab.agent import Agent
 from agentlab.budget import Budget
 from agentlab.calling import CallSite
-from agentlab.errors import ConfigurationError, RunFailed
+from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.history import RunHistory
 from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
@@ -81,7 +81,7 @@ class SubAgent:
         elif site is None:
             raise ConfigurationError("Outside of a run there is no earlier run to go on from: leave continue_run out.")
         else:
-            earlier = _find(site, continue_run)
+            earlier = self._find(site, continue_run)
             run = await self._again(site, earlier, task, raise_budget, fresh=fresh_context)
             before = run.history.prefix(len(run.history))
         handle = f"{self.name}-{1 + sum(child.tool == self.name for child in _children(site))}"
@@ -122,6 +122,45 @@ class SubAgent:
             terminating=settings.terminating,
             message=task if task.strip() else None,
         )
+
+    # Earlier runs -----------------------------------------------------------------------------------------------------------
+
+    def _find(self, site: CallSite, name: str) -> Run:
+        """An earlier run by its name, or by its id. Raises ConfigurationError where there is none."""
+        uses = list(_children(site))
+        wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
+        if wanted is None:
+            known = ", ".join(use.handle for use in uses) or "none"
+            raise ConfigurationError(f"There is no run {name!r} to go on from. There is: {known}.")
+        line = list(_line(cast(Run, site.run)))  # a branch knows the steps of the run it came from, and so its sub-agents
+        known_run = next((child for run in line for child in run.children if child.id == wanted), None)
+        if known_run is not None:
+            return known_run
+        kept_by = next((run for run in line if run.recall is not None), None)
+        if kept_by is None:
+            raise ConfigurationError(f"{name!r} was of an earlier process and cannot go on: start anew, with a task.")
+        try:
+            return self._recalled(site, kept_by, wanted)
+        except (ConfigurationError, StorageError) as error:
+            raise ConfigurationError(
+                f"{name!r} was of an earlier process and cannot go on: start anew, with a task. ({error})"
+            ) from error
+
+    def _recalled(self, site: CallSite, caller: Run, run_id: str) -> Run:
+        """A run of an earlier process, from the store that its caller came from, put into its place below the caller."""
+        assert caller.recall is not None  # noqa: S101  for the type checker
+        run = caller.recall(run_id, self.agent, self.settings)
+        run.transport = site.run.transport
+        for observer in cast(Run, site.run).inherited:
+            if observer not in run.inherited:
+                run.inherit(observer)
+        if run.forked_at is not None and run.parent_run_id is not None:
+            known = next((child for child in caller.children if child.id == run.parent_run_id), None)
+            run.branch_of(known or self._recalled(site, caller, run.parent_run_id))
+        run.called_from(caller, run.parent_step or site.turn, run.called_by or site.tool_call.id)
+        if run.result is None:  # its end could not be written
+            run.cancel()
+        return run
 
     async def _summary(self, site: CallSite, earlier: Run, task: str) -> str:
         """What the earlier run did, summed up by its model in one call under a cap; a run of its own, counted as any other."""
@@ -213,26 +252,16 @@ def _children(site: CallSite | None) -> Iterator[ChildUse]:
         yield from site.draft.children
 
 
-def _find(site: CallSite, name: str) -> Run:
-    """An earlier run by its name, or by its id. Raises ConfigurationError where there is none."""
-    uses = list(_children(site))
-    wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
-    run: Run | None = cast(Run, site.run)
-    while wanted is not None and run is not None:  # a branch knows the steps of the run it came from, and so its sub-agents
-        found = next((child for child in run.children if child.id == wanted), None)
-        if found is not None:
-            return found
+def _line(run: Run | None) -> Iterator[Run]:
+    """The run, the one that it was forked from, and so on."""
+    while run is not None:
+        yield run
         run = run.parent
-    if wanted is not None:
-        raise ConfigurationError(f"{name!r} was of an earlier process and cannot go on: start anew, with a task.")
-    known = ", ".join(use.handle for use in uses) or "none"
-    raise ConfigurationError(f"There is no run {name!r} to go on from. There is: {known}.")
 
 
 def _first(run: Run) -> Run:
-    while run.parent is not None:
-        run = run.parent
-    return run
+    *_, first = _line(run)
+    return first
 
 
 def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, times: float) -> Budget:

@@ -8,11 +8,42 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pytest_socket import socket_allow_hosts
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
 os.environ["AGENTLAB_FRONTEND"] = "none"
+
+settings.register_profile(
+    "agentlab", deadline=None
+)  # how long an example takes is the machine's affair: pytest-timeout ends what hangs
+settings.load_profile("agentlab")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest of the marks that are used in one folder only."""
+    config.addinivalue_line("markers", "own_page: a browser test that has a page and a kernel of its own")
+
+
+@pytest.hookimpl(trylast=True)  # after each folder has marked its own
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where workers share the files, bring them into the order that they are to be taken in."""
+    if hasattr(config, "workerinput"):
+        from two_ends import from_browser_to_rest  # it needs xdist
+
+        items.sort(key=from_browser_to_rest)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Which worker gets which file; `--dist` other than loadfile is xdist's own."""
+    if config.option.dist != "loadfile":
+        return None
+    from two_ends import FromTwoEnds  # it needs xdist
+
+    config.option.loadscopereorder = False
+    return FromTwoEnds(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -266,6 +266,8 @@ def _places(number: int) -> tuple[int, int]:
 def _hint(error: str) -> str:
     if "full" in error:
         return " Make room on the disk; nothing that was kept is lost."
+    if "I/O error" in error:
+        return " The disk is full, or something is wrong with it: see to that, and try again; nothing that was kept is lost."
     if "unable to open" in error or "readonly" in error:
         return " Give a file in a folder that exists and that you may write to."
     if "locked" in error or "busy" in error:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from agentlab.budget import LIMIT_REASONS
+from agentlab.history import RunHistory
 from agentlab.types import StopReason
 from agentlab.whatif.conditions import First
 from agentlab.whatif.first_met import first_met
@@ -66,66 +67,79 @@ def break_off(records: Records, limits: list[Limit], stop: First) -> Broken:
     nothing = {name: np.full(runs, np.nan) for name in USED}
     broken = Broken(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
     stops = stop < records.lengths
+    rows = np.where(stops, records.start[:-1] + stop, 0)
     for place, limit in enumerate(limits):
         here = stops & (limit.first == stop)
         broken.by[here & (broken.by < 0)] = place
+        if not here.any() or limit.name == "max_turns":
+            continue
         if limit.name == "timeout":
-            rows = records.start[:-1] + stop
-            inside = here & (records.used["time_s"][np.where(here, rows, 0)] > limit.value) if here.any() else here
+            inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
             if records.histories is None:
-                _by_time_unseen(broken, np.flatnonzero(inside), float(limit.value))
-                continue
-            for run in np.flatnonzero(inside):
-                _by_time(records, broken, int(run), int(rows[run]), float(limit.value))
-        elif limit.name != "max_turns":
-            rows = records.start[:-1] + stop
-            for run in np.flatnonzero(here & records.several_calls[np.where(here, rows, 0)]) if here.any() else ():
-                _before_a_call(records, broken, int(run), int(rows[run]), limit)
+                _by_time_unseen(broken, inside, float(limit.value), place)
+            else:
+                for run in inside:
+                    _by_time(records, records.histories(int(run)), broken, int(run), limits, place)
+        else:
+            for run in np.flatnonzero(here & records.several_calls[rows]):
+                _before_a_call(records, broken, int(run), limits, place)
     return broken
 
 
-def _before_a_call(records: Records, broken: Broken, run: int, row: int, limit: Limit) -> None:
+def _before_a_call(records: Records, broken: Broken, run: int, limits: list[Limit], place: int) -> None:
     """A limit on what is used is looked at before each further call."""
+    limit = limits[place]
+    row = int(records.start[run] + limit.first[run])
     calls = records.inside.get(row)
     if not calls:
         broken.unsure[run] = True
         return
-    reached = next((number for number, call in enumerate(calls, 1) if call[COUNTED[limit.name]] >= float(limit.value)), None)
+    reached = next((number for number, call in enumerate(calls, 1) if call.used[COUNTED[limit.name]] >= float(limit.value)), None)
     one_more = bool(records.wanted_more[run]) and row == records.start[run + 1] - 1
     if reached is None:  # by sub-agents, which would have been held to what was left
         broken.unsure[run] = True
-    elif reached > 1 and limit.name == "max_tokens" and calls[reached - 1]["said"] > limit.value - calls[reached - 2]["tokens"]:
+    elif reached > 1 and limit.name == "max_tokens" and calls[reached - 1].said > limit.value - calls[reached - 2].used["tokens"]:
         broken.unsure[run] = True  # the call goes on with a cut answer, and would have been given no more than what was left
     elif reached < len(calls) or one_more:
-        _note(broken, run, reached, calls[reached - 1])
+        used = calls[reached - 1].used
+        met = [
+            limit.first[run] == row - records.start[run] if limit.name == "max_turns" else _is_met(limit, used)
+            for limit in limits
+        ]
+        _note(broken, run, reached, calls[reached - 1].totals, met.index(True))
     elif records.steps["child_calls"].iloc[row] if "child_calls" in records.steps.columns else 0:
         broken.unsure[run] = True
 
 
-def _by_time_unseen(broken: Broken, runs: Ints, limit: float) -> None:
+def _is_met(limit: Limit, used: dict[str, float]) -> bool:
+    return bool(used[COUNTED[limit.name]] >= float(limit.value))
+
+
+def _by_time_unseen(broken: Broken, runs: Ints, limit: float, place: int) -> None:
     """Time is up in the middle of steps of which frames alone cannot tell what had come by then: all these runs at once."""
     broken.unsure[runs] = True
     newly = runs[~broken.off[runs] | (broken.behind[runs] > 0)]
-    broken.off[newly], broken.behind[newly] = True, 0
+    broken.off[newly], broken.behind[newly], broken.by[newly] = True, 0, place
     for name in USED:
         broken.used[name][newly] = limit if name == "time_s" else np.nan
 
 
-def _by_time(records: Records, broken: Broken, run: int, row: int, limit: float) -> None:
+def _by_time(records: Records, history: RunHistory, broken: Broken, run: int, limits: list[Limit], place: int) -> None:
     """Time is up in the middle of a step: what was asked for and had not come is lost."""
-    assert records.histories is not None  # noqa: S101  for the type checker
-    place = row - int(records.start[run])
-    used: dict[str, float] = {name: records.totals[name][row - 1] if place else 0.0 for name in USED}
-    calls = list(calls_inside(records.histories(run), place))
-    behind = sum(call["time_s"] <= limit for call in calls)
-    used = calls[behind - 1] if behind else used
-    if not broken.off[run] or behind < broken.behind[run]:
-        _note(broken, run, behind, {**used, "time_s": limit})
+    limit = float(limits[place].value)
+    row = int(records.start[run] + limits[place].first[run])
+    first = row == records.start[run]
+    used = {name: 0.0 if first else float(records.totals[name][row - 1]) for name in USED}
+    calls = list(calls_inside(history, row - int(records.start[run])))
+    behind = sum(call.used["time_s"] <= limit for call in calls)
+    used = calls[behind - 1].totals if behind else used
+    _note(broken, run, behind, {**used, "time_s": limit}, place)
 
 
-def _note(broken: Broken, run: int, behind: int, used: dict[str, float]) -> None:
+def _note(broken: Broken, run: int, behind: int, used: dict[str, float], by: int) -> None:
+    """The first that breaks a step off counts: that of a limit on what is used comes with the end of a call, before time is up."""
     if broken.off[run] and behind >= broken.behind[run]:
         return
-    broken.off[run], broken.behind[run] = True, behind
+    broken.off[run], broken.behind[run], broken.by[run] = True, behind, by
     for name in USED:
         broken.used[name][run] = used[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from agentlab.budget import Budget
 from agentlab.leaf_names import describe
-from agentlab.stop import Custom, StopCondition
+from agentlab.results import Reading
+from agentlab.stop import Custom, HasToolCall, Not, StopCondition
 from agentlab.types import StopReason
 from agentlab.whatif import budgets, conditions, prefixes, words
 from agentlab.whatif.budgets import Broken, Limit
@@ -58,6 +59,7 @@ class Judge:
     ) -> None:
         self.records = records
         self.goal = records.goal if goal is None else goal
+        self.goal_is_the_end = goal is None or goal is records.goal
         self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
         self._first: dict[StopCondition, First] = {}
         self._asked: dict[StopCondition, prefixes.Asked | None] = {}
@@ -97,10 +99,15 @@ class Judge:
         row = row.astype(np.int64)
         broken = budgets.break_off(records, limits, row)
         broken.off &= raised >= row  # behind a step that was broken off nothing is asked any more
+        reached_here = self.goal == row
         outcome = self._outcome(row, broken, raised, unsure_from=words.unsure_from(records, counted))
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = {name: self._used(name, outcome, row, broken) for name in USED}
-        return Verdict(outcome, row, used, self._goal(outcome, row, broken.off), Found(counted, met, raised, limits, broken))
+        goal = self._goal(outcome, row, broken.off)
+        goal[reached_here & broken.unsure & (row > 0)] = np.nan
+        verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
+        self._count_what_was_handed_in(verdict)
+        return verdict
 
     # Where --------------------------------------------------------------------------------------------------------------
 
@@ -128,10 +135,6 @@ class Judge:
     def _read(self, tree: StopCondition) -> tuple[First, First]:
         found = prefixes.read(self.records, tree)
         return found.first, found.raised
-
-    def was_asked(self, tree: StopCondition) -> bool:
-        """Whether the answers of all its leaves are known row by row; else it was read as a whole, since some have to be awaited."""
-        return all(isinstance(leaf, BUILT_IN) or self._asked.get(leaf) is not None for leaf in tree.leaves())
 
     def _asked_of(self, leaf: StopCondition) -> prefixes.Asked:
         asked = self._asked[leaf]
@@ -198,3 +201,66 @@ class Judge:
         reached[(outcome == UNKNOWN) & (self.goal >= lengths)] = np.nan
         reached[self.goal_open & (outcome == FINISHED)] = np.nan
         return reached
+
+    def _count_what_was_handed_in(self, verdict: Verdict) -> None:
+        """A run that is stopped by `HasToolCall` has come to an end of its own."""
+        tree, found = verdict.found.tree, verdict.found
+        if tree is None or not self.goal_is_the_end or not any(_may_be_goal(leaf) for leaf in tree.leaves()):
+            return
+        stopped = verdict.outcome == STOPPED
+        where = stopped & (found.met == verdict.row) & ~found.broken.off & (found.raised > verdict.row)
+        if where.any():
+            for _, decides in self.deciding(tree, verdict.row, where, goals_only=True):
+                verdict.goal[decides] = np.where(found.broken.unsure[decides], np.nan, 1.0)
+        for run, readings in self.read_broken(tree, verdict.row, found.broken, stopped).items():
+            if any(reading.goal for reading in readings):
+                verdict.goal[run] = 1.0
+
+    # Why ----------------------------------------------------------------------------------------------------------------
+
+    def deciding(self, tree: StopCondition, row: First, where: Bools, *, goals_only: bool = False) -> Iterator[tuple[str, Bools]]:
+        """The names of what made a tree met in these runs, each with the runs in which it did; with `goals_only` those that tell of
+        what the agent itself did."""
+        if not all(isinstance(leaf, BUILT_IN) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
+            for run in np.flatnonzero(where):  # some have to be awaited, and the tree was read as a whole
+                history = prefixes.history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
+                for reading in prefixes.deciding_at(history, tree):
+                    if reading.goal or not goals_only:
+                        yield prefixes.told(reading), np.arange(len(where)) == run
+            return
+        rows = np.where(where, self.records.start[:-1] + row, 0)
+
+        def is_met(node: StopCondition) -> Bools:
+            if isinstance(node, BUILT_IN):
+                found: Bools = self.first_of(node) <= row
+                return found
+            return conditions.answers_of(node, self.answers).met[rows]
+
+        for node, decides in conditions.deciding(tree, is_met):
+            if not goals_only or self._is_goal(node):
+                yield self._told(node), decides & where
+
+    def read_broken(self, tree: StopCondition, row: First, broken: Broken, stopped: Bools) -> dict[int, Sequence[Reading]]:
+        """What made a tree met in the steps that were broken off, with what was left of them: by run, where the runs are there."""
+        histories = self.records.histories
+        if histories is None:
+            return {}
+        return {
+            int(run): prefixes.deciding_at(prefixes.broken_off(histories(int(run)), int(row[run]), int(broken.behind[run])), tree)
+            for run in np.flatnonzero(stopped & broken.off)
+        }
+
+    def _told(self, node: StopCondition) -> str:
+        if isinstance(node, Not):
+            return f"not {self._told(node.parts[0])}"
+        asked = self._asked.get(node)
+        return prefixes.name_of(node) if asked is None else asked.name
+
+    def _is_goal(self, node: StopCondition) -> bool:
+        asked = self._asked.get(node)
+        return isinstance(node, HasToolCall) if asked is None else asked.goal
+
+
+def _may_be_goal(leaf: StopCondition) -> bool:
+    """Whether its reading may tell of what the agent itself did."""
+    return isinstance(leaf, HasToolCall) or not isinstance(leaf, BUILT_IN)

@@ -21,10 +21,13 @@ from agentlab.whatif.records import Records
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The answers of a condition row by row, and for each run the first row at which it raised (the number of its rows: never)."""
+    """The answers of a condition row by row, for each run the first row at which it raised (the number of its rows: never), the name
+    that its readings have, and whether they tell of what the agent itself did."""
 
     answers: Answers
     raised: First
+    name: str
+    goal: bool
 
 
 def history_of(records: Records, run: int, condition: StopCondition) -> RunHistory:
@@ -40,7 +43,7 @@ def history_of(records: Records, run: int, condition: StopCondition) -> RunHisto
 def ask(records: Records, condition: StopCondition) -> Asked | None:
     """Ask a condition of somebody's own after every step of every run; None where its answer has to be awaited."""
     met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
-    raised = records.lengths.copy()
+    raised, name, goal = records.lengths.copy(), name_of(condition), False
     for run, length in enumerate(records.lengths):
         steps, history = history_of(records, run, condition) if length else (), RunHistory()
         for place, step in enumerate(steps):
@@ -56,7 +59,13 @@ def ask(records: Records, condition: StopCondition) -> Asked | None:
                 return None
             row = int(records.start[run]) + place
             met[row], open_[row] = bool(reading.met), reading.met is None
-    return Asked(Answers(met, open_), raised)
+            name, goal = reading.name, reading.goal
+    return Asked(Answers(met, open_), raised, name, goal)
+
+
+def name_of(condition: StopCondition) -> str:
+    """What readings of a single condition are called, unless it says otherwise."""
+    return condition.name if isinstance(condition, Custom) else type(condition).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +122,10 @@ def _shortened(step: StepResult, calls: int) -> StepResult:
     return replace(step, calls=made, usage=usage, cost=cost, answer=None, tool_results=(), children=(), readings=None, error=None)
 
 
-def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[str]:
-    """The names of what made a tree met after this history."""
+def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[Reading]:
+    """What made a tree met after this history."""
     reading = reading_at(history, tree)
-    return [] if reading is None else [told(one) for one in reading.deciding()]
+    return [] if reading is None else list(reading.deciding())
 
 
 def told(reading: Reading) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
-from agentlab.history import RunHistory
+from agentlab.history import RunHistory, add_cost, add_usage
 from agentlab.types import StopReason
 from agentlab.whatif.first_met import running_maximum
 
@@ -39,7 +39,8 @@ class Records:
 
     `used` are running totals as far as known, sub-agents included: what limits are compared with. `totals` are the same where all of
     it is known, else NaN: what a run cost. `own_end`: the run came to an end of its own. `cut_short`: its last step was broken off.
-    `wanted_more`: it was broken off before a further call. `goal`: the row at which the run had reached what it was for.
+    `wanted_more`: it ended at a further call, that was not made or came to nothing. `goal`: the row at which the run had reached what
+    it was for.
     """
 
     about: pd.DataFrame
@@ -114,7 +115,7 @@ class Records:
         return found
 
     @functools.cached_property
-    def inside(self) -> Mapping[int, list[dict[str, float]]]:
+    def inside(self) -> Mapping[int, list[Behind]]:
         """What was used behind each call of the steps of several, by row: known where the runs themselves are there."""
         if self.histories is None:
             return {}
@@ -142,22 +143,30 @@ class _Made(Mapping[str, Any]):
         return len(self._makers)
 
 
-def calls_inside(history: RunHistory, place: int) -> Iterator[dict[str, float]]:
-    """What a run had used behind each call of a step, by the names of USED, and the tokens that the call `said`."""
-    before = history.prefix(place)
-    tokens, cost, calls = before.known_tokens, before.known_cost_usd, before.calls
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What a run had used behind one of a step's calls, by the names of USED: as far as known, and NaN where a part is unknown; and the
+    tokens that the call said."""
+
+    used: dict[str, float]
+    totals: dict[str, float]
+    said: int
+
+
+def calls_inside(history: RunHistory, place: int) -> Iterator[Behind]:
+    """What a run had used behind each call of a step."""
+    so_far = history.prefix(place)
+    used_tokens, used_cost, calls = so_far.known_tokens, so_far.known_cost_usd, so_far.calls
+    usage, cost = so_far.usage, so_far.cost
     for call in history[place].calls:
-        tokens += call.usage.known_tokens
-        cost += call.cost.usd or 0
+        usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
+        used_tokens += call.usage.known_tokens
+        used_cost += call.cost.usd or 0
         calls += 1
-        said = call.usage.output_tokens or 0
-        yield {
-            "tokens": tokens,
-            "cost_usd": float(cost),
-            "calls": calls,
-            "time_s": call.started_s + call.duration_s,
-            "said": said,
-        }
+        same = {"calls": float(calls), "time_s": call.started_s + call.duration_s}
+        tokens = np.nan if usage.total_tokens is None else float(usage.total_tokens)
+        totals = {"tokens": tokens, "cost_usd": np.nan if cost.usd is None else float(cost.usd), **same}
+        yield Behind({"tokens": float(used_tokens), "cost_usd": float(used_cost), **same}, totals, call.usage.output_tokens or 0)
 
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -310,6 +319,11 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     short: Bools = ~own & (aborted | (error != None))  # noqa: E711
     by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
     more: Bools = short & aborted & ~by_time
+    calls = np.array([call or 0 for call in _last(steps, "calls", start)] or [0])[: len(reason)]
+    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error] or [False])[
+        : len(reason)
+    ]
+    more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call is what failed
     return own, short, more, reason
 
 

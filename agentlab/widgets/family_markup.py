@@ -64,10 +64,10 @@ def told(run: Run) -> str:
 
 
 def strip(member: Member[Run], others: int) -> str:
-    """Which run is shown, where there are others."""
+    """Which run is shown, where there are others: branches, and runs of sub-agents."""
     if member.parent is None:
-        branches = "1 branch" if others == 1 else f"{others} branches"
-        said = f"Run <b>{member.name}</b>: the first of its family, with {branches} (see the tab Branches)."
+        runs = "1 other run" if others == 1 else f"{others} other runs"
+        said = f"Run <b>{member.name}</b>: the first of its family, with {runs} (see the tab Branches)."
     elif member.called_in is not None:
         where = f"called by run {member.parent.name} in step {member.called_in}"
         what = markup.escape(markup.printable(told(member.run)), _LONGEST_DIFFERENCE)

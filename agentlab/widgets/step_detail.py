@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from agentlab.results import Reading, StepResult
+from agentlab.results import ChildUse, Reading, StepResult
 from agentlab.run import Run
 from agentlab.types import Message, ToolCall, ToolResult, Usage
 from agentlab.widgets.detail_markup import LONGEST_RAW, code, facts, line, note, prose, raw, seconds, section, seen
@@ -138,13 +138,14 @@ def _tools(step: StepResult) -> str:
         result = next((one for one in left if one.call_id == call.id), None)
         if result is not None:
             left.remove(result)
-        parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]"))
+        uses = [use for use in step.children if use.call_id == call.id]
+        parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]", uses))
     if len(step.tool_calls) > MOST_TOOLS:
         parts.append(note(f"… {len(step.tool_calls) - MOST_TOOLS} more: {here}.tool_calls"))
     return "".join(parts)
 
 
-def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str) -> str:
+def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses: Sequence[ChildUse]) -> str:
     if result is None:
         outcome = "not executed" if call.closed else "cut off, not executed"
     elif result.is_error:
@@ -159,7 +160,15 @@ def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str) -> s
         parts.append(_said(label, code(result.content, f"in {step}.tool_results"), "agentlab-label"))
         if result.stop is not None:
             parts.append(_said("stop", note(printable(result.stop.reason)), "agentlab-label"))
+    parts += [_said("sub-agent", note(_used(use)), "agentlab-label") for use in uses]
     return f'<div class="agentlab-tool{failed}">{head}{_rows(parts)}</div>'
+
+
+def _used(use: ChildUse) -> str:
+    """What the run of a sub-agent came to, and what it used on top of the step's own calls."""
+    ended = "cut off" if use.stop_reason is None else use.stop_reason.replace("_", " ")
+    spent = f"{use.steps} step{'s' * (use.steps != 1)}, {tokens(use.usage.total_tokens)} tokens, {dollars(use.cost.usd)}"
+    return f"{_name(use.handle)}: {ended}, {spent}, run {use.run_id[:6]}"
 
 
 _CALL_HEADS = ("call", "finish reason", "input", "cached", "output", "reasoning", "cost", "cap", "time", "retries", "")

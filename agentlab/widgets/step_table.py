@@ -41,7 +41,7 @@ class StepTable:
         """How many steps there are, their sums taken in. A step is amended, but not what it used."""
         for step in self._run.history[len(self._sums) - 1 :]:
             so_far, cost = self._sums[-1]
-            used, paid = step.usage.total_tokens, step.cost.usd
+            used, paid = step.all_tokens, step.all_cost_usd
             self._sums.append(
                 (None if so_far is None or used is None else so_far + used, None if cost is None or paid is None else cost + paid)
             )
@@ -69,9 +69,9 @@ def _row(step: StepResult, sums: Sums, is_chosen: bool) -> str:
         f"{'▸ ' if is_chosen else ''}{step.index}",
         step.finish_reason or "no answer",
         called,
-        tokens(step.usage.total_tokens),
+        tokens(step.all_tokens),
         tokens(sums[0]),
-        dollars(step.cost.usd),
+        dollars(step.all_cost_usd),
         dollars(sums[1]),
         seconds(step.duration_s),
     )

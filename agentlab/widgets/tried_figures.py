@@ -26,6 +26,7 @@ GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed"
 MOST_AXES = 3
 """So many of these limits are tried with each other; all of them alone."""
 FINISHED_WORD, UNKNOWN_WORD = "came to its own end", "unknown: the record ends before"
+UNCLEAR_WORD = "some of these limits: which is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Trials:
     def _ends(self, verdict: Verdict) -> list[tuple[str, int]]:
         """Why runs ended: by which limits, of their own, or not known."""
         stopped = Counter(self._fired(verdict))
-        found = [(name or "an error", count) for name, count in sorted(stopped.items(), key=lambda one: (-one[1], one[0]))]
+        found = sorted(stopped.items(), key=lambda one: (-one[1], one[0]))
         of_its_own, unknown = (int((verdict.outcome == code).sum()) for code in (FINISHED, UNKNOWN))
         return [*found, (FINISHED_WORD, of_its_own), (UNKNOWN_WORD, unknown)]
 
@@ -82,9 +83,11 @@ class Trials:
         stopped, found = verdict.outcome == STOPPED, verdict.found
         off = stopped & found.broken.off
         if self.records.histories is not None and off.any():
-            return Counter(reasons.of(self.judge, verdict)[1][stopped].tolist())
+            return Counter(name or UNCLEAR_WORD for name in reasons.of(self.judge, verdict)[1][stopped].tolist())
         leaves = [] if found.tree is None else list(found.tree.leaves())
-        by_condition = stopped & (found.met == verdict.row) & ~off
+        met = stopped & (found.met == verdict.row)
+        unclear = met & (found.broken.off | found.broken.unsure)
+        by_condition = met & ~unclear
         together = np.zeros(len(stopped), np.int64)
         for place, leaf in enumerate(leaves):
             together |= (self.judge.first_of(leaf) <= verdict.row).astype(np.int64) << place
@@ -92,7 +95,8 @@ class Trials:
         for bits, count in enumerate(np.bincount(together[by_condition], minlength=1)):
             if count:
                 told[", ".join(type(leaf).__name__ for place, leaf in enumerate(leaves) if bits >> place & 1)] += int(count)
-        by_limit = found.broken.by[stopped & ~by_condition]
+        told[UNCLEAR_WORD] = int(unclear.sum())
+        by_limit = found.broken.by[stopped & ~met]
         for place, limit in enumerate(found.limits):
             told[limit.name] += int((by_limit == place).sum())
         return +told

@@ -1,4 +1,4 @@
-"""One server of each kind for all browser tests, one browser a module, a fresh page a test."""
+"""One server of each kind and one browser for all browser tests; a page and a kernel that most of them share, one after another."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from .desk import VIEWPORT, Desk
 from .jupyter import JupyterLab, JupyterServer, Notebook7, Voila
 from .lab_page import LabPage
 from .voila_page import VoilaPage
@@ -61,21 +62,21 @@ def chromium() -> str:
     pytest.fail("browser tests need chromium: apt-get install chromium (or leave them out with -m 'not browser')", pytrace=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def jupyter() -> Iterator[JupyterLab]:
     """A running JupyterLab whose kernels can import agentlab."""
     with JupyterLab(environment=with_agentlab()) as lab:
         yield lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def notebook7() -> Iterator[Notebook7]:
     """A running Notebook 7."""
     with Notebook7(environment=with_agentlab()) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def voila() -> Iterator[Voila]:
     """A running Voilà."""
     with Voila(environment=with_agentlab()) as server:
@@ -87,20 +88,40 @@ def with_agentlab() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Browser]:
-    """A headless chromium. Closed with its module, since Playwright keeps an event loop running in this thread."""
+    """A headless chromium. Closed after the last test of this folder, since Playwright keeps an event loop running in this thread."""
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, headless=True, args=CHROMIUM_FLAGS)
         yield launched
         launched.close()
 
 
+@pytest.fixture(scope="package")
+def desk(jupyter: JupyterLab, browser: Browser) -> Iterator[Desk]:
+    """Where the page and the kernel are that tests share."""
+    shared = Desk(browser, jupyter)
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def lab(jupyter: JupyterLab, browser: Browser, request: pytest.FixtureRequest) -> Iterator[LabPage]:
-    """A page of its own; if the test fails, its picture and both logs are kept. Its kernels end with the test."""
-    with fresh_page(LabPage, jupyter, browser, request) as page:
-        yield page
+def lab(desk: Desk, request: pytest.FixtureRequest) -> Iterator[LabPage]:
+    """A page of Lab in which the test opens its notebook; if the test fails, its picture and both logs are kept.
+
+    It is shared, and as good as new. A test marked `own_page` has one of its own and a kernel too, since it reloads the page,
+    measures it, or leaves the kernel in disorder.
+    """
+    if request.node.get_closest_marker("own_page"):
+        with fresh_page(LabPage, desk.jupyter, desk.browser, request, keep=desk.session_id) as page:
+            yield page
+        return
+    shared = desk.lend()
+    yield shared
+    try:
+        keep_if_failed(shared, desk.jupyter, request)
+    finally:
+        desk.take_back(broken=request.node.stash.get(failed, True))
 
 
 @pytest.fixture
@@ -119,16 +140,25 @@ def voila_page(voila: Voila, browser: Browser, request: pytest.FixtureRequest) -
 
 @contextlib.contextmanager
 def fresh_page(
-    kind: Callable[[Page, Server], APage], server: Server, browser: Browser, request: pytest.FixtureRequest
+    kind: Callable[[Page, Server], APage],
+    server: Server,
+    browser: Browser,
+    request: pytest.FixtureRequest,
+    keep: str | None = None,
 ) -> Iterator[APage]:
     """A page in a context of its own (cookies, storage); what is needed to understand a failure is kept."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport=VIEWPORT)
     page = kind(context.new_page(), server)
     yield page
+    keep_if_failed(page, server, request)
+    context.close()
+    server.tidy(keep)
+
+
+def keep_if_failed(page: WidgetPage, server: JupyterServer, request: pytest.FixtureRequest) -> None:
+    """What is needed to understand a failure."""
     if request.node.stash.get(failed, False):
         name = re.sub(r"\W+", "-", request.node.nodeid).strip("-")
         picture = page.screenshot(PICTURES / f"{name}.png")
         print(f"the page is in {picture.relative_to(REPOSITORY)}")
         print("the browser's console:", *page.console[-20:], f"{server.name}'s log:", server.log(), sep="\n")
-    context.close()
-    server.tidy()

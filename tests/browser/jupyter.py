@@ -111,20 +111,21 @@ class JupyterServer:
         text = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else "(no log)"
         return "\n".join(text.splitlines()[-lines:])
 
-    def request(self, path: str, method: str = "GET") -> Any:
+    def request(self, path: str, method: str = "GET", body: Mapping[str, object] | None = None) -> Any:
         """The server's answer to a call of its REST interface, such as `request("api/sessions")`."""
-        text = self._fetch(path, method)
+        text = self._fetch(path, method, body)
         return json.loads(text) if text else None
 
-    def _fetch(self, path: str, method: str = "GET") -> bytes:
-        headers = {"Authorization": f"token {self.token}"}
-        request = urllib.request.Request(self.url + path, headers=headers, method=method)
+    def _fetch(self, path: str, method: str = "GET", body: Mapping[str, object] | None = None) -> bytes:
+        headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             text: bytes = answer.read()
         return text
 
-    def tidy(self) -> None:
-        """Forget the notebooks and all else that a test left behind."""
+    def tidy(self, keep: str | None = None) -> None:
+        """Forget the notebooks and all else that a test left behind, but for the session with this id."""
         empty(self.root)
 
     # What each kind of server has of its own.
@@ -207,11 +208,12 @@ class JupyterLab(JupyterServer):
         workspace = re.sub(r"\W+", "-", path)
         return f"{self.url}lab/workspaces/{workspace}/tree/{path}?token={self.token}&reset"
 
-    def tidy(self) -> None:
-        """End every kernel, and forget the notebooks and what a page changed in the settings (a theme, say)."""
+    def tidy(self, keep: str | None = None) -> None:
+        """End every kernel but that of `keep`, and forget the notebooks and what a page changed in the settings (a theme, say)."""
         for session in self.request("api/sessions"):
-            self.request(f"api/sessions/{session['id']}", "DELETE")
-        super().tidy()
+            if session["id"] != keep:
+                self.request(f"api/sessions/{session['id']}", "DELETE")
+        super().tidy(keep)
         empty(self.home / "workspaces")
         shutil.rmtree(self.home / "settings", ignore_errors=True)
         self._prepare()

@@ -1,7 +1,7 @@
 """One browser page with a notebook open in JupyterLab: run cells, press buttons, change numbers, read what stands there.
 
 `LabPage` drives Playwright's synchronous interface. While Playwright runs, its thread has a running event loop, so that
-`asyncio.run` fails there: tests that use a page are plain functions, and the browser is closed after each test module.
+`asyncio.run` fails there: tests that use a page are plain functions, and the browser is closed after the last of them.
 """
 
 from __future__ import annotations

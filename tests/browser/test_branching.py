@@ -92,7 +92,7 @@ def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: La
     expect(tree).to_have_attribute("alt", re.compile(r"1\.1 +anthropic:claude-sonnet-4 from 1 at step 3, 5 steps, completed"))
     expect(page.get_by_alt_text(re.compile("Cumulative cost.* per step of 2 runs")).locator("visible=true")).to_be_visible()
     family.button("Back to run 1").locator("visible=true").click()
-    expect(strip).to_contain_text("Run 1: the first of its family, with 1 branch")
+    expect(strip).to_contain_text("Run 1: the first of its family, with 1 other run")
 
 
 def test_a_tool_result_is_changed_in_a_branch(family: LabPage) -> None:

@@ -173,6 +173,7 @@ def test_clicks_while_the_kernel_is_busy_are_done_afterwards(walked: LabPage) ->
     expect(head(walked)).to_contain_text("Step 13")
 
 
+@pytest.mark.own_page
 def test_clicks_work_after_a_reload(walked: LabPage) -> None:
     walked.output(1).locator("tr[data-step='12']").click()
     expect(head(walked)).to_contain_text("Step 12")
@@ -187,6 +188,7 @@ def test_clicks_work_after_a_reload(walked: LabPage) -> None:
     expect(chosen_row(walked)).to_contain_text("▸ 14")
 
 
+@pytest.mark.own_page
 def test_without_anywidget_in_the_page_only_the_clicking_is_missing(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("without", [SCRIPTED, WITHOUT]))
     lab.run_cell(0)

@@ -61,6 +61,7 @@ def test_cells_run_and_their_output_is_seen_and_saved(counting: LabPage) -> None
     assert counting.save()["cells"][1]["outputs"][0]["text"] == ["cell 2\n"]
 
 
+@pytest.mark.own_page
 def test_a_reloaded_page_has_the_kernel_and_its_widgets(counting: LabPage) -> None:
     counting.set_number("limit", 7)
     counting.save()

@@ -29,6 +29,8 @@ def made(steps):
         "Find it.", stop=StepCountIs(steps), budget=Budget(max_turns=10_000, max_tokens=100_000_000)
     )
 
+rounds = 0
+
 def timed(run):
     started = time.perf_counter()
     run.launch()
@@ -56,6 +58,7 @@ def size(session: CDPSession) -> tuple[float, float]:
     return metrics["JSHeapUsedSize"] / 1e6, metrics["Nodes"]
 
 
+@pytest.mark.own_page
 @pytest.mark.timeout(300)
 def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> None:
     cells = [LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.001"), "run = made(1_000)\nrun.panel()"]
@@ -92,25 +95,30 @@ started = time.perf_counter()
 assert run.wait(110) is not None
 shown = len(run.history) / (time.perf_counter() - started)
 after = timed(made(2_500))
-print("done")
+print("done", rounds)
+rounds += 1
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.own_page
+@pytest.mark.timeout(600)
 def test_steps_a_second_with_the_panel_open(lab: LabPage) -> None:
-    """The goal is 0.8, which the benchmark holds; here other processes compete for the processor, the browser among them."""
+    """Measured up to three times: other processes compete for the processor, the browser among them."""
     cells = [LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.001"), "timed(made(200))\nrun = made(5_000)\nrun.panel()", TIMED]
     lab.open(lab.jupyter.write_notebook("pace", cells))
     lab.run_cell(0)
-    lab.run_cell(1)
-    expect(lab.button("Run")).to_be_enabled()
-    lab.run_cell(2)
-    lab.wait_for_output(2, "done", timeout_s=150)
-    alone = min(float(lab.kernel_value("before")), float(lab.kernel_value("after")))
-    shown = float(lab.kernel_value("shown"))
-    print(f"{alone:,.0f} steps a second alone, {shown:,.0f} with the panel open: {shown / alone:.2f}")
-    lab.wait_for_output(1, "stop_condition")
-    assert shown > 0.65 * alone
+    ratios: list[float] = []
+    while len(ratios) < 3 and max(ratios, default=0) < 0.8:
+        lab.run_cell(1)
+        expect(lab.button("Run")).to_be_enabled()
+        lab.run_cell(2)
+        lab.wait_for_output(2, f"done {len(ratios)}", timeout_s=150)
+        alone = min(float(lab.kernel_value("before")), float(lab.kernel_value("after")))
+        shown = float(lab.kernel_value("shown"))
+        ratios.append(shown / alone)
+        print(f"{alone:,.0f} steps a second alone, {shown:,.0f} with the panel open: {ratios[-1]:.2f}")
+        lab.wait_for_output(1, "stop_condition")
+    assert max(ratios) >= 0.8, ratios
 
 
 MANY = LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.2")

@@ -111,6 +111,7 @@ def test_the_cell_has_returned_while_the_run_goes_on(panel: LabPage) -> None:
     assert panel.kernel_value("str(run.state)") == "'running'"
 
 
+@pytest.mark.own_page
 def test_the_panel_is_alive_after_a_reload(panel: LabPage) -> None:
     panel.save()
     panel.reload()

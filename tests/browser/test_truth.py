@@ -84,6 +84,7 @@ def test_making_a_run_anew_leaves_the_old_one_running_and_shows_only_the_new_one
 ENDLESS_STEP = SLOW_RUN.replace("asyncio.sleep(0.1)", "asyncio.sleep(3600)")
 
 
+@pytest.mark.own_page
 @pytest.mark.parametrize("awaited", [False, True], ids=["in the background", "awaited by a cell"])
 def test_the_square_stop_button_in_mid_step_ends_the_run_and_the_panel_says_so(lab: LabPage, awaited: bool) -> None:
     lab.open(lab.jupyter.write_notebook("endless", [ENDLESS_STEP, "result = await run", "print('the kernel', 'answers')"]))

@@ -556,15 +556,68 @@ def test_after_a_kill_the_step_is_taken_again(tmp_path: Path) -> None:
         assert store.frame("runs")["state"].to_list() == ["ended", "interrupted", "ended"]
 
 
-def test_resumed_elsewhere_an_earlier_sub_agent_cannot_go_on() -> None:
+@pytest.mark.parametrize("steps", [1, 2])
+def test_resumed_elsewhere_an_earlier_sub_agent_goes_on(steps: int, tmp_path: Path) -> None:
+    """As it would have in the process that is gone, branches of it included; all of it is kept, and in its place in the tree."""
+
+    def by(store: lab.Store) -> lab.Agent:
+        tool = looping(name="worker").as_tool("research", stop=lambda history: len(history) % 2 == 0)
+        asked = ({"task": "x"}, {"continue_run": "research-1"}, {"continue_run": "research-2"}, {"task": "y"})
+        return boss(tool, *asked, observers=[store])
+
+    never_gone = by(lab.Store()).run("go", budget=Budget(max_tokens=5000))
+    done(never_gone)
+    with lab.Store(tmp_path / "runs.db") as store:
+        run = by(store).run("go", budget=Budget(max_tokens=5000))
+        for _ in range(steps):
+            go(_step(run))
+    with lab.Store(tmp_path / "runs.db") as store:
+        resumed = store.resume(run.id, by(store))
+        result = done(resumed)
+        assert told(resumed) == told(never_gone)
+        assert result.history.tokens == never_gone.history.tokens
+        assert lab.plots.tree_data(resumed)["steps"].to_list() == lab.plots.tree_data(never_gone)["steps"].to_list()
+        assert set(store.frame("runs")["state"]) == {"ended"}
+        assert len(store.run_ids()) == 5
+        for one in _all_below(resumed):
+            assert one.result is not None
+            assert_kept(store, one.result)
+
+
+def test_resumed_elsewhere_it_goes_on_with_a_fresh_context(tmp_path: Path) -> None:
+    def script(request: ModelRequest, index: int) -> ModelResponse:
+        if "Sum up" in request.instructions:
+            return say("It looked twice.")
+        return say("blue") if "It looked twice." in request.messages[0].text else call("look", {"q": "x"})
+
+    def by(store: lab.Store) -> lab.Agent:
+        tool = worker(script).as_tool("research", budget=Budget(max_turns=2))
+        again = {"continue_run": "research-1", "fresh_context": True}
+        return boss(tool, {"task": "What colour?"}, again, observers=[store])
+
+    with lab.Store(tmp_path / "runs.db") as store:
+        run = by(store).run("go")
+        go(_step(run))
+    with lab.Store(tmp_path / "runs.db") as store:
+        resumed = store.resume(run.id, by(store))
+        done(resumed)
+        assert told(resumed)[1].startswith("blue")
+        earlier, _, anew = resumed.children
+        assert (anew.parent, anew.forked_at) == (earlier, 0)
+        assert anew.prompt.startswith("What colour?")
+
+
+def test_resumed_elsewhere_without_what_was_kept_the_caller_is_told() -> None:
     store = lab.Store()
     tool = looping(name="worker").as_tool("research", budget=Budget(max_turns=1))
     by = boss(tool, {"task": "x"}, {"continue_run": "research-1"}, {"task": "x"}, observers=[store])
     run = by.run("go")
     go(_step(run))
+    store.delete(run.children[0].id)
     resumed = store.resume(run.id, by)
     done(resumed)
-    assert "'research-1' was of an earlier process" in told(resumed)[1]
+    assert "'research-1' was of an earlier process and cannot go on: start anew, with a task. (" in told(resumed)[1]
+    assert "no run" in told(resumed)[1]
     assert "[research-2 " in told(resumed)[2]
 
 

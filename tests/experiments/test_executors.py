@@ -23,6 +23,7 @@ import agentlab as lab
 from agentlab import AgentlabWarning, HasToolCall, StepCountIs
 from agentlab.errors import ConfigurationError
 from agentlab.store import Store
+from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, KillsItsWorker, Slow, assert_same, look, looking, steps_later, steps_taken, within
 
@@ -168,6 +169,18 @@ def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
         execute.take_in(store, outcome.sent_back)
     study = lab.Experiment([looking()], ["x"], store=store, score=steps_taken)
     assert go(study).runs[["state", "score"]].to_numpy().tolist() == [["ended", 4.0]]
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_the_runs_of_sub_agents_are_kept_wherever_they_were(where: str, tmp_path: Path) -> None:
+    inner = looking("worker").as_tool("research")
+    agent = lab.Agent(ScriptedProvider([call("research", {"task": "x"}), say("end")]), tools=[inner], name="a")
+    study = lab.Experiment([agent], ["x", "y"], store=Store(tmp_path / "r.db" if where == "file" else None))
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        assert set(go(study, executor=executor).runs["state"]) == {"ended"}
+    runs = study.store.frame("runs")
+    assert (len(runs), set(runs["state"])) == (4, {"ended"})
+    assert set(runs["parent_run_id"].dropna()) == set(study.results().runs["run_id"])
 
 
 def test_a_client_is_told_from_its_executor() -> None:

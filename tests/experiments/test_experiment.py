@@ -85,12 +85,12 @@ def test_on_recorded_fixtures_what_runs_at_once_plays_no_part(scenario: str) -> 
     }
     with lab.replay(FIXTURES / scenario):
         studies = [
-            lab.Experiment(agents, {"p": made.prompt}, settings, repeats=112 if scenario == "question" else 5, score=steps_taken)
+            lab.Experiment(agents, {"p": made.prompt}, settings, repeats=112 if scenario == "trip" else 5, score=steps_taken)
             for _ in range(3)
         ]
     alone, together, again = (go(study, concurrency=count) for study, count in zip(studies, (1, 64, 64), strict=True))
     assert set(alone.runs["state"]) == {"ended"}
-    assert len(alone.runs) >= (1_000 if scenario == "question" else 45)
+    assert len(alone.runs) >= (1_000 if scenario == "trip" else 45)
     assert_same(alone, together)
     assert_same(together, again)
 
@@ -353,6 +353,38 @@ def test_what_is_under_way_ends_by_itself_when_the_budget_is_spent() -> None:
     assert results.runs["steps"].to_list() == [STEPS, STEPS, pd.NA]
 
 
+def with_sub_agent() -> lab.Agent:
+    """An agent that has a sub-agent look: together 90 tokens and 6 cents, a third of it its own."""
+
+    def answer(request: Any, index: int) -> Any:
+        return say("end", cost="0.01") if index > 1 else call("research", {"task": "x"}, cost="0.01")
+
+    tool = looking("worker").as_tool("research")
+    return lab.Agent(ScriptedProvider(answer), tools=[tool], name="boss")
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_what_sub_agents_used_counts_in_the_budget_when_it_goes_on(where: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "r.db" if where == "file" else None)
+    go(lab.Experiment([with_sub_agent()], ["x", "y", "z"], store=store, max_runs=None, cells=[("boss", "p1")]))
+    study = lab.Experiment([with_sub_agent()], ["x", "y", "z"], store=store, budget=Budget(max_cost="0.06"))
+    with pytest.warns(AgentlabWarning, match=r"2 runs were left out.*\$0\.06 of \$0\.06"):
+        assert go(study).runs["state"].to_list() == ["ended", "not_started", "not_started"]
+
+
+def test_what_sub_agents_used_is_compared_with_the_rest() -> None:
+    study = lab.Experiment([with_sub_agent(), looking()], ["x", "y"], repeats=3)
+    results = go(study)
+    assert results.runs["cost_usd"].to_list() == pytest.approx([0.02] * 6 + [0.04] * 6)
+    assert results.summary()[["tokens_mean", "cost_mean"]].to_numpy().tolist() == [[90.0, 0.06], [60.0, 0.04]]
+    assert results.paired("cost_usd", against="a")["difference"].to_list() == pytest.approx([0.02])
+    everything = study.store.frame("runs")
+    assert len(everything) == 18  # the sub-agents' are kept, too
+    assert lab.summary(everything, by="provider")[["runs", "cost_mean"]].to_numpy().tolist() == [[12, pytest.approx(0.05)]]
+    alone = everything[everything["called_by"].notna()]
+    assert lab.summary(alone)[["runs", "cost_mean"]].to_numpy().tolist() == [[6, 0.04]]
+
+
 def test_a_budget_that_cannot_be_watched_is_told_of() -> None:
     agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
     with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched in full"):
@@ -492,6 +524,25 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
         two(store=tmp_path / "r.db")
 
 
+NO_ROOM = """
+import resource, sys
+import agentlab as lab
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    lab.Store(sys.argv[1])
+except lab.errors.StorageError as error:
+    print(error)
+"""
+
+
+def test_a_store_that_there_is_no_room_for_says_so(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
+    ).stdout
+    assert "The disk is full, or something is wrong with it" in told or "Make room on the disk" in told
+    Store(tmp_path / "r.db").close()
+
+
 def test_it_is_not_run_twice_at_once() -> None:
     study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x"])
 
@@ -537,6 +588,23 @@ def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) ->
     assert (bars.said("pa"), bars.said("pb")) == ("$0.7500, 1 failed", "cost unknown")
     bars.close()
     assert capsys.readouterr().err == ""  # nobody could see them
+
+
+def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentlab import progress
+    from agentlab.spending import Spent
+
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    bars = progress.Progress({"pa": 2}, {}, shown=True)
+    bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
+    bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
+    drawn = capsys.readouterr().err
+    assert "| 0/2 [" in drawn
+    assert "$0.5000" in drawn
+    assert "$0.7500" not in drawn  # not twice within half a second
+    bars.ended("pa", failed=False)
+    bars.close()
+    assert "$0.7500" in capsys.readouterr().err
 
 
 def test_results_are_there_without_running() -> None:

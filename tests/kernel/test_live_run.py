@@ -178,3 +178,43 @@ def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
         request = kernel.submit(ask, allow_stdin=allow_stdin)
         kernel.wait(lambda request=request: request.done, 10, "the answer")  # type: ignore[misc]
         assert request.printed == f"{answer}\n"
+
+
+EXPERIMENT = """
+import asyncio
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, call, say
+
+async def search(query: str) -> str:
+    "Search the archive."
+    await asyncio.sleep(0.05)
+    return "nothing"
+
+def answer(request, index):
+    asked = len(request.messages) // 2 + 1
+    asks.append(asked)
+    return say("found") if asked == 5 else call("search", {"query": str(asked)}, cost=0.001)
+
+asks = []
+agent = lab.Agent(ScriptedProvider(answer), tools=[search], name="a")
+study = lab.Experiment([agent], ["x", "y"], repeats=10, score=lambda result: result.terminated, store="runs.db")
+"""
+
+
+def test_the_stop_button_ends_an_experiment_and_its_cell_run_again_goes_on(kernel: LiveKernel) -> None:
+    kernel.execute(EXPERIMENT)
+    begun = kernel.submit("results = await study.run(concurrency=4)")
+    kernel.wait(lambda: begun.busy, 20, "the cell to begin")
+    kernel.wait_for(1.0)
+    kernel.interrupt()
+    kernel.wait(lambda: begun.done, 30, "the cell to end")
+    assert begun.error is not None
+    states = kernel.value("study.results().runs['state'].value_counts().to_dict()")
+    assert states.get("interrupted", 0) >= 1 and states.get("not_started", 0) >= 1 and "open" not in states
+    kept = kernel.value("len(study.results().steps)")
+    assert kept >= 4
+    kernel.execute("asked_before = len(asks); results = await study.run(concurrency=4)")
+    assert kernel.value("results.runs[['state', 'steps', 'score']].drop_duplicates().to_numpy().tolist()") == [["ended", 5, True]]
+    assert kernel.value("len(asks) - asked_before") == 100 - kept
+    kernel.execute("del asks[:]; results = await study.run()")
+    assert kernel.value("len(asks)") == 0

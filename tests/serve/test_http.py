@@ -218,7 +218,7 @@ def test_a_hundred_contexts_at_once_do_not_mix() -> None:
         return said
 
     async def main(url: Any) -> list[list[str]]:
-        limits = httpx.Limits(max_connections=None)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # the server closes what idles for 5 s
         async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60, trust_env=False) as client:
             return await asyncio.gather(*[talk(client, f"c{number}") for number in range(100)])
 

@@ -370,8 +370,8 @@ def test_a_call_that_fails(error: Exception, expected: str) -> None:
     first, tool, failed = children(run, to.spans)
     assert attributes(failed)["error.type"] == expected
     assert failed.status.status_code is StatusCode.ERROR
-    assert failed.start_time >= tool.end_time >= first.end_time
-    assert BRIEF_S * 0.9 <= seconds(failed) <= BRIEF_S * 3
+    assert run.end_time >= failed.end_time >= failed.start_time >= tool.end_time >= first.end_time
+    assert seconds(failed) >= BRIEF_S * 0.9
     assert run.status.status_code is StatusCode.ERROR
     assert attributes(run)["error.type"] == expected
     assert attributes(run)["agentlab.stop_reason"] == "error"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from agentlab.transport import Record, RecordTransport, current, record, replay
 from agentlab.transport.cassettes import load_cassette
 from agentlab.transport.recording import Recorder
 
-from .conftest import KEY, ask, asked, interaction, interactions
+from .conftest import KEY, asked, interaction, interactions
 from .server import EVENTS, Server
 from .test_redaction import LOOK_LIKE_KEYS
 
@@ -302,17 +303,26 @@ def test_a_stream_that_is_abandoned_is_kept_as_far_as_it_came(base: str, tmp_pat
         assert b"" != one.response.body != b"".join(EVENTS)
 
 
-def test_a_cancelled_request_leaves_nothing_or_its_part(base: str, tmp_path: Path) -> None:
-    async def cancelled(route: str) -> None:
-        task = asyncio.create_task(ask(record(tmp_path), f"{base}/{route}", {}))
-        await asyncio.sleep(0.06)
+def test_a_cancelled_request_leaves_nothing_or_its_part(provider: Server, base: str, tmp_path: Path) -> None:
+    came: list[bytes] = []
+
+    async def read(route: str) -> None:
+        request = HttpRequest("POST", f"{base}/{route}", {}, b"{}")
+        async with record(tmp_path).open(request, auth={}, lane="", timeout_s=5) as answer:
+            async for chunk in answer.chunks():
+                came.append(chunk)
+
+    async def cancelled(route: str, begun: Callable[[], object]) -> None:
+        task = asyncio.create_task(read(route))
+        while not begun():
+            await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(cancelled("slow"))
+    asyncio.run(cancelled("slow", lambda: provider.seen))
     assert list(tmp_path.iterdir()) == []
-    asyncio.run(cancelled("sse"))
+    asyncio.run(cancelled("sse", lambda: came))
     assert interactions(tmp_path)[0].response.incomplete
 
 

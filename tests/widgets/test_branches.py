@@ -213,7 +213,7 @@ def test_a_branch_made_in_code_appears(run: Run) -> None:
     wait_until(lambda: branch.id in made.cockpit.branches.table.value)
     below = branch.fork(1)
     wait_until(lambda: below.id in made.cockpit.branches.table.value)
-    assert "with 2 branches" in made.cockpit.lineage.told.value
+    assert "with 2 other runs" in made.cockpit.lineage.told.value
     ended(below)
     wait_until(lambda: re.search(r"1\.1\.1 [^;]*4 steps, turn_limit", made.cockpit.branches.tree.value) is not None)
 

@@ -16,6 +16,7 @@ from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.widgets.live_panel import Panel
 from agentlab.widgets.pointer import SCRIPT
+from agentlab.widgets.step_detail import detail
 from agentlab.widgets.step_table import MOST_ROWS, StepTable, window
 
 
@@ -230,3 +231,16 @@ def test_the_script_is_beside_its_module_and_sent_whole() -> None:
     assert Path(SCRIPT).is_file()
     assert panel.cockpit.pointer.clicks._esm == SCRIPT.read_text(encoding="utf-8")
     assert panel.cockpit.pointer.clicks in list(panel._controls()), "else a busy kernel would not hear it"
+
+
+def test_what_sub_agents_used_is_in_the_table_and_in_the_detail() -> None:
+    inner = lab.Agent(ScriptedProvider([say("nothing", tokens=(200, 0), cost="0.5")]), name="inner").as_tool("research")
+    model = ScriptedProvider(
+        [call("research", {"task": "x"}, tokens=(20, 0), cost="0.25"), say("end", tokens=(30, 0), cost="0.25")]
+    )
+    run = lab.Agent(model, tools=[inner]).run("Find it.")
+    take(run, 2)
+    table = StepTable(run).html(1)
+    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr data-step.*?</tr>", table)]
+    assert [row[3:7] for row in rows] == [["220", "220", "$0.75", "$0.75"], ["30", "250", "$0.25", "$1"]]
+    assert f"research-1: completed, 1 step, 200 tokens, $0.5, run {run.children[0].id[:6]}" in detail(run, 1)

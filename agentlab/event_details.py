@@ -1,0 +1,72 @@
+"""What happened, in words: the last column of the events frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentlab import events
+
+
+def _changes(part: str, before: Any, after: Any) -> list[str]:
+    """What differs between two values of one part of the settings, field by field; either may be None."""
+    if before is None or after is None:
+        return [] if before is after else [f"{part} {before!r} -> {after!r}"]
+    fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
+    return [f"{name} {old} -> {new}" for name, old, new in fields if old != new]
+
+
+def detail_of(event: events.Event) -> str:
+    """What an event says beside its name, its time and its step."""
+    match event:
+        case events.RunStarted():
+            return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
+        case events.LimitsChanged():
+            changed = [
+                told
+                for part in ("budget", "continuation", "terminating")
+                for told in _changes(part, getattr(event.before, part), getattr(event.after, part))
+            ]
+            changed += [
+                f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
+                for name in ("stop", "policy")
+                if getattr(event.before, name) != getattr(event.after, name)
+            ]
+            return f"{', '.join(changed)} (by {event.by})"
+        case events.StopReasonObserved():
+            return f"{event.finish_reason} ({event.raw_value!r})"
+        case events.CallRetried():
+            return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
+        case events.ContinuationAttempted():
+            tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
+            so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"
+            return f"attempt {event.attempt}, {event.remaining} left: {so_far}"
+        case events.ContinuationEnded():
+            attempts = f"{event.attempts} attempt{'s' * (event.attempts != 1)}"
+            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s"
+        case events.ToolPayloadRepair():
+            asked = (
+                "not asked again" if not event.attempted else "asked again, whole" if event.succeeded else "asked again, in vain"
+            )
+            return f"{event.issue} tool call: {asked}"
+        case events.Nudged():
+            return f"reminder {event.consecutive} of {event.allowed} in a row"
+        case events.ToolStarted():
+            return f"{event.tool_call.name}({event.tool_call.arguments})"
+        case events.ToolFinished():
+            return f"{event.result.name}: {event.result.error or 'ok'}"
+        case events.ChildStarted():
+            return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
+        case events.ChildEnded():
+            tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
+            steps = f"{event.child.steps} step{'s' * (event.child.steps != 1)}"
+            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {steps}, {tokens} tokens"
+        case events.RunResumed():
+            return f"after {event.paused_s:.1f} s"
+        case events.Warned():
+            return event.message
+        case events.TurnCompleted():
+            return event.step.decision.reason
+        case events.RunEnded():
+            return f"{event.result.stop_reason}: {event.result.detail}"
+        case _:
+            return ""

@@ -1,0 +1,49 @@
+"""What an import gives: two frames, and what is to be said of them."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from agentlab.recorder import SHOWN
+
+ROWS_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Imported:
+    """Runs that were read from a record.
+
+    `steps` has a row a step and `runs` a row a run, with the columns and dtypes of agentlab's own frames. `notes` are sentences on what
+    was left out, and why, and on how the record was read where that could have been done otherwise. `source` says what was read.
+    """
+
+    steps: pd.DataFrame
+    runs: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    source: str = field(default="", kw_only=True)
+
+    def __repr__(self) -> str:
+        counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
+        told = "".join(f"\n  - {note}" for note in self.notes)
+        return f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}"
+
+    def _repr_html_(self) -> str:
+        shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN).astype("object")
+        shown["stop_reason"] = shown["stop_reason"].fillna("")
+        table = shown.fillna("unknown").to_html(index=False, border=0, escape=True)
+        head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
+        more = len(self.steps) - len(shown)
+        parts = [
+            f"<p><b>{head}</b>{html.escape(f' from {self.source}') if self.source else ''}</p>",
+            f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in self.notes)}</ul>" if self.notes else "",
+            table,
+            f"<p>… and {_many(more, 'more step')} in <code>.steps</code></p>" if more else "",
+        ]
+        return f"<div>{''.join(parts)}</div>"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

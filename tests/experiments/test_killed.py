@@ -1,0 +1,86 @@
+"""kill -9 at random moments of an experiment, several runs under way: no finished step is lost or doubled, the file is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import agentlab as lab
+from agentlab.store import Store
+
+from .parts import STEPS, Slow, assert_same, look, steps_taken
+
+KILLS, AT_ONCE = 100, 8
+
+
+def study(path: Path, log: Path | None, number: int) -> lab.Experiment:
+    agent = lab.Agent(Slow(0.001, log), tools=[look], name="a")
+    return lab.Experiment([agent], ["x", "y"], repeats=10, score=steps_taken, store=path, name=f"e{number}")
+
+
+def killed_at_random(path: Path, log: Path, number: int, chance: random.Random) -> None:
+    """The experiment in a process of its own, which is killed at some time between its beginning and its end."""
+    read, write = os.pipe()
+    process = os.fork()
+    if not process:
+        try:
+            os.write(write, b".")
+            asyncio.run(study(path, log, number).run(concurrency=AT_ONCE, progress=False))
+        finally:
+            os._exit(0)
+    os.read(read, 1)
+    time.sleep(chance.uniform(0.0, 0.08))
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    os.close(read)
+    os.close(write)
+
+
+def asked_for(log: Path) -> Counter[tuple[str, int]]:
+    """How often the model was asked for which step of which cell; a step is asked for when the one before it is finished and kept."""
+    lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return Counter((label, int(step)) for _, label, step in lines)
+
+
+@pytest.mark.timeout(300)
+def test_a_hundred_kills_of_an_experiment_lose_no_finished_step(tmp_path: Path) -> None:
+    path, chance = tmp_path / "runs.db", random.Random(66)
+    whole = asyncio.run(study(tmp_path / "whole.db", None, 1).run(progress=False))
+    number, cut_off = 1, 0
+    for _ in range(KILLS):
+        log = tmp_path / f"log{number}"
+        killed_at_random(path, log, number, chance)
+        with Store(path) as store:
+            (is_whole,) = store.storage._database.execute("PRAGMA integrity_check").fetchone()  # type: ignore[attr-defined]
+            assert is_whole == "ok"
+            kept = {run_id.partition("#")[2]: steps for run_id, steps in kept_steps(store, number).items()}
+            for label, step in asked_for(log):
+                assert kept.get(label, 0) >= step - 1
+            assert "open" not in set(store.frame("runs")["state"])
+            cut_off += "interrupted" in set(store.frame("runs")["state"])
+            is_done = list(kept.values()) == [STEPS] * 20
+        if is_done:
+            number += 1
+    assert cut_off > KILLS / 4
+    for each in range(1, number + 1):
+        results = asyncio.run(study(path, tmp_path / f"log{each}", each).run(progress=False))
+        asked = asked_for(tmp_path / f"log{each}")
+        assert len(asked) == 20 * STEPS
+        assert sum(asked.values()) - len(asked) <= KILLS * AT_ONCE  # only what was under way is asked for again
+        if each == 1:
+            assert_same(results, whole)
+        assert set(results.runs["state"]) == {"ended"}
+        assert results.runs["score"].to_list() == [STEPS] * 20
+        assert results.steps.groupby("run_id", sort=False)["step"].apply(list).to_list() == [[1, 2, 3, 4]] * 20
+
+
+def kept_steps(store: Store, number: int) -> dict[str, int]:
+    """How many steps are kept of each run of this experiment."""
+    return {run.head.run_id: run.steps for run in store.storage.runs() if run.head.run_id.startswith(f"e{number}#")}

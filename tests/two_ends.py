@@ -1,0 +1,60 @@
+"""Which worker runs which file when tests run side by side (`make test`): the browser's from one end, the rest from the other.
+
+The browser tests wait most of the time. Run by one worker one after another they share a server and a page, and leave the other
+core to the tests that compute; run by both workers, they would wait and compute at the same moments. Whoever is done first takes
+over from the other: the longest files stand at both ends, so that what is left to share are the short ones.
+"""
+
+from __future__ import annotations
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+LONG_S = {
+    "tests/browser/test_long_run.py": 60,
+    "tests/browser/test_going_through.py": 45,
+    "tests/browser/test_panel.py": 45,
+    "tests/browser/test_end_and_timeline.py": 35,
+    "tests/browser/test_truth.py": 32,
+    "tests/browser/test_editing.py": 30,
+    "tests/browser/test_accessibility.py": 25,
+    "tests/browser/test_branching.py": 25,
+    "tests/browser/test_voila.py": 20,
+    "tests/browser/test_harness.py": 18,
+    "tests/browser/test_hostile_output.py": 10,
+    "tests/browser/test_notebook7.py": 10,
+    "tests/experiments/test_experiment.py": 75,
+    "tests/providers/test_responses_streams.py": 40,
+    "tests/experiments/test_executors.py": 40,
+    "tests/core/test_store.py": 25,
+    "tests/kernel/test_live_run.py": 22,
+    "tests/core/test_store_killed.py": 22,
+    "tests/serve/test_schema.py": 20,
+    "tests/plots/test_groups.py": 16,
+    "tests/providers/test_signal_registry.py": 12,
+    "tests/widgets/test_branches.py": 9,
+    "tests/core/test_control.py": 9,
+    "tests/serve/test_command.py": 8,
+    "tests/serve/test_http.py": 7,
+    "tests/core/test_subagents.py": 6,
+    "tests/widgets/test_ending.py": 6,
+    "tests/plots/test_tree.py": 6,
+}
+"""About how long the slowest files take, alone. Only their order counts: a file that is not here is taken for a short one."""
+
+
+def from_browser_to_rest(item: pytest.Item) -> tuple[bool, float]:
+    """What the files are sorted by: the browser's from the longest to the shortest, then the others from the shortest up."""
+    file = item.nodeid.split("::", 1)[0]
+    is_of_browser = item.get_closest_marker("browser") is not None
+    return not is_of_browser, -LONG_S.get(file, 0) if is_of_browser else LONG_S.get(file, 0)
+
+
+class FromTwoEnds(LoadFileScheduling):  # type: ignore[misc,unused-ignore]
+    """Whole files, in the order they were collected in: from the front for the first worker, from the back for the others."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is not next(iter(self.nodes)):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)

@@ -1,0 +1,1 @@
+"""What if: conditions and budgets replayed over recorded runs."""

@@ -1,0 +1,157 @@
+"""The answers agree with what the live loop does, step for step, and with reading every prefix."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab import Budget, StopReason
+from agentlab.evaluate import read_condition
+from agentlab.history import RunHistory
+from agentlab.stop import StopCondition
+from agentlab.testing import Said
+from agentlab.whatif.prefixes import told
+
+from .made import UNBOUNDED, any_tree, budgets, built_in_tree, run, scripts
+
+OF_LIMITS = {StopReason.TURN_LIMIT, StopReason.CALL_LIMIT, StopReason.TOKEN_BUDGET, StopReason.COST_BUDGET, StopReason.TIMEOUT}
+CUT_OFF = {*OF_LIMITS, StopReason.STOP_CONDITION}
+
+
+def only(frame: pd.DataFrame) -> dict[str, Any]:
+    """The one row, NA as None."""
+    assert len(frame) == 1
+    return {str(name): None if pd.isna(value) else value for name, value in frame.iloc[0].items()}
+
+
+def budget_of(limits: Budget) -> dict[str, Any]:
+    """A budget's limits, as they are tried."""
+    kept = {name: getattr(limits, name) for name in ("max_turns", "max_calls", "max_tokens", "max_cost")}
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunResult, limits: dict[str, Any]) -> None:
+    """An answer is what the live run did, unless the record ends before that."""
+    in_mid_step = "max_tokens" in limits and len(live.history[-1].calls) > 1
+    if (
+        answer["outcome"] == "unknown"
+    ):  # a call that goes on with a cut answer would have been held to what was left of the tokens
+        assert record.stop_reason in CUT_OFF or in_mid_step
+        assert len(live.history) >= len(record.history)
+        return
+    assert answer["outcome"] == ("stopped" if live.stop_reason in CUT_OFF or _failed(live) else "finished")
+    assert answer["step"] == len(live.history)
+    if in_mid_step and answer["calls"] is None:
+        return
+    assert answer["stop_reason"] == live.stop_reason.value
+    if live.stop_reason not in OF_LIMITS:
+        assert answer["fired"] == (", ".join(map(told, live.conditions_met)) or None)
+    else:
+        assert f"Budget reached: {answer['fired']} " in live.detail or "left nothing" in live.detail or live.detail
+    assert answer["calls"] == live.history.calls
+    assert answer["tokens"] == live.history.tokens
+    assert answer["cost_usd"] == (
+        None if live.history.cost_usd is None else pytest.approx(float(live.history.cost_usd), abs=1e-12)
+    )
+    reached = live.terminated or (record.terminated and live.history.calls == record.history.calls)
+    assert answer["goal_reached"] == reached
+
+
+def _failed(live: lab.RunResult) -> bool:
+    """Whether a condition raised, as against a provider."""
+    return live.stop_reason is StopReason.ERROR and "stop condition" in live.detail
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(scripts, st.one_of(st.none(), built_in_tree), st.one_of(st.just(UNBOUNDED), budgets)), min_size=1, max_size=3
+    ),
+    st.lists(st.tuples(st.one_of(st.none(), any_tree), budgets), min_size=1, max_size=3),
+)
+def test_the_live_loop_does_the_same(
+    recorded: list[tuple[list[Said], StopCondition | None, Budget]], tried: list[tuple[StopCondition | None, Budget]]
+) -> None:
+    records = [run(script, stop, budget) for script, stop, budget in recorded]
+    for stop, budget in tried:
+        limits = budget_of(budget)
+        if stop is None and not limits:
+            continue
+        answers = lab.backtest(records, stop, budget=limits, per="run")
+        for (script, *_), record, run_id in zip(recorded, records, answers["run_id"], strict=True):
+            assert run_id == record.run_id
+            answer = only(answers[answers["run_id"] == run_id])
+            live = run(script, stop, Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
+            assert_agrees(answer, record, live, limits)
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts, any_tree)
+def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondition) -> None:
+    record = run(script)
+    answer = only(lab.backtest(record, tree, per="run"))
+    first, raised = len(record.history), False
+    for length in range(1, len(record.history) + 1):
+        try:
+            reading = asyncio.run(read_condition(tree, RunHistory(record.history[:length])))
+        except RuntimeError:
+            first, raised = length - 1, True
+            break
+        if reading.met:
+            first = length - 1
+            break
+    assert answer["step"] == min(first + 1, len(record.history))
+    last = first >= len(record.history) - 1
+    wins = record.stop_reason is StopReason.TERMINATING_TOOL or record.stopped_by == "tool"
+    assert answer["outcome"] == ("finished" if last and (not raised or wins) else "stopped")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(scripts, min_size=1, max_size=4), built_in_tree, budgets)
+def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
+    records = [run(script) for script in recorded]
+    whole = lab.backtest(records, tree, budget=budget_of(budget), per="run")
+    frame = lab.backtest(lab.frame(records), tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
+    assert list(frame["run_id"]) == list(whole["run_id"])
+    told_by_frame = frame["outcome"] != "unknown"
+    single = lab.frame(records).groupby("run_id", sort=False)["calls"].max().reindex(frame["run_id"]).fillna(0).le(1).to_numpy()
+    no_comma = (
+        ~lab.frame(records)
+        .groupby("run_id", sort=False)["tools"]
+        .agg(" ".join)
+        .reindex(frame["run_id"])
+        .fillna("")
+        .str.contains("look, finalize")
+        .to_numpy()
+    )
+    assert (told_by_frame | ~single).all()
+    same = told_by_frame.to_numpy() & no_comma
+    for name in ("outcome", "step"):
+        pd.testing.assert_series_equal(frame[name][same], whole[name][same])
+    for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
+        known = same & frame[name].notna().to_numpy()
+        pd.testing.assert_series_equal(frame[name][known], whole[name][known])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(scripts, min_size=1, max_size=4), st.lists(built_in_tree, min_size=1, max_size=4))
+def test_the_configurations_add_up_to_their_runs(recorded: list[list[Said]], tried: list[StopCondition]) -> None:
+    records = [run(script) for script in recorded]
+    rows = lab.backtest(records, tried, per="run").groupby("configuration", sort=False)
+    table = lab.backtest(records, tried)
+    for (_, group), (_, row) in zip(rows, table.drop_duplicates("configuration").iterrows(), strict=True):
+        of_one = group.iloc[: len(records)]
+        assert row["runs"] == len(records)
+        for outcome in ("stopped", "finished", "unknown"):
+            assert row[outcome] == (of_one["outcome"] == outcome).sum()
+        for name, column in (("tokens", "tokens"), ("cost", "cost_usd"), ("calls", "calls"), ("step", "step")):
+            known = of_one[column].dropna()
+            assert (pd.isna(row[f"{name}_mean"]) and known.empty) or row[f"{name}_mean"] == pytest.approx(float(known.mean()))
+        success = of_one["goal_reached"].dropna()
+        assert row["success_rate"] == pytest.approx(float(success.mean()))
