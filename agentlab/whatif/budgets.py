@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from agentlab.budget import LIMIT_REASONS
-from agentlab.history import RunHistory
 from agentlab.types import StopReason
 from agentlab.whatif.conditions import First
 from agentlab.whatif.first_met import first_met
@@ -79,7 +78,7 @@ def break_off(records: Records, limits: list[Limit], stop: First) -> Broken:
                 _by_time_unseen(broken, inside, float(limit.value), place)
             else:
                 for run in inside:
-                    _by_time(records, records.histories(int(run)), broken, int(run), limits, place)
+                    _by_time(records, broken, int(run), limits, place)
         else:
             for run in np.flatnonzero(here & records.several_calls[rows]):
                 _before_a_call(records, broken, int(run), limits, place)
@@ -124,13 +123,14 @@ def _by_time_unseen(broken: Broken, runs: Ints, limit: float, place: int) -> Non
         broken.used[name][newly] = limit if name == "time_s" else np.nan
 
 
-def _by_time(records: Records, history: RunHistory, broken: Broken, run: int, limits: list[Limit], place: int) -> None:
+def _by_time(records: Records, broken: Broken, run: int, limits: list[Limit], place: int) -> None:
     """Time is up in the middle of a step: what was asked for and had not come is lost."""
+    assert records.histories is not None  # noqa: S101  for the type checker
     limit = float(limits[place].value)
     row = int(records.start[run] + limits[place].first[run])
     first = row == records.start[run]
     used = {name: 0.0 if first else float(records.totals[name][row - 1]) for name in USED}
-    calls = list(calls_inside(history, row - int(records.start[run])))
+    calls = list(calls_inside(records.histories(run), row - int(records.start[run])))
     behind = sum(call.used["time_s"] <= limit for call in calls)
     used = calls[behind - 1].totals if behind else used
     _note(broken, run, behind, {**used, "time_s": limit}, place)
