@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agentlab.calls import RetryPolicy as RetryPolicy
     from agentlab.chat import Chat as Chat
     from agentlab.chat import ChatReply as ChatReply
+    from agentlab.cheapest import Suggestion as Suggestion
+    from agentlab.cheapest import suggest as suggest
     from agentlab.compare import paired as paired
     from agentlab.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
@@ -97,6 +99,7 @@ _PLACES = {
     "agentlab.backtest": ("backtest",),
     "agentlab.calls": ("RetryPolicy",),
     "agentlab.chat": ("Chat", "ChatReply"),
+    "agentlab.cheapest": ("Suggestion", "suggest"),
     "agentlab.compare": ("paired", "summary"),
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
