@@ -97,10 +97,11 @@ class Judge:
         row = row.astype(np.int64)
         broken = budgets.break_off(records, limits, row)
         broken.off &= raised >= row  # behind a step that was broken off nothing is asked any more
-        outcome = self._outcome(row, broken, raised, unsure_from=words.unsure_from(records, counted))
+        unsure_from = words.unsure_from(records, counted)
+        outcome = self._outcome(row, broken, raised, unsure_from=unsure_from)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = {name: self._used(name, outcome, row, broken) for name in USED}
-        return Verdict(outcome, row, used, self._goal(outcome, row, broken.off), Found(counted, met, raised, limits, broken))
+        return Verdict(outcome, row, used, self._goal(outcome, row, broken.off, unsure_from), Found(counted, met, raised, limits, broken))
 
     # Where --------------------------------------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Judge:
         failed = stops & (raised == row)
         own_wins = records.own_end & ~broken.off & (~failed | (records.reason == StopReason.TERMINATING_TOOL))
         outcome[own_wins & (at_end | ~stops)] = FINISHED
-        outcome[stops & (row >= unsure_from) & ~failed] = UNKNOWN
+        outcome[(unsure_from < records.lengths) & (row >= unsure_from) & ~failed] = UNKNOWN
         outcome[at_end & records.cut_short & ~broken.off] = UNKNOWN
         outcome[at_end & records.own_end & broken.unsure & ~broken.off] = UNKNOWN
         return outcome
@@ -192,9 +193,9 @@ class Judge:
         values[off] = broken.used[name][off]
         return values
 
-    def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools) -> Floats:
+    def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools, unsure_from: First) -> Floats:
         lengths = self.records.lengths
         reached = np.where(self.goal < lengths, (self.goal < row) | ((self.goal == row) & ~off), False).astype(float)
-        reached[(outcome == UNKNOWN) & (self.goal >= lengths)] = np.nan
+        reached[(outcome == UNKNOWN) & (self.goal >= np.minimum(lengths, unsure_from + 1))] = np.nan
         reached[self.goal_open & (outcome == FINISHED)] = np.nan
         return reached
