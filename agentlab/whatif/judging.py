@@ -101,7 +101,9 @@ class Judge:
         outcome = self._outcome(row, broken, raised, unsure_from=unsure_from)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = {name: self._used(name, outcome, row, broken) for name in USED}
-        return Verdict(outcome, row, used, self._goal(outcome, row, broken.off, unsure_from), Found(counted, met, raised, limits, broken))
+        return Verdict(
+            outcome, row, used, self._goal(outcome, row, broken.off, unsure_from), Found(counted, met, raised, limits, broken)
+        )
 
     # Where --------------------------------------------------------------------------------------------------------------
 

@@ -129,7 +129,7 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, units: st
     code = found.code
     yield (
         f"{code} is the cheapest of {candidates:,} configurations that keep at least {found.keep:.4g} of the {found.successes:,} "
-        f"successes in {found.runs:,} runs: on these same runs it keeps {own_share:.1%}, which is more than to be expected elsewhere."
+        f"successes in {found.runs:,} runs: on these same runs it keeps {own_share:.1%}, a figure that flatters, since they chose it."
     )
     before, after = amount(found.cost_recorded, found.cost_in), amount(found.cost, found.cost_in)
     yield (

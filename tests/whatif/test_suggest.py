@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -25,9 +26,11 @@ from agentlab import (
     errors,
     suggest,
 )
+from agentlab.testing import ScriptedProvider
 from agentlab.whatif.choosing import folds_of, in_order, units_of
 from agentlab.whatif.records import from_frames
 from agentlab.whatif.spelled import condition_code
+from tests.plots.made import look, looping, run_of
 from tests.whatif.made_runs import drawn, steps_of
 
 NAMES = {name: getattr(lab, name) for name in ("StepCountIs", "MaxTokensUsed", "MaxCost", "HasToolCall", "FinishReasonIs", "Off")}
@@ -116,10 +119,11 @@ def test_of_equal_cost_it_is_the_one_that_keeps_more_then_of_fewer_limits_then_t
     found = suggest(steps, tied, keep=0.9, cost="steps")
     assert found.stop == MaxTokensUsed(2_999)
 
-    lost = steps_of([1] * 50 + [2] * 50, [True] * 100)  # 2 steps or 2 calls: the same cost where the limit is above all
-    more = suggest(lost, {"few": StepCountIs([1]), "all": StepCountIs([7, 5])}, keep=0.5, cost="steps")
-    assert more.stop == StepCountIs(1)
-    assert suggest(lost, StepCountIs([7, 5]), keep=0.5, cost="steps").stop == StepCountIs(5)
+    early = steps_of([3] * 50 + [4] * 50, [True] * 50 + [False] * 50)  # met or not at the third step, at the same cost
+    goal = HasToolCall("finalize")
+    early.loc[early["run_id"].lt("r00050") & early["step"].eq(2), "tools"] = "finalize"
+    either = {"with": StepCountIs([9]) & MaxTokensUsed(2_000), "without": StepCountIs([9, 7])}
+    assert suggest(early, either, goal=goal, keep=0.9, cost="steps").stop == StepCountIs(7)
 
 
 grids = st.sampled_from([
@@ -260,7 +264,9 @@ def test_what_runs_that_were_cut_off_would_have_cost_is_left_out_and_told() -> N
     assert found.unknown_share == 0.2
     assert found.cost == 3.0  # of those of which it is known
     assert found.frame["spent_mean"].tolist() == [3.4, 3.4]
-    assert any(sentence.startswith("10 of 50 runs (20.0%) were cut off in the record before these limits") for sentence in found.why)
+    assert any(
+        sentence.startswith("10 of 50 runs (20.0%) were cut off in the record before these limits") for sentence in found.why
+    )
     assert suggest(steps, StepCountIs([4]), cost="steps").unknown_share == 0.0
 
 
@@ -389,7 +395,9 @@ def test_the_frame_is_a_backtest_s_with_what_was_chosen() -> None:
 def test_what_it_says_of_itself_is_short_and_escaped() -> None:
     found = suggest(known(), HasToolCall("<script>") | StepCountIs([3, 10]), keep=0.9, cost="steps")
 
-    assert repr(found).startswith("Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on runs it was not chosen on it keeps 95.0%")
+    assert repr(found).startswith(
+        "Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on runs it was not chosen on it keeps 95.0%"
+    )
     shown = found._repr_html_()
     assert "<script>" not in shown and "HasToolCall(&#x27;&lt;script&gt;&#x27;) | StepCountIs(3)" in shown
     assert all(sentence.count("<li>") == 0 for sentence in found.why)
@@ -408,6 +416,45 @@ def test_what_it_says_of_itself_is_short_and_escaped() -> None:
 )
 def test_code_gives_the_condition_back(tree: StopCondition) -> None:
     assert pasted(f"stop={condition_code(tree)}")["stop"] == tree
+
+
+def test_a_suggestion_from_results_is_taken_by_a_run_and_holds() -> None:
+    results = [run_of(looping(end=end)) for end in (2, 3, 3, 3, 3, 3, 5)]
+
+    def at_the_limit(history: lab.RunHistory) -> bool:
+        return len(history) >= 3
+
+    found = suggest(results, {"cost": MaxCost(["0.001", "0.003"]), "own": at_the_limit, "none": None}, keep=0.8)
+
+    assert found.stop == MaxCost("0.003")  # what my own says comes to the same, and was given later
+    again = run_of(looping(end=5), stop=found.stop, budget=found.budget)
+    assert again.stop_reason == lab.StopReason.STOP_CONDITION and len(again.history) == 3
+    assert any("All runs are of one prompt" in sentence for sentence in found.why)
+
+
+def test_from_a_store_by_its_prompts(tmp_path: Any) -> None:
+    store = lab.Store(tmp_path / "runs.db")
+    for prompt in "abcdef":
+        for end in (2, 3):
+            run = lab.Agent(ScriptedProvider(looping(end=end), name="one", model="m1"), tools=[look], observers=[store]).run(
+                prompt
+            )
+            asyncio.run(to_the_end(run))
+    found = suggest(store, StepCountIs([2, 3, 4]), cost="steps")
+
+    assert found.stop == StepCountIs(3)
+    assert any("(5 parts, by prompt)" in sentence for sentence in found.why)
+    store.close()
+
+
+async def to_the_end(run: lab.Run) -> None:
+    await run
+
+
+def test_its_picture_is_that_of_its_frame() -> None:
+    if not hasattr(lab.plots, "what_if"):
+        pytest.skip("lab.plots.what_if")
+    assert suggest(known(), StepCountIs([2, 3, 10]), keep=0.9).plot().figure is not None
 
 
 def test_it_is_spelled_lab_suggest() -> None:
