@@ -88,7 +88,12 @@ class Suggestion:
         return self._chosen().code
 
     def plot(self, **options: Any) -> Any:
-        """The candidates, cost against success, with the chosen one marked: `lab.plots.what_if(frame)`."""
+        """The candidates, cost against success, with the chosen one marked: `lab.plots.what_if(frame)`.
+
+        Raises ConfigurationError where no candidate was tried.
+        """
+        if self.frame.empty:
+            raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
         return sugar.call("agentlab.plots:what_if", self.frame, **options)
 
     def _chosen(self) -> Configuration:

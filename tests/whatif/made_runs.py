@@ -65,3 +65,8 @@ def drawn(random: np.random.Generator, runs: int, *, prompts: int | None = None,
         prompts=None if prompts is None else [f"p{place}" for place in of],
         tokens=random.integers(200, 2_000, int(lengths.sum())),
     )
+
+
+def known() -> pd.DataFrame:
+    """95 successes within 3 steps, 5 in the tenth, 30 runs that go round in circles: three steps keep 95 %."""
+    return steps_of([3] * 95 + [10] * 5 + [20] * 30, [True] * 100 + [False] * 30)
