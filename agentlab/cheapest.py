@@ -235,8 +235,8 @@ def _frame(answer: _Answer, level: float) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **task.named(),
-            "code": pd.array([configuration(point, 0).code for point in answer.points], dtype="string"),
             **answer.sums.columns(level),
+            "code": pd.array([configuration(point, 0).code for point in answer.points], dtype="string"),
             "kept_share": pd.array([None if np.isnan(one) else float(one) for one in share], dtype="Float64"),
             "spent_mean": pd.array(counts.spent.sum(axis=1) / PARTS[answer.looked_at.cost] / priced, dtype="Float64"),
             "chosen": pd.array([number == answer.chosen for number in size], dtype="boolean"),

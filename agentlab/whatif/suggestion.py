@@ -17,6 +17,10 @@ from agentlab.whatif.grids import Grid
 from agentlab.whatif.spelled import budget_code, condition_code
 
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
+AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}
+"""The column of a backtest's frame for what is to be low."""
+RING = "#797979"
+"""A grey that is to be seen on white and on black."""
 DEFAULT_TURNS = Budget().max_turns or 0
 """A run whose budget does not say otherwise ends here."""
 
@@ -88,13 +92,20 @@ class Suggestion:
         return self._chosen().code
 
     def plot(self, **options: Any) -> Any:
-        """The candidates, cost against success, with the chosen one marked: `lab.plots.what_if(frame)`.
+        """The candidates, cost against success, with a ring around the chosen one: `lab.plots.what_if(frame)`, and its options.
 
         Raises ConfigurationError where no candidate was tried.
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
-        return sugar.call("agentlab.plots:what_if", self.frame, **options)
+        x, y = options.setdefault("x", AXES[self.cost_in]), options.setdefault("y", "success_rate")
+        axes = sugar.call("agentlab.plots:what_if", self.frame, **options)
+        chosen = self.frame[self.frame["chosen"]]
+        if len(chosen) and chosen[[x, y]].notna().all(axis=None):
+            ring = {"linestyle": "none", "marker": "o", "markersize": 16, "fillstyle": "none", "color": RING}
+            axes.plot(chosen[x].astype(float), chosen[y].astype(float), **ring)
+            axes.alt = f"{axes.alt} Suggested, with a ring around it: {self.code}."
+        return axes
 
     def _chosen(self) -> Configuration:
         if self.found is None:

@@ -322,7 +322,13 @@ async def to_the_end(run: lab.Run) -> None:
 def test_its_picture_is_that_of_its_frame() -> None:
     if not hasattr(lab.plots, "what_if"):
         pytest.skip("lab.plots.what_if")
-    assert suggest(known(), StepCountIs([2, 3, 10]), keep=0.9).plot().figure is not None
+    found = suggest(known(), StepCountIs([2, 3, 10]), keep=0.9, cost="steps")
+    axes = found.plot()
+
+    assert axes.alt.endswith("Suggested, with a ring around it: stop=StepCountIs(3).")
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_markersize() == 16] == [
+        (pytest.approx(3.0), pytest.approx(95 / 130))
+    ]
 
 
 def test_it_is_spelled_lab_suggest() -> None:
