@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent as Agent
     from agentlab.agreements import Agreement as Agreement
     from agentlab.agreements import agreement as agreement
-    from agentlab.backtest import backtest as backtest
+    from agentlab.backtesting import backtest as backtest
     from agentlab.budget import Budget as Budget
     from agentlab.calls import RetryPolicy as RetryPolicy
     from agentlab.chat import Chat as Chat
     from agentlab.chat import ChatReply as ChatReply
+    from agentlab.cheapest import Suggestion as Suggestion
+    from agentlab.cheapest import suggest as suggest
     from agentlab.compare import paired as paired
     from agentlab.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
@@ -96,9 +98,10 @@ if TYPE_CHECKING:
 _PLACES = {
     "agentlab.agent": ("Agent",),
     "agentlab.agreements": ("Agreement", "agreement"),
-    "agentlab.backtest": ("backtest",),
+    "agentlab.backtesting": ("backtest",),
     "agentlab.calls": ("RetryPolicy",),
     "agentlab.chat": ("Chat", "ChatReply"),
+    "agentlab.cheapest": ("Suggestion", "suggest"),
     "agentlab.compare": ("paired", "summary"),
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),

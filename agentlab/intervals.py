@@ -138,6 +138,29 @@ def percentile(value: float | None, drawn: Any, known: int, *, level: float = 0.
     return Estimate(value, min(float(low), value), max(float(high), value), known)
 
 
+def of_ratio(above: Any, below: Any, *, level: float = 0.95) -> Estimate:
+    """The sum of `above` over the sum of `below`, a place a unit, with the bootstrap's percentile interval over units.
+
+    A share of runs whose units are prompts, say: so many kept, of so many. Units with nothing below are left out.
+    """
+    pairs = np.column_stack([np.asarray(above, dtype=float), np.asarray(below, dtype=float)])
+    pairs = pairs[pairs[:, 1] > 0]
+    pairs = pairs[np.lexsort(pairs.T)]  # so that the order of the units changes nothing
+    known = len(pairs)
+    if not known:
+        return Estimate(None, None, None, 0, "none known")
+    value = float(pairs[:, 0].sum() / pairs[:, 1].sum())
+    if known < FEWEST:
+        return percentile(value, np.zeros(0), known, level=level)
+    random, left, drawn = np.random.default_rng(SEED), resamples(known), []
+    while left > 0:
+        now = min(left, max(1, AT_ONCE // known))
+        places = random.integers(0, known, (now, known))
+        drawn.append(pairs[places, 0].sum(axis=1) / pairs[places, 1].sum(axis=1))
+        left -= now
+    return percentile(value, np.concatenate(drawn), known, level=level)
+
+
 @dataclass(frozen=True, slots=True)
 class Survival:
     """A survival curve: `alive` after each of `times`, with its interval; None where that cannot be made."""

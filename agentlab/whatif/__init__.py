@@ -12,6 +12,9 @@
     goals        what the runs were for, and when they had reached it
     sources      the records of whatever a person has
     frames       the answers as DataFrames
+    candidates   limits worth trying where a person names none
+    choosing     choosing a configuration on some runs and judging it on others
+    spelled      conditions and budgets as the code that makes them
 
 Nothing is guessed: what a run would have done behind the end of its record is unknown.
 """

@@ -59,7 +59,7 @@ class Judge:
     ) -> None:
         self.records = records
         self.goal = records.goal if goal is None else goal
-        self.goal_is_the_end = goal is None or goal is records.goal
+        self.goal_is_the_end = goal is None or np.array_equal(goal, records.goal)
         self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
         self._first: dict[StopCondition, First] = {}
         self._asked: dict[StopCondition, prefixes.Asked | None] = {}
@@ -100,11 +100,12 @@ class Judge:
         broken = budgets.break_off(records, limits, row)
         broken.off &= raised >= row  # behind a step that was broken off nothing is asked any more
         reached_here = self.goal == row
-        outcome = self._outcome(row, broken, raised, unsure_from=words.unsure_from(records, counted))
+        unsure_from = words.unsure_from(records, counted)
+        outcome = self._outcome(row, broken, raised, unsure_from=unsure_from)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = {name: self._used(name, outcome, row, broken) for name in USED}
-        goal = self._goal(outcome, row, broken.off)
-        goal[reached_here & broken.unsure & (row > 0)] = np.nan
+        goal = self._goal(outcome, row, broken.off, unsure_from)
+        goal[reached_here & broken.unsure] = np.nan
         verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
         self._count_what_was_handed_in(verdict)
         return verdict
@@ -179,7 +180,7 @@ class Judge:
         failed = stops & (raised == row)
         own_wins = records.own_end & ~broken.off & (~failed | (records.reason == StopReason.TERMINATING_TOOL))
         outcome[own_wins & (at_end | ~stops)] = FINISHED
-        outcome[stops & (row >= unsure_from) & ~failed] = UNKNOWN
+        outcome[(unsure_from < records.lengths) & (row >= unsure_from) & ~failed] = UNKNOWN
         outcome[at_end & records.cut_short & ~broken.off] = UNKNOWN
         outcome[at_end & records.own_end & broken.unsure & ~broken.off] = UNKNOWN
         return outcome
@@ -195,10 +196,10 @@ class Judge:
         values[off] = broken.used[name][off]
         return values
 
-    def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools) -> Floats:
+    def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools, unsure_from: First) -> Floats:
         lengths = self.records.lengths
         reached = np.where(self.goal < lengths, (self.goal < row) | ((self.goal == row) & ~off), False).astype(float)
-        reached[(outcome == UNKNOWN) & (self.goal >= lengths)] = np.nan
+        reached[(outcome == UNKNOWN) & (self.goal >= np.minimum(lengths, unsure_from + 1))] = np.nan
         reached[self.goal_open & (outcome == FINISHED)] = np.nan
         return reached
 

@@ -47,8 +47,8 @@ def reading_once() -> Prepare:
 
 
 def ours(limits: dict[str, int]) -> Prepare:
-    """`agentlab.backtest` over these dimensions, with this many limits in each."""
-    raise ImportError("agentlab.backtest")
+    """`agentlab.backtesting` over these dimensions, with this many limits in each."""
+    raise ImportError("agentlab.backtesting")
 
 
 def rows(with_peers: bool) -> Iterator[Row]:

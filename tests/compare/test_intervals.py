@@ -15,7 +15,7 @@ from scipy import stats
 
 from agentlab import errors
 from agentlab.agreements import cohen, fleiss
-from agentlab.intervals import FEWEST, checked_level, kaplan_meier, of_mean, of_median, percentile, wilson
+from agentlab.intervals import FEWEST, checked_level, kaplan_meier, of_mean, of_median, of_ratio, percentile, wilson
 
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
@@ -107,6 +107,36 @@ def test_the_fewest_values_give_an_interval() -> None:
 def test_a_level_that_is_none_is_an_error(level: object) -> None:
     with pytest.raises(errors.ConfigurationError, match="pass a number between 0 and 1"):
         checked_level(level)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_a_ratio_is_that_of_the_sums_whatever_the_order_of_units(units: list[tuple[int, int]], rng: random.Random) -> None:
+    found = of_ratio(*zip(*units, strict=True))
+
+    assert found == of_ratio(*zip(*rng.sample(units, len(units)), strict=True))
+    counted = [unit for unit in units if unit[1]]
+    assert found.known == len(counted)
+    if counted:
+        assert found.value == pytest.approx(sum(above for above, _ in counted) / sum(below for _, below in counted))
+    if found.low is not None and found.high is not None and found.value is not None:
+        assert found.low <= found.value <= found.high
+
+
+def test_a_ratio_with_one_below_each_is_a_mean() -> None:
+    values = np.random.default_rng(3).normal(size=40)
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=9_999, method="percentile", rng=np.random.default_rng(7))
+
+    found = of_ratio(values, np.ones(40))
+
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.02)
+
+
+def test_a_ratio_of_few_units_or_of_nothing_says_why_it_has_no_interval() -> None:
+    assert of_ratio([], []).why == of_ratio([1], [0]).why == "none known"
+    assert of_ratio([1, 2, 3, 4], [2, 2, 4, 5]).why == "only 4 known, an interval takes 5"
+    assert of_ratio([1] * 9, [2] * 9).why == "all 9 are the same"
 
 
 # Kappa -----------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,262 @@
+"""Choosing a configuration on some runs and judging it on others.
+
+Units are prompts where they are known, else runs: repeats of a prompt resemble each other, so what was chosen on some of them says
+little new about the rest. A unit is in one fold only, and it is units that are drawn again for an interval.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agentlab.groups import names_of
+from agentlab.intervals import SEED
+from agentlab.whatif.conditions import First
+from agentlab.whatif.frames import Sums, Task
+from agentlab.whatif.grids import BOUNDS, Grid, plain_value
+from agentlab.whatif.judging import STOPPED, Verdict
+from agentlab.whatif.records import Bools, Floats, Ints, Records
+
+PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
+"""What can be called cost, and the parts in which it is counted: whole numbers, so that no order of runs decides a tie."""
+
+
+def in_order(records: Records) -> Records:
+    """The same runs in the order of their ids, so that the order in which they came changes nothing."""
+    order = np.argsort(records.about["run_id"].astype(str).to_numpy(), kind="stable")
+    if np.array_equal(order, np.arange(len(order))):
+        return records
+    lengths, histories = records.lengths[order], records.histories
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    rows = np.arange(int(start[-1])) - np.repeat(start[:-1], lengths) + np.repeat(records.start[:-1][order], lengths)
+    return Records(
+        records.about.iloc[order].reset_index(drop=True),
+        start,
+        records.steps.iloc[rows].reset_index(drop=True),
+        records.own_end[order],
+        records.cut_short[order],
+        records.wanted_more[order],
+        records.reason[order],
+        records.goal[order],
+        None if histories is None else (lambda run: histories(int(order[run]))),
+    )
+
+
+# Units and folds ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What may not be torn apart: `what` they are, `prompt` or `run`, and which unit each run belongs to."""
+
+    what: str
+    of: Ints
+    one_prompt: bool
+    """All runs are of one prompt, so that only its runs can be told apart."""
+
+
+def units_of(about: pd.DataFrame) -> Units:
+    """Prompts, by `prompt_id` or else `prompt`; a run of which neither is known is a unit of its own."""
+    alone = "\x1frun " + about["run_id"].astype(str)
+    for column in ("prompt_id", "prompt"):
+        known = about[column].notna() if column in about.columns else pd.Series(False, index=about.index)
+        if known.any():
+            named = names_of(about, [column]).astype(str).where(known, alone)
+            if named.nunique() > 1:
+                return Units("prompt", _codes(named), one_prompt=False)
+            return Units("run", _codes(alone), one_prompt=True)
+    return Units("run", _codes(alone), one_prompt=False)
+
+
+def _codes(names: pd.Series[str]) -> Ints:
+    return np.unique(names.to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
+
+
+def folds_of(units: Units, succeeded: Bools, folds: int) -> Ints:
+    """The fold of each run: successes spread evenly, then runs, else by a lot that is always the same."""
+    number = int(units.of.max()) + 1
+    successes = np.bincount(units.of[succeeded], minlength=number)
+    runs = np.bincount(units.of, minlength=number)
+    lot = np.random.default_rng(SEED).permutation(number)
+    fold_of = np.zeros(number, np.int64)
+    filled = [[0, 0, fold] for fold in range(folds)]
+    for unit in lot[np.argsort(-successes[lot], kind="stable")]:
+        least = min(filled)
+        least[0] += int(successes[unit])
+        least[1] += int(runs[unit])
+        fold_of[unit] = least[2]
+    return fold_of[units.of]
+
+
+# Counting ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is looked at in runs: which succeeded in the record, what counts as cost, and what each cost in all (NaN: not known)."""
+
+    succeeded: Bools
+    cost: str
+    whole: Floats
+
+    def part(self, runs: slice) -> Measured:
+        """Some of the runs."""
+        return Measured(self.succeeded[runs], self.cost, self.whole[runs])
+
+    def kept(self, verdict: Verdict) -> Floats:
+        """Of each run that succeeded 1 where it still does and 0 where not, NaN where that is not known; NaN for all others."""
+        return np.where(self.succeeded, verdict.goal, np.nan)
+
+    def used(self, verdict: Verdict) -> Floats:
+        """What each run would have cost, NaN where that is not known."""
+        if self.cost == "steps":
+            known = verdict.outcome <= 1
+            return np.where(known, np.minimum(verdict.row + 1.0, self.whole), np.nan)
+        return np.where(np.isnan(self.whole), np.nan, verdict.used[self.cost])
+
+    def spent(self, verdict: Verdict, records: Records) -> Floats:
+        """The same, as far as the record goes, so that all configurations are compared on the same runs.
+
+        Behind the end of a record nothing is added, so of a run that was cut off before the limits it is the least that it would have
+        cost; of a step that a limit may have broken off, it is all of it.
+        """
+        used = self.used(verdict)
+        lost = np.isnan(used) & ~np.isnan(self.whole)
+        if not lost.any():
+            return used
+        filled = np.where(lost, self.whole, used)
+        inside = np.flatnonzero(lost & (verdict.outcome == STOPPED))
+        if len(inside) and self.cost != "steps":
+            filled[inside] = records.totals[self.cost][records.start[:-1][inside] + verdict.row[inside]]
+        return filled
+
+
+def measured(records: Records, goal: First, goal_open: Bools, cost: str) -> Measured:
+    """What is looked at, of these runs."""
+    if cost == "steps":
+        whole = records.lengths.astype(float)
+    else:
+        there, whole = records.lengths > 0, np.zeros(len(records))
+        whole[there] = records.totals[cost][records.start[1:][there] - 1]
+    return Measured((goal < records.lengths) & ~goal_open, cost, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """For each configuration and fold: successes that are `kept`, of how many that is `known`, and what runs have `spent`, in PARTS."""
+
+    kept: Floats
+    known: Floats
+    spent: Floats
+
+    def without(self, fold: int) -> Counts:
+        """Of all folds but one, summed up."""
+        return Counts(*((values.sum(axis=1) - values[:, fold])[:, None] for values in (self.kept, self.known, self.spent)))
+
+    @property
+    def share(self) -> Floats:
+        """The share that is kept by each configuration; NaN where nothing is known."""
+        with np.errstate(all="ignore"):
+            found: Floats = self.kept.sum(axis=1) / self.known.sum(axis=1)
+        return found
+
+    def cheapest(self, keep: float, order: Ints) -> int | None:
+        """The cheapest that keeps so much: of equal cost that which keeps most, then the first by `order`. None: none keeps it."""
+        share = self.share
+        enough = np.flatnonzero(share >= keep - 1e-12)
+        if not len(enough):
+            return None
+        return int(enough[np.lexsort((order[enough], -share[enough], self.spent.sum(axis=1)[enough]))[0]])
+
+    def most(self, order: Ints) -> int:
+        """The one that keeps most, of these the cheapest."""
+        share = np.nan_to_num(self.share, nan=-1.0)
+        return int(np.lexsort((order, self.spent.sum(axis=1), -share))[0])
+
+
+def count(task: Task, looked_at: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
+    """Go once through all configurations and runs; the sums are those that a backtest's frame is made of."""
+    found = [np.zeros((task.size, folds)) for _ in range(3)]
+    sums = Sums(task.size, 1)
+    last = _figures(task.records)
+    for runs, judge in task.parts():
+        part, here = looked_at.part(runs), fold[runs]
+        whole = {name: values[runs] for name, values in last.items()}
+        success, priced = np.flatnonzero(part.succeeded), np.flatnonzero(~np.isnan(part.whole))
+        for number, (grid, point) in enumerate(task.configurations()):
+            verdict = judge.verdict(grid, point)
+            sums.add(number, verdict, whole, None)
+            kept = verdict.goal[success]
+            spent = np.rint(part.spent(verdict, judge.records)[priced] * PARTS[part.cost])
+            found[0][number] += np.bincount(here[success], kept == 1, folds)
+            found[1][number] += np.bincount(here[success], ~np.isnan(kept), folds)
+            found[2][number] += np.bincount(here[priced], spent, folds)
+    return Counts(*found), sums
+
+
+def _figures(records: Records) -> dict[str, Floats]:
+    there = records.lengths > 0
+    found = {}
+    for name in ("tokens", "cost_usd", "calls", "time_s"):
+        found[name] = np.zeros(len(records))
+        found[name][there] = records.totals[name][records.start[1:][there] - 1]
+    return found
+
+
+def preference(grids: Sequence[Grid]) -> Ints:
+    """Which configuration is taken where nothing else tells: that of fewer limits, then the earlier form, then the strictest.
+
+    A number for each configuration, the least is taken.
+    """
+    keys: list[tuple[Any, ...]] = []
+    for place, grid in enumerate(grids):
+        leaves = 0 if grid.stop is None else len(list(grid.stop.leaves(that_count=True)))
+        limits = leaves + len(set(grid.budget) | {axis.field for axis in grid.axes if axis.leaf is None})
+        for point in grid.points():
+            values = [(axis.values[at], at) for axis, at in zip(grid.axes, point, strict=True)]
+            plain = [plain_value(value) for value, _ in values]
+            numbers = [one if isinstance(one, int | float) else at for one, (_, at) in zip(plain, values, strict=True)]
+            keys.append((limits, place, *numbers))
+    ranks = np.empty(len(keys), np.int64)
+    ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return ranks
+
+
+# Judging -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Of each run whether it is `kept` (NaN: no success, or not known) and what it would have `used`, by what was chosen elsewhere."""
+
+    kept: Floats
+    used: Floats
+    unknown: Bools
+
+
+def judge(task: Task, looked_at: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
+    """Each run by the configuration that was chosen on the other folds; `chosen` has the number of one for each fold."""
+    runs = len(task.records)
+    judged = Judged(np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs, bool))
+    points = list(task.configurations())
+    different = sorted(set(chosen))
+    few = dataclasses.replace(task, grids=[single(*points[number]) for number in different])
+    for part, one in few.parts():
+        for number, (grid, point) in zip(different, few.configurations(), strict=True):
+            here = np.isin(fold[part], [at for at, taken in enumerate(chosen) if taken == number])
+            verdict, of_part = one.verdict(grid, point), looked_at.part(part)
+            judged.kept[part] = np.where(here, of_part.kept(verdict), judged.kept[part])
+            judged.used[part] = np.where(here, of_part.used(verdict), judged.used[part])
+            judged.unknown[part] |= here & (verdict.outcome > 1)
+    return judged
+
+
+def single(grid: Grid, point: Sequence[int]) -> Grid:
+    """A configuration as a grid of its own."""
+    budget = {name: value for name in BOUNDS if (value := getattr(grid.budget_at(point), name)) is not None}
+    return Grid(grid.name, grid.stop_at(point), budget, ())
