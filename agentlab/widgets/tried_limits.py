@@ -124,7 +124,9 @@ def _wanted(limits: object) -> Mapping[str, Sequence[Value] | None]:
 def _offer(records: Records, kind: Kind, given: Sequence[Value] | None) -> Offer:
     if kind.leaf is HasToolCall:
         names = tuple(map(str, given)) if given is not None else _tools(records)
-        return Offer(kind, names, "" if names else "no tool was called in these runs")
+        no_column = given is None and "tools" not in records.steps.columns
+        why_not = "the steps have no column 'tools'" if no_column else "no tool was called in these runs"
+        return Offer(kind, names, "" if names else why_not)
     if given is not None:
         values = sorted({kind.checked(value) for value in given if value is not None})
         if not values:

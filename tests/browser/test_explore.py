@@ -81,3 +81,12 @@ def test_axe_finds_nothing_serious_in_an_explorer(lab: LabPage, theme: str) -> N
     assert not faults(lab.page)
     nameless = "pictures => pictures.filter(picture => !picture.alt.trim()).length"
     assert lab.page.locator(f"{LIVE} img").evaluate_all(nameless) == 0
+
+
+def test_in_notebook_7_the_arrow_keys_move_the_slider_too(notebook_page: LabPage) -> None:
+    opened(notebook_page)
+    steps = notebook_page.page.get_by_role("slider", name="Steps, slider")
+    steps.press("ArrowLeft")
+    steps.press("ArrowDown")
+    notebook_page.wait_for_output(0, "stop=StepCountIs(8)")
+    expect(notebook_page.number("Steps")).to_have_value("8")

@@ -209,6 +209,7 @@ def test_where_the_record_has_more_steps_than_a_budget_allows_the_code_says_so()
     explorer = lab.explore(steps_of(2, 30))
 
     assert explorer.code == "stop=StepCountIs(30), budget=Budget(max_turns=30)"
+    assert "the steps have no column &#x27;tools&#x27;" in explorer.bundle()["text/html"]
     explorer.limits["StepCountIs"] = 5
     assert explorer.code == "stop=StepCountIs(5)"
 
