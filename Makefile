@@ -22,7 +22,7 @@ test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
 	$(MAKE) --no-print-directory notebooks
 
 test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
-	$(BIN)/python -m pytest -m "not kernel and not browser and not live"
+	$(BIN)/python -m pytest -m "not kernel and not browser and not live and not inspect"
 
 notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committed with
 	AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks

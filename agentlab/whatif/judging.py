@@ -200,7 +200,7 @@ class Judge:
         lengths = self.records.lengths
         reached = np.where(self.goal < lengths, (self.goal < row) | ((self.goal == row) & ~off), False).astype(float)
         reached[(outcome == UNKNOWN) & (self.goal >= np.minimum(lengths, unsure_from + 1))] = np.nan
-        reached[self.goal_open & (outcome == FINISHED)] = np.nan
+        reached[self.goal_open & (row >= lengths - 1)] = np.nan
         return reached
 
     def _count_what_was_handed_in(self, verdict: Verdict) -> None:

@@ -21,7 +21,7 @@ from agentlab.importers._inspect_run import STOP_REASONS
 from .with_inspect import LINES, VARIABLE, make_logs
 
 PYTHON = os.environ.get(VARIABLE)
-needs_inspect = pytest.mark.skipif(PYTHON is None, reason="needs Inspect: make inspect")
+needs_inspect = pytest.mark.inspect
 Imported = lab.importers.Imported
 
 

@@ -320,8 +320,6 @@ async def to_the_end(run: lab.Run) -> None:
 
 
 def test_its_picture_is_that_of_its_frame() -> None:
-    if not hasattr(lab.plots, "what_if"):
-        pytest.skip("lab.plots.what_if")
     found = suggest(known(), StepCountIs([2, 3, 10]), keep=0.9, cost="steps")
     axes = found.plot()
 
