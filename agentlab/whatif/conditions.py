@@ -7,7 +7,7 @@ met, not met, or open where usage is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from agentlab.stop import AllOf, AnyOf, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, Off, StepCountIs, StopCondition
 from agentlab.whatif import words
-from agentlab.whatif.first_met import Rows, first_met
+from agentlab.whatif.first_met import Rows, first_met, smallest
 from agentlab.whatif.records import Bools, Records
 
 LATCHING: dict[type[StopCondition], str] = {MaxTokensUsed: "tokens", MaxCost: "cost_usd"}
@@ -64,6 +64,11 @@ def latches(tree: StopCondition) -> bool:
     return all(map(latches, tree.parts))
 
 
+def is_built_in(tree: StopCondition) -> bool:
+    """Whether it latches and asks for nothing but what the arrays say."""
+    return latches(tree) and not _own(tree)
+
+
 def _own(tree: StopCondition) -> bool:
     return any(not isinstance(leaf, BUILT_IN) for leaf in tree.leaves())
 
@@ -75,8 +80,9 @@ def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]
     """For each of these conditions, all built-in and of one kind, the first row at which it is met in each run."""
     kind = type(leaves[0])
     if issubclass(kind, StepCountIs):
-        limits = np.array([leaf.steps for leaf in leaves])  # type: ignore[attr-defined]
-        return list(np.minimum(limits[:, None] - 1, records.lengths[None, :]))
+        steps = np.array([min(leaf.steps - 1, records.longest) for leaf in leaves])  # type: ignore[attr-defined]
+        kind_of_rows = smallest(records.longest)
+        return list(np.minimum(steps.astype(kind_of_rows)[:, None], records.lengths.astype(kind_of_rows)[None, :]))
     if kind in LATCHING:
         field = "tokens" if kind is MaxTokensUsed else "usd"
         limits = np.array([float(getattr(leaf, field)) for leaf in leaves])
@@ -92,6 +98,27 @@ def combined(tree: StopCondition, first: Callable[[StopCondition], First]) -> Fi
     found = combined(tree.parts[0], first)
     for part in tree.parts[1:]:
         found = (np.minimum if isinstance(tree, AnyOf) else np.maximum)(found, combined(part, first))
+    return found
+
+
+def everywhere(
+    tree: StopCondition, axis_of: Mapping[int, int], axes: int, firsts: Callable[[StopCondition], Sequence[First]]
+) -> Rows:
+    """The same for every value of the axes at once: an array of as many dimensions, each 1 or an axis long, and the runs as the last.
+
+    `axis_of` says which axis a leaf (by its id) has its values on; `firsts` gives its first rows, for each of them.
+    """
+    if not tree.parts:
+        rows = np.stack(list(firsts(tree)))
+        shape = [1] * axes
+        if id(tree) in axis_of:
+            shape[axis_of[id(tree)]] = len(rows)
+        return rows.reshape(*shape, -1)
+    parts = [everywhere(part, axis_of, axes, firsts) for part in tree.parts]
+    parts.sort(key=lambda part: part.size)  # the small ones first: the whole is as large as its axes together only at the end
+    found = parts[0]
+    for part in parts[1:]:
+        found = (np.minimum if isinstance(tree, AnyOf) else np.maximum)(found, part)
     return found
 
 

@@ -12,6 +12,10 @@ Rows: TypeAlias = npt.NDArray[Any]
 """Places of rows within their runs, from 0; a run's length where there is none. A row a limit, a column a run."""
 
 
+FEW = 24
+"""For so few limits comparing with each of them is faster than looking rows up among them."""
+
+
 def smallest(longest: int) -> npt.DTypeLike:
     """The narrowest type that holds the place of a row, and one more."""
     return np.uint8 if longest < 2**8 else np.uint16 if longest < 2**16 else np.int64
@@ -43,6 +47,9 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
     lengths = np.diff(start)
     kind = smallest(int(lengths.max(initial=0)))
     different, places = np.unique(limits, return_inverse=True)
+    places = places.ravel()
+    if len(different) <= FEW:
+        return _of_few(values, start, different, kind)[places]
     meets = np.searchsorted(different, values, side="right")  # so many of the limits does each row meet
     order = np.argsort(meets.astype(smallest(len(different) + 1)), kind="stable")
     run = np.repeat(np.arange(len(lengths)), lengths)[order]
@@ -54,4 +61,16 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
         newly = slice(edges[limit], edges[limit + 1])
         below[run[newly]] = behind[newly]  # in the order of the rows, so that of several the last one stays
         found[limit] = below
-    return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places.ravel()]
+    return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places]
+
+
+def _of_few(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any], kind: npt.DTypeLike) -> Rows:
+    """For few limits, which rise: compare each row with each, and count by run and number of limits met."""
+    meets = np.zeros(len(values), np.int64)
+    for limit in limits:
+        meets += values >= limit
+    lengths = np.diff(start)
+    wide = len(limits) + 1
+    meets += np.repeat(np.arange(len(lengths)) * wide, lengths)
+    counts = np.bincount(meets, minlength=len(lengths) * wide).reshape(len(lengths), wide)
+    return np.ascontiguousarray(np.cumsum(counts[:, :-1], axis=1).T.astype(kind))

@@ -186,27 +186,39 @@ class Sums:
     def add(self, number: int, verdict: Verdict, whole: dict[str, Floats], codes: Any | None) -> None:
         """Some runs of a configuration."""
         outcome = verdict.outcome
-        self._count("runs", number, np.ones(len(outcome)), codes)
+        counts = np.bincount(outcome, minlength=3) if codes is None else None
+        self._count("runs", number, len(outcome) if codes is None else np.ones(len(outcome)), codes)
         for code, name in ((STOPPED, "stopped"), (FINISHED, "finished"), (UNKNOWN, "unknown")):
-            self._count(name, number, outcome == code, codes)
+            self._count(name, number, outcome == code if counts is None else counts[code], codes)
         self._measure("goal", number, verdict.goal, codes)
-        self._measure("step", number, np.where(outcome == UNKNOWN, np.nan, verdict.row + 1.0), codes)
+        step = verdict.row + 1.0
+        step[outcome == UNKNOWN] = np.nan
+        self._measure("step", number, step, codes)
         for name, values in verdict.used.items():
             self._measure(name, number, values, codes)
-            self._measure(f"{name} saved", number, whole[name] - values, codes)
+            self._measure(f"{name} saved", number, whole[name] - values, codes, spread=False)
 
-    def _measure(self, name: str, number: int, values: Floats, codes: Any | None) -> None:
+    def _measure(self, name: str, number: int, values: Floats, codes: Any | None, *, spread: bool = True) -> None:
         unknown = np.isnan(values)
-        filled = np.where(unknown, 0.0, values) if unknown.any() else values
+        some = bool(unknown.any())
+        filled = np.where(unknown, 0.0, values) if some else values
+        if codes is None:
+            self._count(f"{name} n", number, len(values) - int(np.count_nonzero(unknown)) if some else len(values), None)
+            self._count(f"{name} sum", number, filled.sum(), None)
+            if spread:
+                self._count(f"{name} squares", number, filled.dot(filled), None)
+            return
         self._count(f"{name} n", number, ~unknown, codes)
         self._count(f"{name} sum", number, filled, codes)
-        self._count(f"{name} squares", number, filled * filled, codes)
+        if spread:
+            self._count(f"{name} squares", number, filled * filled, codes)
 
     def _count(self, name: str, number: int, values: Any, codes: Any | None) -> None:
+        """Add numbers of runs by their group, or the one of all of them."""
         kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = np.zeros(self.shape)
-        kept[number] += values.sum() if codes is None else np.bincount(codes, values, minlength=self.shape[1])
+        kept[number] += values if codes is None else np.bincount(codes, values, minlength=self.shape[1])
 
     def first(self, configurations: int) -> Sums:
         """Those of the first configurations alone."""

@@ -34,7 +34,7 @@ def reached(records: Records, goal: Goal) -> tuple[First, Bools]:
         return _at_the_end(records, records.about["run_id"].map(dict(goal)))
     tree = as_condition(goal)
     whole = Grid("", tree, {}, ())
-    return Judge(records, [whole]).rows(whole, ()).astype(np.int64), known
+    return Judge(records, [whole]).first(whole, ()).astype(np.int64), known
 
 
 def _at_the_end(records: Records, values: pd.Series[Any]) -> tuple[First, Bools]:

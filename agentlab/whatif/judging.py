@@ -17,10 +17,13 @@ from agentlab.types import StopReason
 from agentlab.whatif import budgets, conditions, prefixes, words
 from agentlab.whatif.budgets import Broken, Limit
 from agentlab.whatif.conditions import BUILT_IN, Answers, First
+from agentlab.whatif.first_met import Rows
 from agentlab.whatif.grids import BOUNDS, Grid
 from agentlab.whatif.records import USED, Bools, Floats, Records
 
 STOPPED, FINISHED, UNKNOWN = 0, 1, 2
+AT_ONCE = 32_000_000
+"""So many first rows (of configurations times runs) are held at a time."""
 OUTCOMES = ("stopped", "finished", "unknown")
 
 
@@ -64,6 +67,8 @@ class Judge:
         self._first: dict[StopCondition, First] = {}
         self._asked: dict[StopCondition, prefixes.Asked | None] = {}
         self._limits: dict[tuple[str, Any], Limit] = {}
+        self._everywhere: dict[int, Rows] = {}
+        self._kept_alive = tuple(grids)
         for grid in grids:
             self._prepare(grid)
 
@@ -78,20 +83,45 @@ class Judge:
                 several = [leaves[axis.leaf].changed(**{axis.field: value}) for value in axis.values]
                 self._first.update(zip(several, conditions.first_rows(self.records, several), strict=True))
 
-    def rows(self, grid: Grid, point: Sequence[int]) -> First:
-        """Where each run would stop by the configuration alone; the number of its steps where it would not."""
+    def rows(self, grid: Grid) -> Rows | None:
+        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long where it is none of
+        the condition's, and the runs as the last. None where that cannot be told by first rows, or would be too much at once."""
+        counted = None if grid.stop is None else conditions.without_off(grid.stop)
+        if counted is None or grid.size * len(self.records) > AT_ONCE or not conditions.is_built_in(counted):
+            return None
+        if id(grid) not in self._everywhere and grid.stop is not None:
+            names = {id(leaf): name for name, leaf in describe(grid.stop).items()}
+            axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
+
+            def firsts(leaf: StopCondition) -> list[First]:
+                if id(leaf) not in axis_of:
+                    return [self.first_of(leaf)]
+                axis = grid.axes[axis_of[id(leaf)]]
+                return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
+
+            self._everywhere[id(grid)] = conditions.everywhere(counted, axis_of, len(grid.axes), firsts)
+        return self._everywhere[id(grid)]
+
+    def first(self, grid: Grid, point: Sequence[int]) -> First:
+        """Where each run would stop by a configuration alone; the number of its steps where it would not."""
         stop, _ = self._condition(grid.stop_at(point))
-        limits = self._budget(grid.budget_at(point))
-        for limit in limits:
+        for limit in self._budget(grid.budget_at(point)):
             stop = np.minimum(stop, limit.first)
         return stop
+
+    def _met(self, grid: Grid, point: Sequence[int], counted: StopCondition | None) -> tuple[First, First]:
+        rows = self.rows(grid)
+        if rows is None:
+            return self._condition(counted)
+        place = tuple(0 if length == 1 else at for at, length in zip(point, rows.shape[:-1], strict=True))
+        return rows[place], self.records.lengths
 
     def verdict(self, grid: Grid, point: Sequence[int]) -> Verdict:
         """A configuration over all runs; `reasons.of` tells why."""
         records = self.records
         tree = grid.stop_at(point)
         counted = None if tree is None else conditions.without_off(tree)
-        met, raised = self._condition(counted)
+        met, raised = self._met(grid, point, counted)
         limits = self._budget(grid.budget_at(point))
         row = np.minimum(met, raised)
         for limit in limits:
@@ -103,7 +133,7 @@ class Judge:
         unsure_from = words.unsure_from(records, counted)
         outcome = self._outcome(row, broken, raised, unsure_from=unsure_from)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
-        used = {name: self._used(name, outcome, row, broken) for name in USED}
+        used = self._used(outcome, row, broken)
         goal = self._goal(outcome, row, broken.off, unsure_from)
         goal[reached_here & broken.unsure] = np.nan
         verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
@@ -175,32 +205,44 @@ class Judge:
         records = self.records
         stops = row < records.lengths
         at_end = stops & (row == records.lengths - 1)
-        outcome = np.full(len(records), UNKNOWN, np.uint8)
-        outcome[stops] = STOPPED
-        failed = stops & (raised == row)
-        own_wins = records.own_end & ~broken.off & (~failed | (records.reason == StopReason.TERMINATING_TOOL))
-        outcome[own_wins & (at_end | ~stops)] = FINISHED
-        outcome[(unsure_from < records.lengths) & (row >= unsure_from) & ~failed] = UNKNOWN
-        outcome[at_end & records.cut_short & ~broken.off] = UNKNOWN
-        outcome[at_end & records.own_end & broken.unsure & ~broken.off] = UNKNOWN
+        ends = at_end | ~stops
+        own_wins = records.own_end & ends
+        if broken.off.any():
+            own_wins &= ~broken.off
+        failed = stops & (raised == row) if raised is not records.lengths else None
+        if failed is not None:
+            own_wins &= ~failed | (records.reason == StopReason.TERMINATING_TOOL)
+        outcome = np.where(own_wins, FINISHED, np.where(stops, STOPPED, UNKNOWN)).astype(np.uint8)
+        unknown = at_end & ((records.cut_short & ~broken.off) | (records.own_end & broken.unsure & ~broken.off))
+        if unsure_from is not records.lengths:
+            unsure = (unsure_from < records.lengths) & (row >= unsure_from)
+            unknown |= unsure if failed is None else unsure & ~failed
+        outcome[unknown] = UNKNOWN
         return outcome
 
-    def _used(self, name: str, outcome: npt.NDArray[np.uint8], row: First, broken: Broken) -> Floats:
-        known = outcome != UNKNOWN
-        values = np.full(len(row), np.nan)
-        there = known & (self.records.lengths > 0)
-        values[there] = self.records.totals[name][(self.records.start[:-1] + row)[there]]
-        values[known & ~there] = 0.0
-        values[broken.unsure & (outcome == STOPPED)] = np.nan
-        off = broken.off & known
-        values[off] = broken.used[name][off]
-        return values
+    def _used(self, outcome: npt.NDArray[np.uint8], row: First, broken: Broken) -> dict[str, Floats]:
+        """What each run had used where it stops."""
+        records = self.records
+        end = len(records.run)  # behind the rows come the places of a run with no step, and of one that is not known
+        places = np.where(outcome == UNKNOWN, end + 1, np.where(records.lengths > 0, records.start[:-1] + row, end))
+        if broken.unsure.any():
+            places[broken.unsure & (outcome == STOPPED)] = end + 1
+        used = {name: records.at_stop[name].take(places) for name in USED}
+        if broken.off.any():
+            off = broken.off & (outcome != UNKNOWN)
+            for name, values in used.items():
+                values[off] = broken.used[name][off]
+        return used
 
     def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools, unsure_from: First) -> Floats:
         lengths = self.records.lengths
-        reached = np.where(self.goal < lengths, (self.goal < row) | ((self.goal == row) & ~off), False).astype(float)
+        here = self.goal == row
+        if off.any():
+            here &= ~off
+        reached: Floats = ((self.goal < lengths) & ((self.goal < row) | here)).astype(float)
         reached[(outcome == UNKNOWN) & (self.goal >= np.minimum(lengths, unsure_from + 1))] = np.nan
-        reached[self.goal_open & (row >= lengths - 1)] = np.nan
+        if self.goal_open.any():
+            reached[self.goal_open & (row >= lengths - 1)] = np.nan
         return reached
 
     def _count_what_was_handed_in(self, verdict: Verdict) -> None:

@@ -63,6 +63,11 @@ class Records:
         return np.diff(self.start)
 
     @functools.cached_property
+    def longest(self) -> int:
+        """Steps of the longest run."""
+        return int(self.lengths.max(initial=0))
+
+    @functools.cached_property
     def run(self) -> Ints:
         """The run of each row."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
@@ -104,6 +109,14 @@ class Records:
     def totals(self) -> Mapping[str, Floats]:
         """Running totals, NaN where a part is unknown."""
         return _Made({name: functools.partial(_total, self, name) for name in USED})
+
+    @functools.cached_property
+    def at_stop(self) -> Mapping[str, Floats]:
+        """`totals` with two more places: 0 for a run that took no step, NaN for one of which it is not known where it stops."""
+        return _Made({name: functools.partial(self._with_ends, name) for name in USED})
+
+    def _with_ends(self, name: str) -> Floats:
+        return np.concatenate([self.totals[name], [0.0, np.nan]])
 
     @functools.cached_property
     def several_calls(self) -> Bools:

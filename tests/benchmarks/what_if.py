@@ -1,14 +1,18 @@
 """What would other limits have done: 10,000 recorded runs of 20 steps under 1,000 settings."""
 
-from collections.abc import Iterator
-from functools import cache, partial
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tests.benchmarks.measure import Prepare, interleaved
+from tests.benchmarks.peers.setup import ROOT, peers_python
 from tests.benchmarks.slider_move import slider_moves
-from tests.benchmarks.table import Row, attempt
+from tests.benchmarks.table import Figure, Row
 
 RUNS, STEPS = 10_000, 20
 Totals = dict[str, npt.NDArray[np.float64]]
@@ -28,6 +32,9 @@ def thresholds(name: str, count: int) -> npt.NDArray[np.float64]:
     return np.linspace(1, totals()[name].max(), count)
 
 
+# The floors ------------------------------------------------------------------------------------------------------------------
+
+
 def one_at_a_time() -> Prepare:
     """numpy, a setting at a time: the step at which each run would have ended under each of 1,000 limits."""
     used, limits = totals()["tokens"], thresholds("tokens", 1_000)
@@ -40,41 +47,129 @@ def one_at_a_time() -> Prepare:
     return lambda: run
 
 
+def figures_one_at_a_time() -> Prepare:
+    """numpy, a setting at a time, and what each would have used of tokens, money, calls and steps, mean and spread."""
+    arrays, limits = totals(), thresholds("tokens", 1_000)
+    every = np.arange(RUNS)
+
+    def run() -> None:
+        for limit in limits:
+            met = arrays["tokens"] >= limit
+            stop = np.where(met.any(axis=1), met.argmax(axis=1), STEPS - 1)
+            for values in (arrays["tokens"], arrays["cost_usd"], arrays["steps"], arrays["steps"]):
+                at_stop = values[every, stop]
+                at_stop.sum(), (at_stop * at_stop).sum(), (values[:, -1] - at_stop).sum()
+
+    return lambda: run
+
+
 def reading_once() -> Prepare:
     """The least that can be done with three arrays: read each of them once."""
     arrays = tuple(totals().values())
     return lambda: lambda: [array.sum() for array in arrays]
 
 
-def ours(limits: dict[str, int]) -> Prepare:
-    """`agentlab.backtesting` over these dimensions, with this many limits in each."""
-    raise ImportError("agentlab.backtesting")
+# Ours ------------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def steps_frame() -> Any:
+    """The made-up runs as a steps frame, each completed at its last step."""
+    import pandas as pd
+
+    tokens, cost = (np.diff(totals()[name], axis=1, prepend=0.0).ravel() for name in ("tokens", "cost_usd"))
+    last = np.tile(np.arange(STEPS) == STEPS - 1, RUNS)
+    return pd.DataFrame(
+        {
+            "run_id": pd.array(np.repeat([f"run {number}" for number in range(RUNS)], STEPS), dtype="string"),
+            "step": np.tile(np.arange(1, STEPS + 1), RUNS),
+            "calls": 1,
+            "total_tokens": tokens.astype(np.int64),
+            "cost_usd": cost,
+            "known_tokens": totals()["tokens"].ravel().astype(np.int64),
+            "known_cost_usd": totals()["cost_usd"].ravel(),
+            "started_s": np.tile(np.arange(STEPS, dtype=float), RUNS),
+            "duration_s": 1.0,
+            "action": pd.array(np.where(last, "complete", "execute_tools"), dtype="string"),
+            "stop_reason": pd.array(np.where(last, "completed", None), dtype="string"),
+        }
+    )
+
+
+def conditions(limits: Mapping[str, int]) -> Any:
+    """Any of these conditions, with so many values of each."""
+    from agentlab import MaxCost, MaxTokensUsed, StepCountIs
+
+    parts = []
+    if "tokens" in limits:
+        parts.append(MaxTokensUsed([int(value) for value in thresholds("tokens", limits["tokens"])]))
+    if "cost_usd" in limits:
+        parts.append(MaxCost([f"{value:.9f}" for value in thresholds("cost_usd", limits["cost_usd"] + 1)[1:]]))
+    if "steps" in limits:
+        parts.append(StepCountIs(np.unique(thresholds("steps", limits["steps"]).astype(int)).tolist()))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole | part
+    return whole
+
+
+def where_each_stops(limits: Mapping[str, int]) -> Prepare:
+    """The step at which each run ends under each configuration."""
+    from agentlab.whatif.grids import grids
+    from agentlab.whatif.judging import Judge
+    from agentlab.whatif.records import USED, from_frames
+
+    (grid,) = grids(conditions(limits), None)
+    records = from_frames(steps_frame())
+    for name in USED:  # the running totals are there in the floor as well
+        _ = records.used[name]
+
+    def run() -> None:
+        rows = Judge(records, [grid]).rows(grid)
+        assert rows is not None and rows.size == grid.size * RUNS
+
+    return lambda: run
+
+
+def whole_answer(limits: Mapping[str, int]) -> Prepare:
+    """`lab.backtest` from the frame to the frame."""
+    import agentlab as lab
+
+    tried, steps = conditions(limits), steps_frame()
+    return lambda: lambda: lab.backtest(steps, tried)
+
+
+# Peers -----------------------------------------------------------------------------------------------------------------------
+
+
+def polars() -> Figure:
+    """polars, from a process in the peers' environment."""
+    found = subprocess.run(
+        [str(peers_python()), "-m", "tests.benchmarks.peers.polars_what_if"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return Figure("polars", json.loads(found.stdout)["ms"])
+
+
+THOUSAND, GRID = {"tokens": 1_000}, {"tokens": 10, "cost_usd": 10, "steps": 10}
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """A thousand limits of one dimension, and a grid over three."""
+    """A thousand limits of one dimension, a grid over three, the whole answer, and a slider's move."""
     goals = (
-        ("what-if, 1,000 limits", {"tokens": 1_000}, one_at_a_time(), 1 / 5, "<= 1/5 of one at a time"),
-        (
-            "what-if, a grid of 10 x 10 x 10",
-            {"tokens": 10, "cost_usd": 10, "steps": 10},
-            reading_once(),
-            30,
-            "<= 30 x reading once",
-        ),
+        ("what-if, 1,000 limits", one_at_a_time(), where_each_stops(THOUSAND), 1 / 5, "<= 1/5 of one at a time"),
+        ("what-if, a grid of 10 x 10 x 10", reading_once(), where_each_stops(GRID), 30, "<= 30 x reading once"),
+        ("what-if, 1,000 limits with figures", figures_one_at_a_time(), whole_answer(THOUSAND), 1.5, "<= 1.5 x one at a time"),
     )
-    for benchmark, limits, floor, at_most, goal in goals:
-        candidate, why_not = attempt(partial(ours, limits))
-        candidates = {"floor": floor} | ({"ours": candidate} if candidate else {})
-        taken = {name: us / 1000 for name, us in interleaved(candidates, repeats=5).items()}
+    for number, (benchmark, floor, ours, at_most, goal) in enumerate(goals):
+        taken = {name: us / 1000 for name, us in interleaved({"floor": floor, "ours": ours}, repeats=5).items()}
         yield Row(
             benchmark=benchmark,
             unit="ms",
             goal=goal,
             at_most=at_most,
             floor=taken["floor"],
-            ours=taken.get("ours"),
+            peer=polars() if with_peers and not number else None,
+            ours=taken["ours"],
             against=taken["floor"],
-            why_not=why_not,
         )
     yield from slider_moves(totals())
