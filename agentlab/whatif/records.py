@@ -210,6 +210,10 @@ def _used(records: Records, name: str) -> Floats:
 
 
 def _total(records: Records, name: str) -> Floats:
+    """Running totals; NaN throughout where the frame has no column for them, which only a limit on them has to have."""
+    columns = records.steps.columns
+    if not any(column in columns for column in (_CUMULATIVE.get(name), _OWN.get(name, "duration_s"))):
+        return np.full(len(records.run), np.nan)
     if name in ("time_s", "calls"):
         return _elapsed(records) if name == "time_s" else records.used["calls"]
     if _CUMULATIVE[name] in records.steps.columns:
