@@ -56,7 +56,8 @@ def backtest(
     - `goal_reached` by then; `tokens`, `cost_usd`, `calls`, `time_s` by then; and `tokens_saved` and the like, against the record
 
     A row a configuration has `runs`, how many `stopped`, `finished`, are `unknown`, and `unknown_share`; `success_rate` of the runs of
-    which it is known whether they had reached their goal, with Wilson's interval; of what is known the means of `step`, `tokens`,
+    which it is known whether they had reached their goal, with Wilson's interval, and of all runs `success_at_least` and
+    `success_at_most`, were the others all without success, or with it; of what is known the means of `step`, `tokens`,
     `cost`, `calls` and `time`, with intervals by the normal distribution (from at least 5 runs), the share that is unknown, and what
     was saved a run. So read `unknown_share` beside every figure: the means are those of the runs that the record can answer for.
 

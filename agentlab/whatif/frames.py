@@ -235,6 +235,8 @@ class Sums:
         }
         found: dict[str, Any] = {**counts, "unknown_share": _floats(flat["unknown"] / flat["runs"])}
         found |= _wilson(flat["goal sum"], flat["goal n"], z)
+        found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
+        found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
         found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
         found["step_mean"] = _mean(flat, "step")
         found["step_low"], found["step_high"] = _normal(flat, "step", z)

@@ -68,7 +68,7 @@ class Judge:
         self._asked: dict[StopCondition, prefixes.Asked | None] = {}
         self._limits: dict[tuple[str, Any], Limit] = {}
         self._everywhere: dict[int, Rows] = {}
-        self._kept_alive = tuple(grids)
+        self._grids = tuple(grids)
         for grid in grids:
             self._prepare(grid)
 
@@ -89,18 +89,24 @@ class Judge:
         counted = None if grid.stop is None else conditions.without_off(grid.stop)
         if counted is None or grid.size * len(self.records) > AT_ONCE or not conditions.is_built_in(counted):
             return None
-        if id(grid) not in self._everywhere and grid.stop is not None:
-            names = {id(leaf): name for name, leaf in describe(grid.stop).items()}
-            axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
+        if id(grid) in self._everywhere:
+            return self._everywhere[id(grid)]
+        rows = self._rows_of(grid, counted)
+        if any(grid is known for known in self._grids):  # the id of another may be that of one that is gone
+            self._everywhere[id(grid)] = rows
+        return rows
 
-            def firsts(leaf: StopCondition) -> list[First]:
-                if id(leaf) not in axis_of:
-                    return [self.first_of(leaf)]
-                axis = grid.axes[axis_of[id(leaf)]]
-                return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
+    def _rows_of(self, grid: Grid, counted: StopCondition) -> Rows:
+        names = {} if grid.stop is None else {id(leaf): name for name, leaf in describe(grid.stop).items()}
+        axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
 
-            self._everywhere[id(grid)] = conditions.everywhere(counted, axis_of, len(grid.axes), firsts)
-        return self._everywhere[id(grid)]
+        def firsts(leaf: StopCondition) -> list[First]:
+            if id(leaf) not in axis_of:
+                return [self.first_of(leaf)]
+            axis = grid.axes[axis_of[id(leaf)]]
+            return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
+
+        return conditions.everywhere(counted, axis_of, len(grid.axes), firsts)
 
     def first(self, grid: Grid, point: Sequence[int]) -> First:
         """Where each run would stop by a configuration alone; the number of its steps where it would not."""
