@@ -23,6 +23,8 @@ from agentlab.whatif.records import Bools, Floats, Records
 
 AT_ONCE = 32_000_000
 """So many first rows (of runs times values of axes) are held at a time."""
+RUNS_AT_ONCE = 10_000
+"""So few that what they used stays in the processor's cache from one configuration to the next."""
 MOST_ROWS = 5_000_000
 """More rows than this are no frame to look at."""
 
@@ -44,8 +46,8 @@ class Task:
     def parts(self) -> Iterator[tuple[slice, Judge]]:
         """Some runs at a time, so that memory is bounded whatever their number."""
         values = 1 + sum(len(axis.values) for grid in self.grids for axis in grid.axes)
-        at_once = max(1_000, AT_ONCE // values)
-        if len(self.records) <= at_once:
+        at_once = max(1_000, min(RUNS_AT_ONCE, AT_ONCE // values))
+        if len(self.records) <= at_once + at_once // 2:
             yield slice(0, len(self.records)), Judge(self.records, self.grids, self.goal, self.goal_open)
             return
         for first in range(0, len(self.records), at_once):
@@ -206,7 +208,7 @@ class Sums:
             self._count(f"{name} n", number, len(values) - int(np.count_nonzero(unknown)) if some else len(values), None)
             self._count(f"{name} sum", number, filled.sum(), None)
             if spread:
-                self._count(f"{name} squares", number, filled.dot(filled), None)
+                self._count(f"{name} squares", number, np.square(filled).sum(), None)
             return
         self._count(f"{name} n", number, ~unknown, codes)
         self._count(f"{name} sum", number, filled, codes)

@@ -63,6 +63,21 @@ def figures_one_at_a_time() -> Prepare:
     return lambda: run
 
 
+FEW = 10
+"""Of the thousand limits plain Python is given so many, and what it takes is multiplied."""
+
+
+def naively() -> Prepare:
+    """Plain Python: every run, step by step, under some of the limits."""
+    used, limits = totals()["tokens"].tolist(), thresholds("tokens", 1_000)[:: 1_000 // FEW].tolist()
+
+    def run() -> None:
+        for limit in limits:
+            [next((step for step, value in enumerate(of_run) if value >= limit), STEPS) for of_run in used]
+
+    return lambda: run
+
+
 def reading_once() -> Prepare:
     """The least that can be done with three arrays: read each of them once."""
     arrays = tuple(totals().values())
@@ -172,4 +187,7 @@ def rows(with_peers: bool) -> Iterator[Row]:
             ours=taken["ours"],
             against=taken["floor"],
         )
+        if not number:
+            naive = interleaved({"naive": naively()}, repeats=2)["naive"] / 1000 * 1_000 / FEW
+            yield Row(benchmark=f"{benchmark}, beside plain Python", unit="ms", ours=taken["ours"], floor=naive, against=naive)
     yield from slider_moves(totals())
