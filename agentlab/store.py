@@ -63,11 +63,13 @@ class Store:
             raise ConfigurationError("A store cannot be handed to run.observe(…) in mid-run: store.keep(run) does that.")
 
     def keep(self, run: Run) -> Run:
-        """Keep this run from here on, with all that it has done so far; the same run comes back. What could not be written before is
-        tried again. Raises StorageError where it cannot be written."""
+        """Keep this run from here on, with all that it has done so far, and what comes from it later: sub-agents' runs and forks. The
+        same run comes back. What could not be written before is tried again. Raises StorageError where it cannot be written."""
         keeper = self.follow_run(run)
         if self not in run.observers and keeper not in run.observers:
             run.observe(keeper)
+        if self not in run.inherited:
+            run.inherit(self)
         keeper.save()
         return run
 

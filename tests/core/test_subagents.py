@@ -669,3 +669,22 @@ def test_a_table_of_the_family_says_who_called() -> None:
     assert "sub-agent worker" in family_markup.strip(members[1], 1)
     assert names(run.events)[-1] == "RunEnded"
     assert Message("user", "x") == run.children[0].messages[0]
+
+
+def test_a_run_that_is_kept_in_mid_run_keeps_the_sub_agents_that_come_later() -> None:
+    store = lab.Store()
+    scout = lab.Agent(ScriptedProvider([say("found")]), name="scout")
+    boss = lab.Agent(
+        ScriptedProvider([call("scout", {"task": "look"})] * 2 + [say("end")]), tools=[scout.as_tool("scout", "Looks.")]
+    )
+
+    async def main() -> lab.Run:
+        run = boss.run("go")
+        await run.step()
+        store.keep(run)
+        await run
+        return run
+
+    run = go(main())
+    assert [child.id for child in run.children][1:] == [run_id for run_id in store.frame("runs")["run_id"] if run_id != run.id]
+    store.close()
