@@ -225,7 +225,7 @@ class StaticTrial:
             tried_markup.summary(self._tried),
             self._about,
             f"<pre>{markup.escape(self._code, 2000)}</pre>",
-            tried_markup.figures(self._tried, self._record),
+            tried_markup.figures(self._tried, self._record, timed=False),
             picture,
             tried_markup.ends(self._tried),
         )

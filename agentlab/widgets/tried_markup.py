@@ -24,8 +24,9 @@ def summary(tried: Tried) -> str:
     )
 
 
-def figures(tried: Tried, record: Tried) -> str:
-    """The figures, each with its interval, what is saved against the record, and the share of runs of which it is unknown."""
+def figures(tried: Tried, record: Tried, *, timed: bool = True) -> str:
+    """The figures, each with its interval, what is saved against the record, and the share of runs of which it is unknown; unless
+    `timed` without seconds, which differ each time that a notebook is run."""
     row = tried.row
     rows: list[Sequence[object]] = [
         (
@@ -37,6 +38,8 @@ def figures(tried: Tried, record: Tried) -> str:
         )
     ]
     for prefix, label in FIGURES.items():
+        if prefix == "time" and not timed:
+            continue
         name = f"{prefix}_mean"
         unknown = row["unknown_share"] if prefix == "step" else row[f"{prefix}_unknown"]
         saved = _steps_saved(row, record.row) if prefix == "step" else row[f"{prefix}_saved"]
