@@ -117,12 +117,26 @@ def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: st
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_stream_of_which_nothing_came(wire: str, end: str) -> None:
-    with serving(stream(end=end), reply_to(wire, HELLO, streaming=True)) as server:
+@pytest.mark.parametrize(
+    "before", [(), (b": working\n\n", b"\n"), (b'data: {"id": "r1", "mo',)], ids=["no byte", "comments", "half an event"]
+)
+@pytest.mark.parametrize("end", ["leave", "reset"])
+def test_a_stream_that_breaks_off_before_anything_of_the_answer_is_tried_again(
+    wire: str, before: tuple[bytes, ...], end: str
+) -> None:
+    with serving(stream(*before, end=end), reply_to(wire, HELLO, streaming=True)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (2, StopReason.COMPLETED, "Hello there")
+    (event,) = retried(result)
+    assert "broke off" in event.reason
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_empty_stream_is_no_answer(wire: str) -> None:
+    with serving(stream(), reply_to(wire, HELLO, streaming=True)) as server:
         result = result_of(server, wire, stream=True)
     assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "")
-    assert ("empty body" if end == "end" else "broke off") in result.detail
+    assert "empty body" in result.detail
 
 
 @pytest.mark.parametrize("wire", WIRES)
