@@ -222,6 +222,8 @@ class HttpModel:
             response = _broken_off(response, f"The stream broke off: {broke}")
         elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
             response = _broken_off(response, signal.message)
+        elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
+            response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with
 
     async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:

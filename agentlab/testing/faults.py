@@ -12,7 +12,7 @@
     Page()                         an HTML page under status 200, as of a proxy that wants a login
     Relabelled("text/plain")       the true body under another content type
     Cut(after_bytes=200)           the body ends there, in good order
-    Garbled(at_byte=200)           one byte of the body is another
+    Garbled(at_byte=200)           one byte of the body is no text any more
     BrokenGzip(after_bytes=200)    from there on the body cannot be unpacked
     Repeated()                     each event of a stream comes twice; a body that is no stream, all of it
     Padded(50_000_000)             white space before the body, so many bytes of it
@@ -220,15 +220,12 @@ class Cut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Garbled(Fault):
-    """The byte at this place of the body, counted from 0, has become another (`to`)."""
+    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more."""
 
     at_byte: int = 0
-    to: int = 0
 
     def __post_init__(self) -> None:
         check_bytes(self, at_byte=self.at_byte)
-        if not isinstance(self.to, int) or not 0 <= self.to <= 255:
-            raise ConfigurationError(f"Garbled(to={self.to!r}): give the value of a byte, 0 to 255.")
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """The true answer but for one byte."""
@@ -237,7 +234,7 @@ class Garbled(Fault):
             at = self.at_byte
             async for chunk in chunks:
                 hit = 0 <= at < len(chunk)
-                yield chunk[:at] + bytes([self.to]) + chunk[at + 1 :] if hit else chunk
+                yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
                 at -= len(chunk)
 
         return with_body(await ask(), change)
