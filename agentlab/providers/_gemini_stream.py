@@ -51,7 +51,9 @@ class GeminiStreamParser(BodyParser):
         before = len(told)
         if "response" in chunk:
             chunk = unwrapped(chunk)
-        if self._newest_call is not None and chunk == self._newest_call:  # a call that came twice: its tokens would be counted on
+        if (
+            self._newest_call is not None and chunk == self._newest_call
+        ):  # it came twice: for another call the tokens would count on
             self._doubtful = True
             return
         self._newest_call = None
@@ -81,7 +83,7 @@ class GeminiStreamParser(BodyParser):
                 elif len(told) > before and self._end is not None:
                     self._went_on = True
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
-        if self._calls > calls and self._partial is None:
+        if self._calls > calls and self._partial is None and type(usage) is dict and "candidatesTokenCount" in usage:
             self._newest_call = chunk
         if end is not None and end != self._end:
             self._end = end

@@ -119,14 +119,15 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
         return Faulty(_From(plan, at, times), beneath, f"{plan!r}, at={at}, {how_often}")
     if (at, times) != (1, 1):
         raise ConfigurationError("faulty(at=…, times=…) goes with one fault; a list and a function say themselves which request.")
-    if callable(plan):
+    if callable(plan) and not isinstance(plan, type):
         return Faulty(plan, beneath, getattr(plan, "__name__", repr(plan)))
-    wrong = [item for item in plan if not isinstance(item, Fault | None)]
+    items: list[Any] = list(plan) if isinstance(plan, list | tuple) else [plan]
+    wrong = [item for item in items if not isinstance(item, Fault | None)]
     if wrong:
         raise ConfigurationError(
             f"{wrong[0]!r} is no fault: take one of agentlab.testing.faults, such as faults.Reset(), or None."
         )
-    return Faulty(_Listed(tuple(plan)), beneath, repr(list(plan)))
+    return Faulty(_Listed(tuple(items)), beneath, repr(items))
 
 
 class _From:

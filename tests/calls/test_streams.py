@@ -189,6 +189,15 @@ def test_a_stream_that_ends_between_its_finish_reason_and_its_last_word(
     assert result.history[0].signal.confidence is (Confidence.MEDIUM if run else Confidence.LOW)
 
 
+def test_a_stream_that_lost_the_call_it_ends_for_is_an_error() -> None:
+    events = [event for event in pieces("compatible", TALK_AND_LOOK) if b'tool_calls": [' not in event]
+    lost = b'data: {"id": }\n\n'
+    with serving(stream(*events[:3], lost, *events[3:])) as server:
+        result = result_of(server, stream=True)
+    assert (result.stop_reason, result.text, looked) == (StopReason.ERROR, "Let me see", [])
+    assert "lost, and with them the tool call" in result.detail
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_run_goes_on_from_before_a_broken_step(wire: str) -> None:
     before, _ = before_the_end(wire, TALK_AND_LOOK)
