@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Protocol
 
 from agentlab import signals
-from agentlab.errors import LimitError, ProviderConnectionError, ProviderPayloadError, ProviderStatusError
+from agentlab.errors import LimitError, ProviderConnectionError, ProviderError, ProviderPayloadError, ProviderStatusError
 from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, loads
@@ -35,16 +35,21 @@ _NEXT_STEP = {
 _OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
 _SHOWN_BYTES = 300  # of a body that is not understood
 _READ_BYTES = 4096  # of it, to be looked through for keys
+_LARGEST_REFUSAL_BYTES = 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
 LONGEST_SILENCE_S = 300.0
 """A provider that sends nothing for this long is given up; `Budget(timeout=…)` bounds the whole run."""
 
+LARGEST_ANSWER_BYTES = 256 * 2**20
+"""An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long a call that may pass later is tried again: connection errors, 429, 5xx and the like, never in mid-stream.
+    """How often and how long a call that may pass later is tried again: connection errors, 429, 5xx and the like. A stream that breaks
+    off is tried again while nothing of the answer has come, and never in mid-stream.
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
@@ -166,7 +171,8 @@ class HttpModel:
             if request.stream:
                 response, begins_with = await self._read_stream(answer, request.max_output_tokens, context)
             else:
-                response, begins_with = self._read_whole(await answer.read(), request.max_output_tokens, context)
+                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES)])
+                response, begins_with = self._read_whole(body, request.max_output_tokens, context)
         if _says_nothing(response):
             shown = _in_one_line(begins_with, auth)
             raise ProviderPayloadError(
@@ -193,33 +199,38 @@ class HttpModel:
     async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told, broke = b"", 0, ""
+        begins_with, told = b"", 0
+        broke: ProviderError | None = None
         try:
-            async for chunk in answer.chunks():
+            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES):
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
                         told += len(event.text)
                         context.on_text(event.text)
-        except ProviderConnectionError as error:
-            broke = str(error)
+        except (ProviderConnectionError, ProviderPayloadError) as error:
+            broke = error
         parser.finish()
         response = signals.registry.reread(self.name, parser.response(), sound=parser.sound)
         signal = response.signal
+        if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
+            raise broke
         if len(response.text) > told:  # from JSON, or from a last event that nothing ended
             context.on_text(response.text[told:])
-        if broke and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
+        if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
             response = _broken_off(response, f"The stream broke off: {broke}")
         elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
             response = _broken_off(response, signal.message)
+        elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
+            response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with
 
     async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get
         try:
-            body = await answer.read()
-        except ProviderConnectionError:  # the status says enough
+            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES)])
+        except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
         with suppress(ValueError):
@@ -246,6 +257,18 @@ class HttpModel:
     @property
     def _who(self) -> str:
         return f"{self.name} ({self.model})"
+
+
+async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
+    """The body as it arrives, as long as it is of a size that can be kept."""
+    size = 0
+    async for chunk in answer.chunks():
+        size += len(chunk)
+        if size > most_bytes:
+            raise ProviderPayloadError(
+                f"the answer is larger than {most_bytes:,} bytes and was left. Check that base_url is the address of an API."
+            )
+        yield chunk
 
 
 def _broken_off(response: ModelResponse, told: str) -> ModelResponse:

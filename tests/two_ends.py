@@ -27,6 +27,8 @@ LONG_S = {
     "tests/experiments/test_experiment.py": 75,
     "tests/providers/test_responses_streams.py": 40,
     "tests/experiments/test_executors.py": 40,
+    "tests/soak/test_faults_on_the_wire.py": 35,
+    "tests/soak/test_faults.py": 25,
     "tests/core/test_store.py": 25,
     "tests/kernel/test_live_run.py": 22,
     "tests/core/test_store_killed.py": 22,

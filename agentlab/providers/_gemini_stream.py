@@ -33,6 +33,7 @@ class GeminiStreamParser(BodyParser):
         super().__init__()
 
     def _clear(self) -> None:
+        self._newest_call: dict[str, Any] | None = None
         self._body: dict[str, Any] = {}
         self._candidate: dict[str, Any] = {}
         self._parts: list[dict[str, Any]] = []
@@ -50,6 +51,13 @@ class GeminiStreamParser(BodyParser):
         before = len(told)
         if "response" in chunk:
             chunk = unwrapped(chunk)
+        if (
+            self._newest_call is not None and chunk == self._newest_call
+        ):  # it came twice: for another call the tokens would count on
+            self._doubtful = True
+            return
+        self._newest_call = None
+        calls = self._calls
         if chunk.get("responseId") != self._body.get("responseId") and self._body.get("responseId") and chunk.get("responseId"):
             self._doubtful = True  # two responses in one stream
         self._body.update(chunk)
@@ -75,6 +83,8 @@ class GeminiStreamParser(BodyParser):
                 elif len(told) > before and self._end is not None:
                     self._went_on = True
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
+        if self._calls > calls and self._partial is None and type(usage) is dict and "candidatesTokenCount" in usage:
+            self._newest_call = chunk
         if end is not None and end != self._end:
             self._end = end
             told.append(SignalSeen(self._signal_now()))

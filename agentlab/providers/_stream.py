@@ -9,7 +9,17 @@ from pydantic_core import from_json
 from agentlab.providers import _read as read
 from agentlab.providers._incoming import Incoming
 from agentlab.providers._signals import Ended, find_error
-from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
+from agentlab.types import (
+    JSON,
+    Confidence,
+    FinishReason,
+    ModelResponse,
+    ReasoningDelta,
+    SignalSeen,
+    StreamEvent,
+    TerminationSignal,
+    TextDelta,
+)
 
 
 class BodyParser:
@@ -103,7 +113,12 @@ class BodyParser:
             if name == b"error":
                 self._fail(data.decode("utf-8", "replace"), told)
             return
+        before = len(told)
         self._chunk(name, chunk, told)
+        if not _is_utf8(data):  # in a piece of text a character is spoilt; in anything else a name may be, and the piece is lost
+            only_text = len(told) > before and all(isinstance(one, TextDelta | ReasoningDelta) for one in told[before:])
+            self._doubtful = True
+            self._damaged = self._damaged or not only_text
 
     def _chunk(self, name: bytes, chunk: JSON, told: list[StreamEvent]) -> None:
         if isinstance(chunk, dict):
@@ -153,3 +168,11 @@ class BodyParser:
 
     def _signal_now(self) -> TerminationSignal:
         raise NotImplementedError
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")  # half a surrogate pair is a matter of text, and no damage
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -60,7 +60,7 @@ def is_chosen() -> bool:
     return bool(_stack.get())
 
 
-class _Switch:
+class Switch:
     """A transport that is also a context manager: inside it, it is the current one. Nests, and may be left in any context."""
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class _Switch:
 # Replay ------------------------------------------------------------------------------------------------------------------------
 
 
-class Replay(_Switch):
+class Replay(Switch):
     """Recorded responses in place of a provider: no key, no network. Use it in `with`, or give it to a run as its transport.
 
     Any number of runs, threads and event loops may share it.
@@ -145,7 +145,7 @@ class _ReplayedAnswer:
 # Record ------------------------------------------------------------------------------------------------------------------------
 
 
-class Record(_Switch):
+class Record(Switch):
     """A provider whose responses are written down, each as soon as it is complete. Use it in `with`, or give it to a run."""
 
     needs_key = True

@@ -117,12 +117,26 @@ def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: st
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_stream_of_which_nothing_came(wire: str, end: str) -> None:
-    with serving(stream(end=end), reply_to(wire, HELLO, streaming=True)) as server:
+@pytest.mark.parametrize(
+    "before", [(), (b": working\n\n", b"\n"), (b'data: {"id": "r1", "mo',)], ids=["no byte", "comments", "half an event"]
+)
+@pytest.mark.parametrize("end", ["leave", "reset"])
+def test_a_stream_that_breaks_off_before_anything_of_the_answer_is_tried_again(
+    wire: str, before: tuple[bytes, ...], end: str
+) -> None:
+    with serving(stream(*before, end=end), reply_to(wire, HELLO, streaming=True)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (2, StopReason.COMPLETED, "Hello there")
+    (event,) = retried(result)
+    assert "broke off" in event.reason
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_empty_stream_is_no_answer(wire: str) -> None:
+    with serving(stream(), reply_to(wire, HELLO, streaming=True)) as server:
         result = result_of(server, wire, stream=True)
     assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "")
-    assert ("empty body" if end == "end" else "broke off") in result.detail
+    assert "empty body" in result.detail
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -173,6 +187,15 @@ def test_a_stream_that_ends_between_its_finish_reason_and_its_last_word(
     assert result.history[0].usage.total_tokens == 15
     assert result.history[0].signal is not None
     assert result.history[0].signal.confidence is (Confidence.MEDIUM if run else Confidence.LOW)
+
+
+def test_a_stream_that_lost_the_call_it_ends_for_is_an_error() -> None:
+    events = [event for event in pieces("compatible", TALK_AND_LOOK) if b'tool_calls": [' not in event]
+    lost = b'data: {"id": }\n\n'
+    with serving(stream(*events[:3], lost, *events[3:])) as server:
+        result = result_of(server, stream=True)
+    assert (result.stop_reason, result.text, looked) == (StopReason.ERROR, "Let me see", [])
+    assert "lost, and with them the tool call" in result.detail
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -296,10 +296,10 @@ def _gemini_events(answer: Answer) -> list[dict[str, Any]]:
     events = [
         {
             "candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}],
-            "usageMetadata": {"promptTokenCount": 3},
+            "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": count},  # it counts on with each chunk
             **head,
         }
-        for part in _gemini_parts(answer, joined=False)
+        for count, part in enumerate(_gemini_parts(answer, joined=False), 1)
     ]
     end = {"content": {"role": "model", "parts": []}, "finishReason": WORDS["gemini"][answer.finish], "index": 0}
     events.append({"candidates": [end], "usageMetadata": _gemini_usage(answer), **head})

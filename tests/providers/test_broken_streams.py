@@ -114,3 +114,39 @@ def test_a_lost_event_is_noticed(name: str):
         damaged = [event if n != number else b'data: {"id": }' for n, event in enumerate(events)]
         response, _ = parse_stream(name, [b"\n\n".join([*damaged, b""])])
         assert not is_clean(response.signal)
+
+
+# Bytes that are no text, and chunks that come twice ---------------------------------------------------------------------------
+
+CALLS = Answer(text=("Let me see",), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS)
+
+
+@pytest.mark.parametrize("name", [name for name in WIRES if name != "gemini"])  # there a call comes in one piece
+def test_a_call_of_which_a_byte_is_no_text_is_not_executed_with_what_is_left(name: str):
+    """A spoilt byte in a name hides a piece of the arguments, and what is left of them may well be JSON."""
+    body = stream(name, CALLS)
+    whole = {"path": "/tmp/only/this/one"}
+    for at in range(len(body)):
+        response, _ = parse_stream(name, [body[:at], bytes([body[at] ^ 0x80]), body[at + 1 :]])
+        for call in response.tool_calls:
+            if call.closed and call.arguments.strip() and "\ufffd" not in call.arguments:
+                assert json.loads(call.arguments) == whole, (at, body[at - 20 : at + 20])
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_byte_that_is_no_text_in_the_text_spoils_a_character_and_the_confidence(name: str):
+    body = stream(name, Answer(text=("Hello", " there")))
+    at = body.index(b"Hello") + 1
+    response, _ = parse_stream(name, [body[:at], b"\xff", body[at + 1 :]])
+    assert response.text == "H\ufffdllo there"
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
+
+
+def test_a_call_that_gemini_sends_twice_is_one_and_a_second_one_is_another():
+    events = stream("gemini", CALLS).split(b"\n\n")
+    (at,) = [n for n, event in enumerate(events) if b"functionCall" in event]
+    twice, _ = parse_stream("gemini", [b"\n\n".join([*events[: at + 1], *events[at:]])])
+    assert (len(twice.tool_calls), twice.signal.confidence) == (1, MEDIUM)
+    both = Answer(text=(), calls=CALLS.calls * 2, finish=F.TOOL_CALLS)
+    other, _ = parse_stream("gemini", [stream("gemini", both)])
+    assert (len(other.tool_calls), other.signal.confidence) == (2, HIGH)

@@ -1,0 +1,309 @@
+"""The ways in which a provider fails, as values: what `agentlab.testing.faulty` does to a run's requests.
+
+    fault                          what the run meets
+    ------------------------------ ------------------------------------------------------------------------------------------
+    Refused()                      no connection
+    Reset()                        the connection breaks off while the headers are awaited
+    Reset(after_bytes=200)         … after so many bytes of the body
+    Stalled(), Stalled(200)        nothing comes (any more): the wait for data runs out
+    Slow(200, pause_s=0.01)        the body in pieces of so many bytes, a pause before each
+    Status(429, retry_after_s=2)   a refusal; without `retry_after_s` it does not say how long to wait
+    ErrorInBody()                  an error object under status 200
+    Page()                         an HTML page under status 200, as of a proxy that wants a login
+    Relabelled("text/plain")       the true body under another content type
+    Cut(after_bytes=200)           the body ends there, in good order
+    Garbled(at_byte=200)           one byte of the body is no text any more
+    BrokenGzip(after_bytes=200)    from there on the body cannot be unpacked
+    Repeated()                     each event of a stream comes twice; a body that is no stream, all of it
+    Padded(50_000_000)             white space before the body, so many bytes of it
+
+A fault of your own is a subclass of `Fault` with one method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.http import HttpAnswer
+from agentlab.testing.fault import Ask, Attempt, Fault, Given, check_bytes, check_seconds, events, first, given, with_body
+
+__all__ = [
+    "BrokenGzip",
+    "Cut",
+    "ErrorInBody",
+    "Fault",
+    "Garbled",
+    "Padded",
+    "Page",
+    "Refused",
+    "Relabelled",
+    "Repeated",
+    "Reset",
+    "Slow",
+    "Stalled",
+    "Status",
+]
+
+_PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in to go on.</body></html>"
+_PIECE_BYTES = 65_536
+
+
+# No answer ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Fault):
+    """No connection: nobody listens there."""
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """Raises."""
+        raise ProviderConnectionError(
+            f"{attempt.place}: no connection (an injected refusal). Check the address and that the server runs, then the network and "
+            "the proxy settings."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Fault):
+    """The connection breaks off: while the headers are awaited (None), or after so many bytes of the body, at the latest at its end."""
+
+    after_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_bytes(self, after_bytes=self.after_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """Raises, or gives a body that does."""
+        after = self.after_bytes
+        if after is None:
+            raise attempt.broke_off()
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for piece in first(chunks, after):
+                yield piece
+            raise attempt.broke_off()
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled(Fault):
+    """Nothing comes (None), or nothing after so many bytes of the body. The wait for data runs out, after five minutes on its own:
+    `longest_s` makes that shorter for a test."""
+
+    after_bytes: int | None = None
+    longest_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_bytes(self, after_bytes=self.after_bytes)
+        check_seconds(self, longest_s=self.longest_s)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """Raises after the wait, or gives a body that does."""
+        limits = [limit for limit in (self.longest_s, attempt.timeout_s) if limit is not None]
+        waiting = Attempt(attempt.place, min(limits, default=None))
+        after = self.after_bytes
+        if after is None:
+            raise await waiting.silence()
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for piece in first(chunks, after):
+                yield piece
+            raise await waiting.silence()
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Fault):
+    """The body in pieces of `bytes_at_once`, a pause before each. Nothing is wrong with it."""
+
+    bytes_at_once: int = 200
+    pause_s: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bytes_at_once, int) or self.bytes_at_once < 1:
+            raise ConfigurationError(f"Slow(bytes_at_once={self.bytes_at_once!r}): give a whole number of at least 1.")
+        check_seconds(self, pause_s=self.pause_s)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer, slowly."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for chunk in chunks:
+                for start in range(0, len(chunk), self.bytes_at_once):
+                    await asyncio.sleep(self.pause_s)
+                    yield chunk[start : start + self.bytes_at_once]
+
+        return with_body(await ask(), change)
+
+
+# Another answer -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Fault):
+    """A refusal with an HTTP status, which is not passed on. `body` is text, or a dict that is sent as JSON; None says which it was."""
+
+    status: int = 500
+    retry_after_s: float | None = None
+    body: str | Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.status, int) or not 300 <= self.status <= 599:
+            raise ConfigurationError(f"Status({self.status!r}): give an HTTP status from 300 to 599.")
+        check_seconds(self, retry_after_s=self.retry_after_s)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The refusal."""
+        after = {} if self.retry_after_s is None else {"retry-after": f"{self.retry_after_s:g}"}
+        body = {"error": {"message": f"an injected status {self.status}"}} if self.body is None else self.body
+        text, kind = (body, "text/html") if isinstance(body, str) else (json.dumps(body), "application/json")
+        return given(text, status=self.status, headers={"content-type": kind, **after})
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInBody(Fault):
+    """An error object where the answer should be, under status 200."""
+
+    message: str = "an injected error"
+    kind: str = "server_error"
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The error."""
+        return given(json.dumps({"error": {"message": self.message, "type": self.kind}}))
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Fault):
+    """A page for people under status 200, as of a proxy that wants a login."""
+
+    html: str = _PAGE
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The page."""
+        return given(self.html, headers={"content-type": "text/html; charset=utf-8"})
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled(Fault):
+    """The true body under another content type. Nothing else is wrong with it."""
+
+    content_type: str = "text/plain"
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer, mislabelled."""
+        true = await ask()
+        return Given(true.status, {**true.headers, "content-type": self.content_type}, true.chunks)
+
+
+# The true answer, damaged ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Fault):
+    """The body ends after so many bytes, in good order: what invalid JSON most often is."""
+
+    after_bytes: int = 200
+
+    def __post_init__(self) -> None:
+        check_bytes(self, after_bytes=self.after_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The beginning of the true answer."""
+        return with_body(await ask(), lambda chunks: first(chunks, self.after_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled(Fault):
+    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more."""
+
+    at_byte: int = 0
+
+    def __post_init__(self) -> None:
+        check_bytes(self, at_byte=self.at_byte)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer but for one byte."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            at = self.at_byte
+            async for chunk in chunks:
+                hit = 0 <= at < len(chunk)
+                yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
+                at -= len(chunk)
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenGzip(Fault):
+    """After so many bytes of it, the body cannot be unpacked any further."""
+
+    after_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        check_bytes(self, after_bytes=self.after_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """A body that raises."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for piece in first(chunks, self.after_bytes):
+                yield piece
+            raise ProviderConnectionError(
+                f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
+                "is the server's fault."
+            )
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Fault):
+    """Each event of a stream comes `times` times, one after the other; a body that is no stream of events is repeated as a whole."""
+
+    times: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.times, int) or self.times < 2:
+            raise ConfigurationError(f"Repeated(times={self.times!r}): give a whole number of at least 2.")
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer, more than once."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            body = b"".join([chunk async for chunk in chunks])
+            for piece in events(body):
+                for _ in range(self.times):
+                    yield piece
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class Padded(Fault):
+    """So many bytes of white space before the body: as good an answer as without them, and a large one."""
+
+    size_bytes: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        check_bytes(self, size_bytes=self.size_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer, at last."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            left = self.size_bytes
+            while left > 0:
+                yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
+                left -= _PIECE_BYTES
+                await asyncio.sleep(0)  # others get their turn, as they would between packets
+            async for chunk in chunks:
+                yield chunk
+
+        return with_body(await ask(), change)

@@ -1,0 +1,150 @@
+"""A transport that spoils some of a run's requests, over any other: `with lab.testing.faulty(faults.Reset(after_bytes=200)): …`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeAlias
+
+from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.http import HttpAnswer, HttpRequest
+from agentlab.redaction import redact_url
+from agentlab.testing.fault import Attempt, Fault, Given
+from agentlab.transport import Switch, Transport, current
+
+Plan: TypeAlias = Fault | Sequence[Fault | None] | Callable[[int], Fault | None]
+
+
+class Faulty(Switch):
+    """Made by `faulty`. Use it in `with`, or give it to a run as its transport. `injected` counts the requests it has spoilt."""
+
+    def __init__(self, plan: Callable[[int], Fault | None], over: Transport, said: str) -> None:
+        self.injected = 0
+        self._plan = plan
+        self._over = over
+        self._said = said
+        self._numbers: dict[str, int] = {}
+        self._kept: dict[str, tuple[HttpRequest, _Kept]] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"faulty({self._said}, over={self._over!r}): {self.injected} injected"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Faulty, (self._plan, self._over, self._said)  # another process counts for itself
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether requests reach a provider."""
+        return self._over.needs_key
+
+    @asynccontextmanager
+    async def open(
+        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+    ) -> AsyncIterator[HttpAnswer]:
+        """Pass the request on, or do to it what the plan says."""
+        with self._lock:
+            number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
+            before, kept = self._kept.pop(lane, (None, None))
+        fault = self._plan(number)
+        async with AsyncExitStack() as stack:
+
+            async def ask() -> HttpAnswer:
+                answer: HttpAnswer
+                if kept is not None and before == request:
+                    answer = kept
+                else:
+                    through = self._over.open(request, auth=auth, lane=lane, timeout_s=timeout_s)
+                    answer = await stack.enter_async_context(through)
+                    if fault is not None and not self.needs_key:
+                        answer = await _Kept.of(answer)
+                if fault is not None and isinstance(answer, _Kept):
+                    with self._lock:
+                        self._kept[lane] = (request, answer)
+                return answer
+
+            if fault is None:
+                yield await ask()
+                return
+            with self._lock:
+                self.injected += 1
+            yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
+
+
+class _Kept(Given):
+    """A recorded answer that was spoilt: a recording gives it once, and the request that is tried again finds it here."""
+
+    __slots__ = ()
+
+    @classmethod
+    async def of(cls, answer: HttpAnswer) -> _Kept:
+        pieces: list[bytes] = []
+        broke: ProviderConnectionError | None = None
+        try:
+            async for chunk in answer.chunks():
+                pieces.append(chunk)
+        except ProviderConnectionError as error:
+            broke = error
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+            if broke is not None:
+                raise broke
+
+        return cls(answer.status, dict(answer.headers), chunks)
+
+
+def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | None = None) -> Faulty:
+    """Spoil a run's requests, to see what comes of it.
+
+    with lab.replay("fixtures/trip"), lab.testing.faulty(faults.Status(429), at=2):
+        result = await agent.run("…")
+
+    `plan` is a fault of `agentlab.testing.faults`, done to the run's request number `at` (from 1; each attempt of a call is one) and
+    to those that follow it, `times` in all, None to every one. Or it is a list, whose first item is for the first request, and so on,
+    None for one that is left alone; or a function from the number to a fault or None. Each run counts for itself.
+
+    `over` is what the requests go to: `lab.replay(…)`, or another `faulty(…)`; without it, whatever is around the caller. Over a
+    recording retries do not wait, and an answer that was spoilt is there again for the request that is tried again.
+    """
+    beneath = current() if over is None else over
+    if isinstance(plan, Fault):
+        if not isinstance(at, int) or isinstance(at, bool) or at < 1:
+            raise ConfigurationError(f"faulty(at={at!r}): give the number of a request, from 1.")
+        if times is not None and (not isinstance(times, int) or isinstance(times, bool) or times < 1):
+            raise ConfigurationError(f"faulty(times={times!r}): give a whole number of at least 1, or None for every request.")
+        how_often = "always" if times is None else f"times={times}"
+        return Faulty(_From(plan, at, times), beneath, f"{plan!r}, at={at}, {how_often}")
+    if (at, times) != (1, 1):
+        raise ConfigurationError("faulty(at=…, times=…) goes with one fault; a list and a function say themselves which request.")
+    if callable(plan) and not isinstance(plan, type):
+        return Faulty(plan, beneath, getattr(plan, "__name__", repr(plan)))
+    items: list[Any] = list(plan) if isinstance(plan, list | tuple) else [plan]
+    wrong = [item for item in items if not isinstance(item, Fault | None)]
+    if wrong:
+        raise ConfigurationError(
+            f"{wrong[0]!r} is no fault: take one of agentlab.testing.faults, such as faults.Reset(), or None."
+        )
+    return Faulty(_Listed(tuple(items)), beneath, repr(items))
+
+
+class _From:
+    """One fault, from one request on. A class, so that it can go to another process."""
+
+    def __init__(self, fault: Fault, at: int, times: int | None) -> None:
+        self.fault, self.at, self.times = fault, at, times
+
+    def __call__(self, number: int) -> Fault | None:
+        return self.fault if number >= self.at and (self.times is None or number < self.at + self.times) else None
+
+
+class _Listed:
+    """One fault after the other."""
+
+    def __init__(self, faults: tuple[Fault | None, ...]) -> None:
+        self.faults = faults
+
+    def __call__(self, number: int) -> Fault | None:
+        return self.faults[number - 1] if number <= len(self.faults) else None

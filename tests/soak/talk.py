@@ -1,0 +1,131 @@
+"""One conversation on every wire, for faults to be done to: a call, another call, and an answer. What is spoilt is the second."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from providers import bedrock_bodies, bodies, responses_bodies
+from providers.bodies import Answer, Call
+
+import agentlab as lab
+from agentlab.providers._registry import names
+from agentlab.transport import Replay, Transport
+from agentlab.transport.cassettes import parse_cassette
+from agentlab.transport.replay_index import ReplayIndex
+from agentlab.types import FinishReason, ModelRequest
+
+NAMES = names()
+KEY = "tok-" + "Zq81mN4pXw77-planted"
+SPOILT = 2
+"""The number of the request that a fault is done to."""
+
+ANSWERS = (
+    Answer(text=("Let me ", "see"), calls=(Call("look", {"q": "tea"}),), finish=FinishReason.TOOL_CALLS),
+    Answer(text=("And ", "now"), calls=(Call("look", {"q": "milk and sugar"}),), finish=FinishReason.TOOL_CALLS),
+    Answer(text=("Hel", "lo ", "there")),
+)
+WHOLE = ("tea", "milk and sugar")
+"""What the tool is asked where nothing goes wrong."""
+
+PROMPT = "What is there?"
+
+
+@dataclass(frozen=True)
+class Talk:
+    """The conversation with one provider."""
+
+    name: str
+    streaming: bool
+
+    @property
+    def id(self) -> str:
+        """A name for the test that has it."""
+        return f"{self.name}-{'stream' if self.streaming else 'whole'}"
+
+    @property
+    def kind(self) -> str:
+        """The content type of the answers."""
+        if not self.streaming:
+            return "application/json"
+        return "application/vnd.amazon.eventstream" if self.name == "bedrock" else "text/event-stream"
+
+    def bodies(self, *answers: Answer) -> list[bytes]:
+        """The answers as the provider's server sends them."""
+        made = [self._body(answer) for answer in answers or ANSWERS]
+        return [body if isinstance(body, bytes) else json.dumps(body).encode() for body in made]
+
+    def _body(self, answer: Answer) -> bytes | dict[str, Any]:
+        if self.name.endswith("-responses"):
+            return responses_bodies.stream(answer) if self.streaming else responses_bodies.whole(answer)
+        if self.name == "bedrock":
+            return bedrock_bodies.stream(answer) if self.streaming else bedrock_bodies.whole(answer)
+        return bodies.stream(self.name, answer) if self.streaming else bodies.whole(self.name, answer)
+
+    def provider(self, base: str = "http://127.0.0.1:1/v1", key: str | None = KEY) -> lab.Provider:
+        """The provider, at this address."""
+        base = base.removesuffix("/v1") if self.name in ("bedrock", "anthropic") else base
+        return lab.Provider(self.name, model="some-model", base_url=base, api_key=key)
+
+    def recording(self, *answers: Answer) -> Replay:
+        """The conversation as a recording that is served in its order."""
+        asked = self.provider().build_request(ModelRequest((), "", (), None, {}, self.streaming))
+        interactions: list[Any] = [
+            {
+                "request": {"method": asked.method, "uri": asked.url, "body": "", "headers": {}},
+                "response": {"status": {"code": 200}, "headers": {"content-type": self.kind}, "body": {"string": body}},
+            }
+            for body in self.bodies(*answers)
+        ]
+        from pathlib import Path
+
+        return Replay(ReplayIndex([parse_cassette({"interactions": interactions}, Path("talk"))], "order"), 0.0)
+
+    async def held(
+        self,
+        transport: Transport | None,
+        *,
+        base: str = "http://127.0.0.1:1/v1",
+        retry: lab.RetryPolicy | None = None,
+        **more: Any,
+    ) -> Held:
+        """Hold it, and say what came of it."""
+        looked: list[str] = []
+
+        @lab.tool(inline=True)
+        def look(q: str) -> str:
+            """Look something up."""
+            looked.append(q)
+            return f"saw {q}"
+
+        policy = retry or lab.RetryPolicy(attempts=4, first_wait_s=0.001, longest_wait_s=0.2)
+        agent = lab.Agent(self.provider(base), tools=[look], stream=self.streaming, retry=policy)
+        run = agent.run(PROMPT, transport=transport, **more)
+        return Held(await run, tuple(looked))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What came of it: the run's result, and what the tool was asked."""
+
+    result: lab.RunResult
+    looked: tuple[str, ...]
+
+    @property
+    def retries(self) -> list[Any]:
+        """The retries that the run tells of."""
+        return [event for event in self.result.events if type(event).__name__ == "CallRetried"]
+
+    @property
+    def outcome(self) -> str:
+        """In a word: `answered`, `retried`, `asked again` (within the step), or how it ended."""
+        result = self.result
+        if result.stop_reason != "completed":
+            return str(result.stop_reason)
+        if self.retries:
+            return "retried"
+        return "asked again" if any(len(step.calls) > 1 for step in result.history) else "answered"
+
+
+TALKS = tuple(Talk(name, streaming) for name in NAMES for streaming in (False, True))

@@ -1,0 +1,264 @@
+"""Every fault on every wire, whole and streamed: it is tried again, or it is a step that says why; nothing of before is lost.
+
+The faults are injected over a recording; test_faults_on_the_wire.py does those that are about bytes through a real socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
+from agentlab.testing import faults, faulty
+from agentlab.types import Confidence, FinishReason
+
+from .table import show
+from .talk import ANSWERS, NAMES, SPOILT, TALKS, WHOLE, Held, Talk
+
+SILENCE_S = 0.01
+SOON_S = 10.0
+LARGE_BYTES = 50_000_000
+
+ANSWERED, RETRIED, BROKEN, REFUSED, NO_ANSWER, REPORTED = (
+    "answered",
+    "retried",
+    "broken off",
+    "refused",
+    "no answer",
+    "an error of the provider's",
+)
+
+FAULTS: dict[str, tuple[Callable[[int], faults.Fault], str, str]] = {
+    # the fault, made for a body of so many bytes; what comes of it where the body is whole, and where it is a stream
+    "connection refused": (lambda size: faults.Refused(), RETRIED, RETRIED),
+    "reset before or within the headers": (lambda size: faults.Reset(), RETRIED, RETRIED),
+    "reset before the first byte of the body": (lambda size: faults.Reset(0), RETRIED, RETRIED),
+    "reset in mid-body": (lambda size: faults.Reset(size // 2), RETRIED, BROKEN),
+    "slow": (lambda size: faults.Slow(-(-size // 20), 0.0005), ANSWERED, ANSWERED),
+    "stalled before the headers": (lambda size: faults.Stalled(longest_s=SILENCE_S), RETRIED, RETRIED),
+    "stalled in mid-body": (lambda size: faults.Stalled(size // 2, longest_s=SILENCE_S), RETRIED, BROKEN),
+    "429": (lambda size: faults.Status(429), RETRIED, RETRIED),
+    "429, Retry-After: 0.1": (lambda size: faults.Status(429, retry_after_s=0.1), RETRIED, RETRIED),
+    "429, Retry-After: 3600": (lambda size: faults.Status(429, retry_after_s=3600), REFUSED, REFUSED),
+    "500": (lambda size: faults.Status(500), RETRIED, RETRIED),
+    "502, a page": (lambda size: faults.Status(502, body="<html><h1>Bad gateway</h1>"), RETRIED, RETRIED),
+    "503, empty": (lambda size: faults.Status(503, body=""), RETRIED, RETRIED),
+    "529": (lambda size: faults.Status(529), RETRIED, RETRIED),
+    "400": (lambda size: faults.Status(400), REFUSED, REFUSED),
+    "invalid JSON: it ends in the middle": (lambda size: faults.Cut(size // 2), NO_ANSWER, BROKEN),
+    "an HTML page under 200": (lambda size: faults.Page(), NO_ANSWER, NO_ANSWER),
+    "the answer as text/plain": (lambda size: faults.Relabelled(), ANSWERED, ANSWERED),
+    "gzip broken at its start": (lambda size: faults.BrokenGzip(), RETRIED, RETRIED),
+    "gzip broken in mid-body": (lambda size: faults.BrokenGzip(size // 2), RETRIED, BROKEN),
+    "an error object under 200": (lambda size: faults.ErrorInBody(), REPORTED, REPORTED),
+    "every chunk twice": (lambda size: faults.Repeated(), NO_ANSWER, ANSWERED),
+    "50 MB": (lambda size: faults.Padded(LARGE_BYTES), ANSWERED, ANSWERED),
+}
+
+
+def held(talk: Talk, fault: Any, **more: Any) -> Held:
+    """The conversation with its second request spoilt, and all that has to hold whatever the fault."""
+    before = time.monotonic()
+    transport = faulty(fault, at=SPOILT, over=talk.recording())
+    found: Held = asyncio.run(talk.held(transport, **more))
+    assert time.monotonic() - before < SOON_S
+    assert transport.injected == 1
+    assert_nothing_lost(found)
+    return found
+
+
+def assert_nothing_lost(found: Held) -> None:
+    """The first step is as it was; the tool was never asked something else than the model did; the end says why."""
+    result = found.result
+    first = result.history[0]
+    assert (first.text, first.usage.total_tokens) == ("Let me see", 15)
+    assert [one.content for one in first.tool_results] == ["saw tea"]
+    assert found.looked[:1] == WHOLE[:1]
+    assert set(found.looked) <= set(WHOLE)
+    assert len(found.looked) == len(set(found.looked))
+    assert result.detail
+    if result.stop_reason == "error":
+        step = result.history[-1]
+        assert step.stop_reason == "error"
+        assert step.tool_results == () or {one.error for one in step.tool_results} == {"not_executed"}
+        assert found.looked == WHOLE[:1]
+        assert result.history.known_tokens >= 15
+
+
+def assert_ended_so(found: Held, expected: str) -> None:
+    """The run came to what the table has for it."""
+    result, signal = found.result, found.result.history[1].signal
+    if expected in (ANSWERED, RETRIED):
+        assert (found.outcome, result.text) == (expected, "Hello there")
+        assert [event.turn for event in found.retries] == ([SPOILT] if expected == RETRIED else [])
+        assert [step.calls[0].retries for step in result.history] == ([0, 1, 0] if expected == RETRIED else [0, 0, 0])
+        return
+    assert (found.outcome, len(result.history), found.retries) == ("error", 2, [])
+    if expected == BROKEN:
+        assert signal is not None
+        assert (signal.finish_reason, signal.confidence) == (FinishReason.ERROR, Confidence.LOW)
+        assert "broke off" in result.detail
+        assert result.history[1].usage.total_tokens is None
+        assert ANSWERS[1].text[0] in result.history[1].text or not result.history[1].text
+    elif expected == REPORTED:
+        assert signal is not None
+        assert (signal.finish_reason, signal.message) == (FinishReason.ERROR, "The provider reports an error: an injected error")
+    else:
+        assert isinstance(result.error, ProviderStatusError if expected == REFUSED else ProviderPayloadError)
+        assert signal is None
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
+def test_every_fault_is_tried_again_or_is_a_step_that_says_why(talk: Talk) -> None:
+    size = len(talk.bodies()[SPOILT - 1])
+    for name, (fault, whole, streamed) in FAULTS.items():
+        found = held(talk, fault(size))
+        expected = streamed if talk.streaming else whole
+        if name == "every chunk twice" and talk.streaming:
+            assert found.outcome == "answered"  # what was said twice cannot be told from what was repeated; see below
+            assert (found.result.stop_reason, found.retries) == ("completed", [])
+            outcome = "answered, the call executed once" if found.looked == WHOLE else "answered, the call not executed"
+        else:
+            assert_ended_so(found, expected)
+            outcome = expected
+        _seen.append((name, talk, outcome))
+
+
+_seen: list[tuple[str, Talk, str]] = []
+
+
+def test_the_table_of_the_faults() -> None:
+    """Runs after the matrix, and prints what that has seen."""
+    if len(_seen) != len(FAULTS) * len(TALKS):
+        pytest.skip("only a part of the matrix was run")
+
+    def told(name: str, streaming: bool) -> str:
+        return counted(outcome for fault, talk, outcome in _seen if fault == name and talk.streaming is streaming)
+
+    rows = [(name, told(name, False), told(name, True)) for name in FAULTS]
+    text = show("faults", (f"fault, on {len(NAMES)} wires", "a whole body", "a stream"), rows)
+    assert len(text.splitlines()) == len(FAULTS) + 1
+
+
+def counted(outcomes: Iterable[str]) -> str:
+    """How often each came."""
+    return ", ".join(f"{count} {outcome}" for outcome, count in Counter(outcomes).most_common())
+
+
+# More than once -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
+def test_a_fault_that_stays_ends_the_run_after_the_attempts_that_were_allowed(talk: Talk) -> None:
+    for fault, error in ((faults.Refused(), ProviderConnectionError), (faults.Status(529), ProviderStatusError)):
+        transport = faulty(fault, at=SPOILT, times=None, over=talk.recording())
+        found = asyncio.run(talk.held(transport))
+        assert_nothing_lost(found)
+        assert isinstance(found.result.error, error)
+        assert (transport.injected, [event.attempt for event in found.retries]) == (4, [1, 2, 3])
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
+def test_one_fault_after_the_other(talk: Talk) -> None:
+    plan = [faults.Refused(), faults.Status(529), faults.Reset(), None, faults.Stalled(longest_s=SILENCE_S), faults.Reset(0)]
+    found = asyncio.run(talk.held(faulty(plan, over=talk.recording())))
+    assert (found.outcome, found.looked, found.result.text) == ("retried", WHOLE, "Hello there")
+    assert [step.calls[0].retries for step in found.result.history] == [3, 2, 0]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("after", [None, 0, 60])
+def test_the_budget_ends_a_silence(streaming: bool, after: int | None) -> None:
+    """The wait for data alone is five minutes."""
+    talk = Talk("compatible", streaming)
+    before = time.monotonic()
+    transport = faulty(faults.Stalled(after), at=SPOILT, over=talk.recording())
+    found = asyncio.run(talk.held(transport, budget=lab.Budget(timeout=0.3)))
+    assert 0.3 <= time.monotonic() - before < 3
+    assert (found.result.stop_reason, len(found.result.history), found.looked) == ("timeout", 2, WHOLE[:1])
+    assert found.result.history.known_tokens == 15
+
+
+# Chunks that come twice -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("talk", [talk for talk in TALKS if talk.streaming], ids=lambda talk: talk.id)
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_call_whose_chunks_come_again_is_executed_once_or_not_at_all_and_never_surely(talk: Talk, times: int) -> None:
+    found = held(talk, faults.Repeated(times))
+    signal = found.result.history[1].signal
+    assert signal is not None
+    assert signal.confidence is not Confidence.HIGH
+    if found.looked == WHOLE[:1]:  # the model was told that what it asked for is no JSON
+        assert [one.error for one in found.result.history[1].tool_results] == ["invalid_arguments"]
+
+
+# Any byte -------------------------------------------------------------------------------------------------------------------
+
+
+def places(size: int, step: int) -> list[int]:
+    """Places all over a body; every one where the step is 1."""
+    return sorted({*range(0, size, step), *range(max(0, size - 5), size)})
+
+
+def spoilt_anywhere(kind: str, step: int) -> list[tuple[str, str, int, str]]:
+    """Each conversation with its second answer spoilt at each of many places, one after the other."""
+    make = {"reset": faults.Reset, "cut": faults.Cut, "garbled": faults.Garbled}[kind]
+    rows = []
+    for streaming in (False, True):
+        outcomes: Counter[str] = Counter()
+        for talk in (talk for talk in TALKS if talk.streaming is streaming):
+            body = talk.bodies()[SPOILT - 1]
+            for at in places(len(body), step):
+                outcomes[one_place(talk, kind, make(at))] += 1
+        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+        rows.append((kind, "streams" if streaming else "whole bodies", outcomes.total(), told))
+    return rows
+
+
+def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
+    """What came of it; for a byte that is spoilt only what a stream can know."""
+    if kind == "garbled" and not talk.streaming:
+        found = asyncio.run(talk.held(faulty(fault, at=SPOILT, over=talk.recording())))
+        assert found.result.history[0].text == "Let me see"
+        return found.outcome
+    transport = faulty(fault, at=SPOILT, over=talk.recording())
+    found = asyncio.run(talk.held(transport))
+    result = found.result
+    if kind == "garbled":
+        assert result.history[0].text == "Let me see"
+        assert all(len(asked) == len(WHOLE[1]) for asked in found.looked[1:]), (fault, found.looked)
+        return found.outcome
+    assert_nothing_lost(found)
+    if found.outcome == "answered":  # the end had come: there is nothing that is not there
+        assert found.looked == WHOLE
+        assert talk.streaming
+    elif found.outcome == "retried":
+        assert found.looked == WHOLE
+        assert kind == "reset"
+        assert [event.turn for event in found.retries] == [SPOILT]
+    else:
+        assert found.outcome == "error", fault
+        assert found.retries == []
+    return found.outcome
+
+
+PLACES = ("fault", "where", "places", "what came of it")
+
+
+@pytest.mark.parametrize("kind", ["reset", "cut", "garbled"])
+def test_a_fault_at_many_bytes(kind: str) -> None:
+    show(f"faults-many-bytes-{kind}", PLACES, spoilt_anywhere(kind, 151))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["reset", "cut", "garbled"])
+def test_a_fault_at_any_byte(kind: str) -> None:
+    show(f"faults-any-byte-{kind}", PLACES, spoilt_anywhere(kind, 1))

@@ -1,0 +1,285 @@
+"""The faults that are about bytes, by a real server over a real socket: what httpx raises is what the injected faults raise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from calls.made import everything_shown
+from calls.server import Handler, Reply, cut, hang, raw, reset, serving, status
+
+import agentlab as lab
+from agentlab.errors import ProviderConnectionError
+from agentlab.testing import faults, faulty
+
+from .table import show
+from .talk import KEY, NAMES, SPOILT, TALKS, Held, Talk
+from .test_faults import ANSWERED, BROKEN, NO_ANSWER, REFUSED, RETRIED, assert_ended_so, assert_nothing_lost, counted
+
+SILENCE_S = 0.15
+LARGE_BYTES = 50_000_000
+
+
+def good(talk: Talk, body: bytes) -> Reply:
+    return raw(body, ("content-type", talk.kind))
+
+
+def in_mid_headers(to: Handler) -> None:
+    """The status line and half a header come, and then no more."""
+    to.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-ty")
+    to.reset()
+
+
+def slowly(talk: Talk, body: bytes) -> Reply:
+    def reply(to: Handler) -> None:
+        to.begin(200, ("content-type", talk.kind), ("content-length", str(len(body))))
+        for at in range(0, len(body), 200):
+            to.wfile.write(body[at : at + 200])
+            time.sleep(0.002)
+
+    return reply
+
+
+def zipped_badly(talk: Talk, body: bytes) -> Reply:
+    """Half of it, and then bytes that begin no block of gzip's."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    half = packer.compress(body[: len(body) // 2]) + packer.flush(zlib.Z_FULL_FLUSH)
+
+    def reply(to: Handler) -> None:
+        to.begin(200, ("content-type", talk.kind), ("content-encoding", "gzip"), ("content-length", str(len(half) + 100)))
+        to.wfile.write(half)
+        time.sleep(0.02)
+        to.wfile.write(b"\xff" * 100)
+
+    return reply
+
+
+def padded(talk: Talk, body: bytes) -> Reply:
+    def reply(to: Handler) -> None:
+        to.begin(200, ("content-type", talk.kind), ("content-length", str(len(body) + LARGE_BYTES)))
+        for _ in range(LARGE_BYTES // 50_000):
+            to.wfile.write(b" " * 49_999 + b"\n")
+        to.wfile.write(body)
+
+    return reply
+
+
+Make = Callable[[Talk, bytes], Reply]
+ON_THE_WIRE: dict[str, tuple[Make, str, str]] = {
+    "RST before the headers": (lambda talk, body: reset, RETRIED, RETRIED),
+    "RST within the headers": (lambda talk, body: in_mid_headers, RETRIED, RETRIED),
+    "RST in mid-body": (lambda talk, body: cut(body, "reset", kind=("content-type", talk.kind)), RETRIED, BROKEN),
+    "FIN in mid-body": (lambda talk, body: cut(body, "leave", kind=("content-type", talk.kind)), RETRIED, BROKEN),
+    "silence before the headers": (lambda talk, body: hang, RETRIED, RETRIED),
+    "silence in mid-body": (lambda talk, body: cut(body, "hang", kind=("content-type", talk.kind)), RETRIED, BROKEN),
+    "slow": (slowly, ANSWERED, ANSWERED),
+    "gzip broken in mid-body": (zipped_badly, RETRIED, BROKEN),
+    "no gzip at all under its header": (
+        lambda talk, body: raw(body, ("content-type", talk.kind), ("content-encoding", "gzip")), RETRIED, RETRIED,
+    ),
+    "429, Retry-After: 0.1": (lambda talk, body: status(429, None, ("retry-after", "0.1")), RETRIED, RETRIED),
+    "429, Retry-After: 3600": (lambda talk, body: status(429, None, ("retry-after", "3600")), REFUSED, REFUSED),
+    "529": (lambda talk, body: status(529), RETRIED, RETRIED),
+    "an HTML page under 200": (lambda talk, body: raw(b"<html>Sign in</html>", ("content-type", "text/html")), NO_ANSWER, NO_ANSWER),
+}  # fmt: skip
+
+_seen: list[tuple[str, Talk, str]] = []
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
+def test_every_fault_of_the_wire(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.calls.LONGEST_SILENCE_S", SILENCE_S)
+    bodies = talk.bodies()
+    for name, (make, whole, streamed) in ON_THE_WIRE.items():
+        expected = streamed if talk.streaming else whole
+        found, asked = over_a_server(talk, make)
+        assert_nothing_lost(found)
+        if name.startswith("gzip") and talk.streaming and found.outcome == "retried":
+            expected = RETRIED  # nothing of the answer could be unpacked before
+        assert_ended_so(found, expected)
+        assert asked == {ANSWERED: 3, RETRIED: 4}.get(expected, 2)
+        if name == "429, Retry-After: 0.1":
+            assert found.retries[0].wait_s >= 0.1
+        assert KEY not in everything_shown(found.result)
+        assert KEY not in "".join(event.reason for event in found.retries)
+        _seen.append((name, talk, expected))
+    assert len(bodies) == 3
+
+
+def over_a_server(talk: Talk, make: Make) -> tuple[Held, int]:
+    """The conversation with a server that spoils its second answer; and how often it was asked."""
+    bodies = talk.bodies()
+    replies = [good(talk, body) for body in bodies]
+    replies.insert(SPOILT - 1, make(talk, bodies[SPOILT - 1]))
+    if make is slowly:  # an answer after all
+        replies.pop(SPOILT)
+    with serving(*replies) as server:
+        return asyncio.run(talk.held(None, base=server.base)), len(server.asked)
+
+
+def test_the_table_of_the_wire() -> None:
+    """Runs after the matrix, and prints what that has seen."""
+    if len(_seen) != len(ON_THE_WIRE) * len(TALKS):
+        pytest.skip("only a part of the matrix was run")
+
+    def told(name: str, streaming: bool) -> str:
+        return counted(outcome for fault, talk, outcome in _seen if fault == name and talk.streaming is streaming)
+
+    rows = [(name, told(name, False), told(name, True)) for name in ON_THE_WIRE]
+    show("faults-on-the-wire", (f"by a real server, on {len(NAMES)} wires", "a whole body", "a stream"), rows)
+
+
+# The same, injected ---------------------------------------------------------------------------------------------------------
+
+SAME: dict[str, tuple[Make, Callable[[int], faults.Fault]]] = {
+    "RST before the headers": (lambda talk, body: reset, lambda size: faults.Reset()),
+    "RST in mid-body": (lambda talk, body: cut(body, "reset"), lambda size: faults.Reset(size // 2)),
+    "silence": (lambda talk, body: hang, lambda size: faults.Stalled(longest_s=0.01)),
+    "silence in mid-body": (lambda talk, body: cut(body, "hang"), lambda size: faults.Stalled(size // 2, longest_s=0.01)),
+    "gzip": (
+        lambda talk, body: raw(body, ("content-encoding", "gzip")), lambda size: faults.BrokenGzip(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "fault"), SAME.values(), ids=SAME)
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_an_injected_fault_is_what_a_real_one_is(
+    make: Make, fault: Callable[[int], faults.Fault], streaming: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentlab.calls.LONGEST_SILENCE_S", SILENCE_S)
+    talk = Talk("compatible", streaming)
+    bodies = talk.bodies()
+    with serving(good(talk, bodies[0]), make(talk, bodies[1])) as server:
+        real = asyncio.run(talk.held(None, base=server.base, retry=lab.RetryPolicy(attempts=1)))
+    given = faulty(fault(len(bodies[1])), at=SPOILT, over=talk.recording())
+    injected = asyncio.run(talk.held(given, retry=lab.RetryPolicy(attempts=1)))
+    assert type(injected.result.error) is type(real.result.error)
+    assert [(step.text, step.stop_reason, step.usage) for step in injected.result.history] == [
+        (step.text, step.stop_reason, step.usage) for step in real.result.history
+    ]
+    assert essence(injected.result.detail) == essence(real.result.detail)
+
+
+def essence(detail: str) -> str:
+    """The words without the address and what stands in brackets."""
+    return " ".join(re.sub(r"\([^)]*\)|http://\S+:", "", detail).replace(" .", ".").split())
+
+
+def test_a_refused_connection_is_what_an_injected_one_is() -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    talk = Talk("openai", False)
+    policy = lab.RetryPolicy(attempts=1)
+    real = asyncio.run(talk.held(None, base=f"http://127.0.0.1:{port}/v1", retry=policy))
+    injected = asyncio.run(talk.held(faulty(faults.Refused(), over=talk.recording()), retry=policy))
+    assert isinstance(real.result.error, ProviderConnectionError)
+    assert type(injected.result.error) is ProviderConnectionError
+    assert essence(injected.result.detail) == essence(real.result.detail)
+
+
+# Large ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.calls.LARGEST_ANSWER_BYTES", 2_000_000)
+    sent = 0
+
+    def endless(to: Handler) -> None:
+        nonlocal sent
+        to.begin(200, ("content-type", talk.kind), ("transfer-encoding", "chunked"))
+        while True:
+            to.chunk(b" " * 50_000)
+            sent += 50_000
+
+    talk = Talk("compatible", streaming)
+    with serving(good(talk, talk.bodies()[0]), endless) as server:
+        found = asyncio.run(talk.held(None, base=server.base))
+    assert_nothing_lost(found)
+    assert found.result.detail == (
+        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was left. "
+        "Check that base_url is the address of an API."
+    )
+    assert sent < 40_000_000  # what the sockets between had room for
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_a_refusal_that_does_not_end_is_left(streaming: bool) -> None:
+    def endless(to: Handler) -> None:
+        to.begin(400, ("transfer-encoding", "chunked"))
+        while True:
+            to.chunk(b"no " * 10_000)
+
+    talk = Talk("compatible", streaming)
+    with serving(good(talk, talk.bodies()[0]), endless) as server:
+        found = asyncio.run(talk.held(None, base=server.base))
+    assert_ended_so(found, REFUSED)
+    assert "status 400: no explanation" in found.result.detail
+
+
+MEASURE = """
+import asyncio, json, sys
+from pathlib import Path
+sys.path.insert(0, "tests")
+from soak.talk import Talk
+from providers.bodies import Answer
+talk, kind, base = Talk(sys.argv[1], sys.argv[2] == "stream"), sys.argv[3], sys.argv[4]
+
+def peak_mb():
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+async def main():
+    first = await talk.held(None, base=base)
+    before = peak_mb()
+    second = await talk.held(None, base=base)
+    print(json.dumps([str(second.result.stop_reason), len(second.result.text), peak_mb() - before]))
+
+asyncio.run(main())
+"""
+
+
+def large_text(talk: Talk, size: int) -> bytes:
+    from providers.bodies import Answer
+
+    piece = "wort " * 20_000
+    return talk.bodies(Answer(text=(piece,) * (size // len(piece))))[0]
+
+
+LARGE = {
+    "50 MB of white space": (lambda talk: padded(talk, talk.bodies()[2]), 11, 2.5),
+    "50 MB of text": (lambda talk: good(talk, large_text(talk, LARGE_BYTES)), LARGE_BYTES, 8.0),
+}
+"""The reply, the length of its text, and how many times its own size the memory may grow."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize(
+    "wires",
+    [("openai",), pytest.param(("anthropic", "gemini", "openai-responses"), marks=pytest.mark.soak)],
+    ids=["one", "others"],
+)
+def test_memory_is_bounded_by_the_size_of_the_answer(wires: tuple[str, ...]) -> None:
+    rows = []
+    for name, (reply, length, times) in LARGE.items():
+        for talk in (talk for talk in TALKS if talk.name in wires):
+            small = [good(talk, body) for body in talk.bodies()]
+            with serving(*small, reply(talk)) as server:
+                code = [sys.executable, "-c", MEASURE, talk.name, "stream" if talk.streaming else "whole", "", server.base]
+                done = subprocess.run(code, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+            stop_reason, found, grown_mb = json.loads(done.stdout)
+            rows.append((name, talk.id, stop_reason, f"{grown_mb:.0f} MB"))
+            assert (stop_reason, found) == ("completed", length)
+            assert grown_mb < times * LARGE_BYTES / 2**20, rows
+    show(f"faults-large-{'-'.join(wires)}", ("answer", "wire", "ended", "memory grew by"), rows)
