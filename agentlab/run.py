@@ -169,6 +169,12 @@ class Run(Drive):
         self._ended.wait(timeout_s)
         return self.result
 
+    def refuse_to_block(self, what: str) -> None:
+        """Raise ConfigurationError where to block here would block the run itself."""
+        here = running_loop()
+        if here is not None and (here is self._home or self._owner.is_here):
+            raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
+
     def pause(self) -> None:
         """Wait before the next step, until `resume()`. The time does not count against the timeout."""
         self._refuse_if_ended()
