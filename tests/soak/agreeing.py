@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from core.made import assert_is_whole
+from core.made import assert_conversation_is_whole, assert_is_whole
 from core.stored import assert_kept, spoken
 
 import agentlab as lab
@@ -142,7 +142,7 @@ async def assert_it_goes_on(run: lab.Run) -> None:
         step = await branch.step()
         assert step is not None
         assert step.text == "more"
-        assert_is_whole(branch)
+        assert_conversation_is_whole(branch.messages)
         assert isinstance(one.proposals, tuple | list)
 
 

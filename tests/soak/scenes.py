@@ -10,13 +10,12 @@ from typing import Any
 
 from calls.made import HELLO, LOOK, before_the_end, reply_to
 from calls.made import agent as agent_on
-from calls.server import Server, status, stream
+from calls.server import status, stream
 from core.made import Slow
 
 import agentlab as lab
 from agentlab import Budget, Custom, StepCountIs
-from agentlab.calls import CallContext
-from agentlab.testing import Said, ScriptedProvider, call, say
+from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, ToolCall
 
 
@@ -188,7 +187,9 @@ async def ponder_over(history: lab.RunHistory) -> bool:
     return False
 
 
-def scripted(*said: Said, stop: object = None, timeout: float | None = None, **more: Any) -> Callable[[Ledger, Any, str], lab.Run]:
+def scripted(
+    *said: Said, stop: object = None, timeout: float | None = None, **more: Any
+) -> Callable[[Ledger, Any, str], lab.Run]:
     """A run on a script, with all tools."""
 
     def make(ledger: Ledger, store: Any, base: str) -> lab.Run:
@@ -205,7 +206,10 @@ def with_a_sub_agent(ledger: Ledger, store: Any, base: str) -> lab.Run:
     """A run that has another agent do something, on the same store."""
     scout = lab.Agent(Slow([calls("ponder"), "found"]), tools=tools(ledger), name="scout", continuation=None)
     boss = lab.Agent(
-        Slow([call("scout", {"task": "look"}), "done"]), tools=[scout.as_tool("scout", "Looks.")], observers=[store], continuation=None
+        Slow([call("scout", {"task": "look"}), "done"]),
+        tools=[scout.as_tool("scout", "Looks.")],
+        observers=[store],
+        continuation=None,
     )
     return boss.run("go")
 
@@ -226,7 +230,9 @@ HALF, REST = before_the_end("compatible", HELLO)
 SCENES: dict[str, Scene] = {
     "a plain call": Scene(scripted("one"), to_the_end),
     "a call over HTTP": Scene(
-        over_http(streaming=False), to_the_end, (reply_to("compatible", LOOK, streaming=False), reply_to("compatible", HELLO, streaming=False))
+        over_http(streaming=False),
+        to_the_end,
+        (reply_to("compatible", LOOK, streaming=False), reply_to("compatible", HELLO, streaming=False)),
     ),
     "a streamed call": Scene(
         over_http(streaming=True), to_the_end, (reply_to("compatible", LOOK, streaming=True), stream(HALF, REST))

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from calls.server import serving
+from core.made import Slow
 
 import agentlab as lab
 from agentlab import background
@@ -27,7 +28,7 @@ from agentlab.types import StopReason
 
 from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees, family
 from .moments import Act, Moments, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
-from .scenes import SCENES, Ledger, Scene
+from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show
 
 MOST_MOMENTS = 500
@@ -53,6 +54,14 @@ class Tally:
     ends: Counter[str] = field(default_factory=Counter)
     tools: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
+
+    def note(self, *runs: lab.Run, resumable: bool = False) -> None:
+        """Count how these ended, and what became of their tools."""
+        for run in runs:
+            assert run.result is not None
+            self.ends[("resumable, then " if resumable else "") + str(run.result.stop_reason)] += 1
+            for one in family(run):
+                self.tools.update(result.error or "done" for step in one.history for result in step.tool_results)
 
 
 TALLIES: dict[tuple[str, str], Tally] = {}
@@ -93,6 +102,14 @@ def tools_now() -> set[threading.Thread]:
     return {one for one in threading.enumerate() if one.name.startswith("agentlab-tool-")}
 
 
+def wait_for_threads() -> None:
+    """A thread cannot be ended; it comes to its end by itself."""
+    until = time.monotonic() + 2
+    while tools_now() and time.monotonic() < until:
+        time.sleep(0.001)
+    assert tools_now() == set()
+
+
 async def leftovers() -> list[str]:
     """Tasks that nobody ended."""
     mine = asyncio.current_task()
@@ -126,10 +143,10 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
             moments.leave()
             assert runner.run(leftovers()) == []
             if run.result is None:  # cut off between two steps: it stands there, and goes on
-                moments.problems.append("") if run.state is not lab.RunState.READY and not run.pausing else None
                 how = "resumable"
                 if run.pausing:
                     run.resume()
+                assert run.state is lab.RunState.READY
                 runner.run(finished(run))
             runner.run(assert_it_goes_on(run))
         return run, ledger, moments, how, took_s
@@ -152,11 +169,7 @@ def try_every_moment(name: str, way: str, store: Store, *, step: int = 1) -> Non
         if not moments.done:
             break
         tally.moments += 1
-        assert run.result is not None
-        tally.ends["resumable, then " + run.result.stop_reason if how == "resumable" else str(run.result.stop_reason)] += 1
-        for one in family(run):
-            for result in (result for each in one.history for result in each.tool_results):
-                tally.tools["done" if result.error is None else result.error] += 1
+        tally.note(run, resumable=how == "resumable")
         tally.slowest_s = max(tally.slowest_s, took_s)
     else:
         pytest.fail(f"{name} has more than {MOST_MOMENTS} moments")
@@ -168,10 +181,7 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
     """All that has to hold after one cut."""
     assert moments.problems == []
     assert run.result is not None
-    until = time.monotonic() + 2
-    while tools_now() and time.monotonic() < until:  # a thread cannot be ended; it comes to its end by itself
-        time.sleep(0.001)
-    assert tools_now() == set()
+    wait_for_threads()
     assert_agreement(run, ledger, store, frames=thorough)
     if thorough:
         assert_live_panel_agrees(run)
@@ -186,7 +196,154 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
         assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "who was cancelled has to know"
 
 
-@pytest.mark.parametrize("way", WAYS)
+QUICK = ("task.cancel()", "run.cancel(), thread", "run.stop()")
+
+
+@pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.soak) for way in WAYS])
 @pytest.mark.parametrize("name", SCENES)
 def test_a_run_is_cut_off_at_every_moment(name: str, way: str, store: Store) -> None:
     try_every_moment(name, way, store)
+
+
+# In the background -------------------------------------------------------------------------------------------------------------
+
+BEHIND = (
+    "a streamed call", "an async tool with clean-up", "a tool on a thread", "one on a thread, waited for", "a sub-agent", "async stop conditions"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["run.cancel(), thread", "run.stop(), thread", "Ctrl-C in start()"])
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_run_in_the_background_is_cut_off_at_every_moment(
+    name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another thread while the cell has returned; by Ctrl-C where nobody can click and `start()` waits for the end."""
+    scene, tally = SCENES[name], TALLIES.setdefault((name + ", start()", way), Tally())
+    waits = way == "Ctrl-C in start()"
+    if waits:
+        monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
+    loop = background.loop()
+    for at in range(1, MOST_MOMENTS):
+        ledger = Ledger()
+        with contextlib.ExitStack() as stack:
+            base = stack.enter_context(serving(*scene.replies)).base if scene.replies else ""
+            run = scene.make(ledger, store, base)
+            act = press_ctrl_c if waits else WAYS[way](run)
+            moments = Moments(at, act)
+            on_loop(loop, lambda moments=moments: moments.watch(loop))  # type: ignore[misc]
+            how = "returned"
+            try:
+                run.start()
+            except KeyboardInterrupt:
+                how = "interrupted"
+            assert run.wait(5) is not None
+            on_loop(loop, moments.leave)
+            on_loop(loop, lambda: loop.set_exception_handler(None))
+            until = time.monotonic() + 2
+            while (left := background.submit(leftovers()).result()) and time.monotonic() < until:
+                time.sleep(0.002)
+            assert left == []
+            background.submit(assert_it_goes_on(run)).result()
+        assert moments.problems == []
+        wait_for_threads()
+        assert_agreement(run, ledger, store, frames=at % EVERY == 1)
+        if not moments.done:
+            break
+        assert run.result is not None
+        reason = run.result.stop_reason
+        expected = StopReason.EXPLICIT_STOP if "stop" in way else StopReason.CANCELLED
+        assert reason in {expected, StopReason.COMPLETED}
+        if reason is StopReason.CANCELLED and waits:
+            assert how == "interrupted"
+        tally.moments += 1
+        tally.note(run)
+    assert tally.moments >= 1
+
+
+def on_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
+    """Do it on that loop, and wait until it is done."""
+    done = threading.Event()
+    loop.call_soon_threadsafe(lambda: (what(), done.set()))
+    assert done.wait(5)
+
+
+# Several runs ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["task.cancel()", "task.cancel(), late", "cancel(), thread", "stop(), thread"])
+def test_runs_in_lockstep_are_cut_off_at_every_moment(way: str, store: Store) -> None:
+    tally = TALLIES.setdefault(("runs in lockstep", way), Tally())
+    for at in range(1, MOST_MOMENTS):
+        ledgers = (Ledger(), Ledger())
+        names = ("a tool on a thread", "an async tool with clean-up")
+        runs = [SCENES[name].make(ledger, store, "") for name, ledger in zip(names, ledgers, strict=True)]
+        both = lab.Lockstep(runs)
+        acts: dict[str, Act] = {
+            "task.cancel()": cancel_the_task,
+            "task.cancel(), late": cancel_the_task_late,
+            "cancel(), thread": from_a_thread(both.cancel),
+            "stop(), thread": from_a_thread(lambda both=both: both.stop("enough")),  # type: ignore[misc]
+        }
+        moments = Moments(at, acts[way])
+        resumable = False
+        with asyncio.Runner() as runner:
+            moments.watch(runner.get_loop())
+            with contextlib.suppress(asyncio.CancelledError):
+                runner.run(all_of(both))
+            moments.leave()
+            assert runner.run(leftovers()) == []
+            if not both.ended:
+                resumable = True
+                runner.run(all_of(both))
+        assert moments.problems == []
+        wait_for_threads()
+        for run, ledger in zip(runs, ledgers, strict=True):
+            assert_agreement(run, ledger, store, frames=at % EVERY == 1)
+        if not moments.done:
+            break
+        tally.moments += 1
+        tally.note(*runs, resumable=resumable)
+    assert tally.moments >= 1
+
+
+async def all_of(both: lab.Lockstep) -> object:
+    return await both
+
+
+@pytest.mark.parametrize("way", ["task.cancel()", pytest.param("task.cancel(), late", marks=pytest.mark.soak)])
+def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, tmp_path: Path) -> None:
+    """What was kept is not asked for again, and all is as if nothing had been cut off."""
+    tally = TALLIES.setdefault(("an experiment", way), Tally())
+    asked: list[int] = []
+
+    def answer(request: Any, index: int) -> Any:
+        number = len(request.messages) // 2 + 1
+        asked.append(number)
+        return "end" if number == 3 else calls("ponder")
+
+    for at in range(1, MOST_MOMENTS):
+        asked.clear()
+        agent = lab.Agent(Slow(answer), tools=tools(Ledger()), name="a", continuation=None)
+        with Store(tmp_path / f"{at}.db") as store:
+            study = lab.Experiment([agent], ["x", "y"], repeats=2, store=store, score=lambda result: result.terminated)
+            moments = Moments(at, cancel_the_task if way == "task.cancel()" else cancel_the_task_late)
+            with asyncio.Runner() as runner:
+                moments.watch(runner.get_loop())
+                with contextlib.suppress(asyncio.CancelledError):
+                    runner.run(study.run(concurrency=2, progress=False))
+                moments.leave()
+                assert runner.run(leftovers()) == []
+                states = Counter(study.results().runs["state"])
+                kept, before = len(study.results().steps), len(asked)
+                assert "open" not in states
+                results = runner.run(study.run(concurrency=2, progress=False))
+            assert moments.problems == []
+            assert Counter(results.runs["state"]) == {"ended": 4}
+            assert results.runs[["steps", "score"]].drop_duplicates().to_numpy().tolist() == [[3, True]]
+            assert len(asked) - before == 12 - kept
+            assert store.unsaved == {}
+        if not moments.done:
+            break
+        tally.moments += 1
+        tally.ends.update({f"{state} runs": count for state, count in states.items()})
+    assert tally.moments >= 1
