@@ -36,6 +36,11 @@ class LoopOwner:
         """Whether work is under way on the loop that this is called on: to block here would block the work."""
         return self.is_busy and self._loop is running_loop()
 
+    def would_be_blocked(self, home: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether to block here would block the work: it is on the loop that this is called on, or is to be, at `home`."""
+        here = running_loop()
+        return here is not None and (here is home or self.is_here)
+
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do the work on the owning loop: this one, unless another is at work."""
         here = asyncio.get_running_loop()

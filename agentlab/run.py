@@ -34,6 +34,7 @@ from agentlab.jupyter import frontend
 from agentlab.owner import running_loop
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.step import Ending
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
@@ -95,11 +96,23 @@ class Run(Drive):
     # Going on ---------------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if not self._started:
-            # An event does not say whose it is, so who keeps a state for each run is asked for an observer of this one.
-            of_this_run = (getattr(one, "follow_run", None) for one in self.observers)
-            self.observers = tuple(one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True))
+        self._be_followed()
         super()._begin()
+
+    def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
+        """See Drive. One that is ended before it has begun is kept in a store too."""
+        self._be_followed()
+        return super().end(ending, if_idle=if_idle)
+
+    def _be_followed(self) -> None:
+        if not self._started:
+            with (
+                self._owner.lock
+            ):  # an event does not say whose it is: who has a state for each run is asked for an observer of this
+                of_this_run = (getattr(one, "follow_run", None) for one in self.observers)
+                self.observers = tuple(
+                    one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True)
+                )
 
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
@@ -171,8 +184,7 @@ class Run(Drive):
 
     def refuse_to_block(self, what: str) -> None:
         """Raise ConfigurationError where to block here would block the run itself."""
-        here = running_loop()
-        if here is not None and (here is self._home or self._owner.is_here):
+        if self._owner.would_be_blocked(self._home):
             raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
 
     def pause(self) -> None:
@@ -292,9 +304,8 @@ class Run(Drive):
         run = cls(agent, past.prompt, past.conversation(), limits, transport, observers=agent.observers, history=past.history)
         run.observers = ()
         run._take_over(past)
-        run.id, run.parent_run_id, run.forked_at = run_id, parent_run_id, forked_at
-        run.lane = run_id
-        run.parent_step, run.called_by = parent_step, called_by
+        run.id = run.lane = run_id
+        run.parent_run_id, run.forked_at, run.parent_step, run.called_by = parent_run_id, forked_at, parent_step, called_by
         run.events.extend(happened)
         return run
 
