@@ -12,13 +12,8 @@ T = TypeVar("T")
 async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
     """What the work came to, and the cancel that came meanwhile, which the caller has to raise once it has put that down.
 
-    A cancel before the work has begun, and a second one while it goes on, hold for the work too: what waits for ever can be ended.
+    A second cancel holds for the work too: what waits for ever can be ended.
     """
-    try:
-        await asyncio.sleep(0)
-    except BaseException:
-        work.close()
-        raise
     task = asyncio.ensure_future(work)
     cut: asyncio.CancelledError | None = None
     try:

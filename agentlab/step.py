@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from agentlab import calling, events
 from agentlab.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.budget import LIMIT_REASONS
+from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
     MissingUsageError,
     ProviderError,
@@ -271,6 +272,10 @@ async def _called(run: Drive, tool_call: ToolCall) -> tuple[ToolResult, asyncio.
     target = tools.get(tool_call.name)
     if target is None or target.on_cancel == "cancel":
         return await execute(tool_call, tools), None
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError as cut:  # it was on its way: the tool is not begun any more, and that is known
+        return ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut
     run.waits_for_tool = True
     try:
         return await sheltered(execute(tool_call, tools))

@@ -14,6 +14,7 @@ import pytest
 import agentlab as lab
 from agentlab import Budget, StopReason
 from agentlab.errors import ToolDefinitionError
+from agentlab.events import ToolStarted
 from agentlab.shelter import sheltered
 from agentlab.testing import call, say
 from agentlab.types import FinishReason
@@ -212,21 +213,13 @@ def test_it_goes_to_another_process_with_the_tool() -> None:
     assert lab.tool(kept).on_cancel == "cancel"
 
 
-def test_work_that_has_not_begun_is_not_begun() -> None:
-    did: list[str] = []
-
-    async def work() -> None:
-        did.append("began")
-
-    async def main() -> None:
-        task = asyncio.ensure_future(sheltered(work()))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    go(main())
-    assert did == []
+def test_a_call_that_is_not_begun_any_more_says_so() -> None:
+    tool, did = booking("wait")
+    run = run_of([call("book", id="a"), "end"], tools=[tool])
+    run.observe(lambda event: run.cancel() if isinstance(event, ToolStarted) else None)
+    result = go(_end(run))
+    assert_is_whole(run)
+    assert (result.stop_reason, did, results(run)) == (StopReason.CANCELLED, [], [("a", "not_executed")])
 
 
 def test_work_that_cancels_itself_is_no_cancel_of_the_caller() -> None:

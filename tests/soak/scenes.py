@@ -44,7 +44,6 @@ class Scene:
     make: Callable[[Ledger, Any, str], lab.Run]
     drive: Drive
     replies: tuple[Any, ...] = ()
-    waits: bool = False
 
 
 async def to_the_end(run: lab.Run) -> object:
@@ -245,8 +244,8 @@ SCENES: dict[str, Scene] = {
     "a tool on a thread": Scene(scripted(calls("work"), calls("work"), "end"), to_the_end),
     "a tool that shields its work": Scene(scripted(calls("shield"), "end"), to_the_end),
     "a tool with a time limit": Scene(scripted(calls("limited"), "end", timeout=60), to_the_end),
-    "a tool that is waited for": Scene(scripted(calls("book", "ponder"), "end", timeout=60), to_the_end, waits=True),
-    "one on a thread, waited for": Scene(scripted(calls("pay", "book"), "end"), to_the_end, waits=True),
+    "a tool that is waited for": Scene(scripted(calls("book", "ponder"), "end", timeout=60), to_the_end),
+    "one on a thread, waited for": Scene(scripted(calls("pay", "book"), "end"), to_the_end),
     "a sub-agent": Scene(with_a_sub_agent, to_the_end),
     "async stop conditions": Scene(scripted(*LOOP, stop=StepCountIs(9) | Custom(weigh) | Custom(ponder_over)), to_the_end),
     "a middleware": Scene(scripted(*LOOP, middleware=[passing, passing]), to_the_end),
