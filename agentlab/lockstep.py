@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from agentlab import background, events, sugar
 from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.jupyter import frontend, interrupts, kernel_mend
-from agentlab.owner import LoopOwner
+from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.results import RunResult, StepResult
-from agentlab.run import LONGEST_FAREWELL_S, Run, RunState
+from agentlab.run import Run, RunState
 
 T = TypeVar("T")
 Round = tuple[StepResult | None, ...]

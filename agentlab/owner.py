@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+LONGEST_FAREWELL_S = 5.0
+"""How long an interrupted `start()` waits for the step under way to be recorded."""
+
 
 class LoopOwner:
     """Knows which loop owns something, as long as any work on it is under way; the next work may come from another loop.

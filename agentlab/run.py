@@ -31,7 +31,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.jupyter import frontend
-from agentlab.owner import running_loop
+from agentlab.owner import LONGEST_FAREWELL_S, running_loop
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.step import Ending
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from agentlab.transport import Transport
 
 __all__ = ["Run", "RunState"]
-
-LONGEST_FAREWELL_S = 5.0
-"""How long an interrupted `start()` waits for the step under way to be recorded."""
 
 
 class Run(Drive):
@@ -246,9 +243,8 @@ class Run(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
-        past = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length).until(
-            at
-        )
+        whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
+        past = whole.until(at)
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))
         settings = self.limits.snapshot()
         settings = replace(
@@ -298,8 +294,7 @@ class Run(Drive):
         parent_step: int | None = None,
         called_by: str | None = None,
     ) -> Run:
-        """A run that was kept, as it stood after its last step; it goes on from there like any other. Nobody observes it; its forks
-        are observed by those who observe the agent."""
+        """A run that was kept, after its last step, to go on from. Nobody observes it; the agent's observers observe its forks."""
         limits = LiveSettings(settings)
         run = cls(agent, past.prompt, past.conversation(), limits, transport, observers=agent.observers, history=past.history)
         run.observers = ()
