@@ -7,6 +7,8 @@ from typing import overload
 
 from agentlab.types import Message, ToolResult
 
+NOT_DONE = "The run ended before this call; it was not executed."
+
 
 class Conversation(Sequence[Message]):
     """Messages in order, append only.
@@ -35,8 +37,7 @@ class Conversation(Sequence[Message]):
         last = self._messages[-1]
         if last.role != "assistant" or not last.tool_calls:
             return
-        not_done = "The run ended before this call; it was not executed."
-        rest = [ToolResult(call.id, call.name, not_done, error="not_executed") for call in last.tool_calls[len(results) :]]
+        rest = [ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in last.tool_calls[len(results) :]]
         self.append(Message("tool", tool_results=(*results, *rest)))
 
     def replace_last(self, message: Message) -> None:

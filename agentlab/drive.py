@@ -20,10 +20,10 @@ from agentlab import background, events
 from agentlab.ask import ExplicitStop
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
-from agentlab.errors import AgentlabWarning, ConfigurationError, RunEndedError
+from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.jupyter import interrupts, kernel_mend
-from agentlab.owner import LoopOwner, running_loop
+from agentlab.owner import LoopOwner
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.step import Ending, take_step
@@ -97,7 +97,8 @@ class Drive:
         self._started = False
         self._paused = False
         self._cancelled = False
-        self._interrupted = False
+        self._interrupts = 0
+        self.waits_for_tool = False
         self._home: asyncio.AbstractEventLoop | None = None
         self._warned: set[str] = set()
         self._faulty: set[int] = set()
@@ -244,12 +245,11 @@ class Drive:
             try:
                 step = await take_step(self)
             except asyncio.CancelledError:
-                if not self._interrupted or task.uncancel() > cancels_before:  # from outside: whoever awaits has to know
+                if not self._interrupts or self._taken_back(task) > cancels_before:  # from outside: whoever awaits has to know
                     raise
                 step = self.history.last
             else:
-                if self._interrupted:  # a tool or a middleware kept the cancel to itself
-                    task.uncancel()
+                self._taken_back(task)  # a tool or a middleware kept the cancel to itself
             finally:
                 self.clock.stop()
                 self._task = None
@@ -355,17 +355,17 @@ class Drive:
             self._owner.call(self._interrupt)
 
     def _interrupt(self) -> None:
-        """On the owning loop: break into the step under way, if there still is one."""
-        if self._task is not None and not self._interrupted:
-            self._interrupted = True
+        """On the owning loop: break into the step under way, if there still is one; once more only where it waits for a tool."""
+        if self._task is not None and (not self._interrupts or self.waits_for_tool):
+            self._interrupts += 1
             self._task.cancel()
         self._owner.wake.set()
 
-    def refuse_to_block(self, what: str) -> None:
-        """Raise ConfigurationError where to block here would block the run itself."""
-        here = running_loop()
-        if here is not None and (here is self._home or self._owner.is_here):
-            raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
+    def _taken_back(self, task: asyncio.Task[Any]) -> int:
+        """The cancels of the task that are left without those that were of this run alone."""
+        for _ in range(self._interrupts):
+            task.uncancel()
+        return task.cancelling()
 
     def _begin(self) -> None:
         if self._started:

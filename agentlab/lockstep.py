@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from agentlab import background, events, sugar
 from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.jupyter import frontend, interrupts, kernel_mend
-from agentlab.owner import LoopOwner, running_loop
+from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.results import RunResult, StepResult
-from agentlab.run import LONGEST_FAREWELL_S, Run, RunState
+from agentlab.run import Run, RunState
 
 T = TypeVar("T")
 Round = tuple[StepResult | None, ...]
@@ -251,8 +251,7 @@ class Lockstep:
         self._owner.call(self._owner.wake.set)
 
     def _refuse_to_block(self, what: str) -> None:
-        here = running_loop()
-        if here is not None and (here is self._home or self._owner.is_here):
+        if self._owner.would_be_blocked(self._home):
             raise ConfigurationError(f"{what} would block the very loop that the runs are on: `await` the lockstep instead.")
         for run in self.runs:
             run.refuse_to_block(what)

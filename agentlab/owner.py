@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+LONGEST_FAREWELL_S = 5.0
+"""How long an interrupted `start()` waits for the step under way to be recorded."""
+
 
 class LoopOwner:
     """Knows which loop owns something, as long as any work on it is under way; the next work may come from another loop.
@@ -35,6 +38,11 @@ class LoopOwner:
     def is_here(self) -> bool:
         """Whether work is under way on the loop that this is called on: to block here would block the work."""
         return self.is_busy and self._loop is running_loop()
+
+    def would_be_blocked(self, home: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether to block here would block the work: it is on the loop that this is called on, or is to be, at `home`."""
+        here = running_loop()
+        return here is not None and (here is home or self.is_here)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do the work on the owning loop: this one, unless another is at work."""

@@ -31,9 +31,10 @@ from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.jupyter import frontend
-from agentlab.owner import running_loop
+from agentlab.owner import LONGEST_FAREWELL_S, running_loop
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.step import Ending
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from agentlab.transport import Transport
 
 __all__ = ["Run", "RunState"]
-
-LONGEST_FAREWELL_S = 5.0
-"""How long an interrupted `start()` waits for the step under way to be recorded."""
 
 
 class Run(Drive):
@@ -95,11 +93,23 @@ class Run(Drive):
     # Going on ---------------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if not self._started:
-            # An event does not say whose it is, so who keeps a state for each run is asked for an observer of this one.
-            of_this_run = (getattr(one, "follow_run", None) for one in self.observers)
-            self.observers = tuple(one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True))
+        self._be_followed()
         super()._begin()
+
+    def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
+        """See Drive. One that is ended before it has begun is kept in a store too."""
+        self._be_followed()
+        return super().end(ending, if_idle=if_idle)
+
+    def _be_followed(self) -> None:
+        if not self._started:
+            with (
+                self._owner.lock
+            ):  # an event does not say whose it is: who has a state for each run is asked for an observer of this
+                of_this_run = (getattr(one, "follow_run", None) for one in self.observers)
+                self.observers = tuple(
+                    one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True)
+                )
 
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
@@ -169,6 +179,11 @@ class Run(Drive):
         self._ended.wait(timeout_s)
         return self.result
 
+    def refuse_to_block(self, what: str) -> None:
+        """Raise ConfigurationError where to block here would block the run itself."""
+        if self._owner.would_be_blocked(self._home):
+            raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
+
     def pause(self) -> None:
         """Wait before the next step, until `resume()`. The time does not count against the timeout."""
         self._refuse_if_ended()
@@ -228,9 +243,8 @@ class Run(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
-        past = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length).until(
-            at
-        )
+        whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
+        past = whole.until(at)
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))
         settings = self.limits.snapshot()
         settings = replace(
@@ -280,15 +294,13 @@ class Run(Drive):
         parent_step: int | None = None,
         called_by: str | None = None,
     ) -> Run:
-        """A run that was kept, as it stood after its last step; it goes on from there like any other. Nobody observes it; its forks
-        are observed by those who observe the agent."""
+        """A run that was kept, after its last step, to go on from. Nobody observes it; the agent's observers observe its forks."""
         limits = LiveSettings(settings)
         run = cls(agent, past.prompt, past.conversation(), limits, transport, observers=agent.observers, history=past.history)
         run.observers = ()
         run._take_over(past)
-        run.id, run.parent_run_id, run.forked_at = run_id, parent_run_id, forked_at
-        run.lane = run_id
-        run.parent_step, run.called_by = parent_step, called_by
+        run.id = run.lane = run_id
+        run.parent_run_id, run.forked_at, run.parent_step, run.called_by = parent_run_id, forked_at, parent_step, called_by
         run.events.extend(happened)
         return run
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from agentlab import calling, events
 from agentlab.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.budget import LIMIT_REASONS
+from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
     MissingUsageError,
     ProviderError,
@@ -29,6 +30,7 @@ from agentlab.errors import (
 )
 from agentlab.evaluate import read_condition
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
+from agentlab.shelter import sheltered
 from agentlab.stop import HasToolCall
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
 from agentlab.take_turn import take_turn
@@ -38,6 +40,7 @@ from agentlab.types import (
     Message,
     ModelResponse,
     StopReason,
+    ToolCall,
     ToolResult,
 )
 
@@ -241,7 +244,7 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
         started = time.perf_counter()
         here = calling.enter(run, draft, tool_call)
         try:
-            result = await execute(tool_call, run.agent.tools)
+            result, cut = await _called(run, tool_call)
         except BaseException:  # a cancel, the run's time-out, an interrupt: what the tool did until then is not known
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, _INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
@@ -250,6 +253,8 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
         finally:
             calling.leave(here)
         _tool_done(run, draft, result)
+        if cut is not None:
+            raise cut
         if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
             draft.terminating = result
             if number < len(response.tool_calls):
@@ -259,6 +264,23 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
         if result.stop is not None:
             draft.explicit = ExplicitStop(result.stop.reason, result.stop.output, "tool")
             break
+
+
+async def _called(run: Drive, tool_call: ToolCall) -> tuple[ToolResult, asyncio.CancelledError | None]:
+    """What came of a call, and the cancel that had to wait for it."""
+    tools = run.agent.tools
+    target = tools.get(tool_call.name)
+    if target is None or target.on_cancel == "cancel":
+        return await execute(tool_call, tools), None
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError as cut:  # it was on its way: the tool is not begun any more, and that is known
+        return ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut
+    run.waits_for_tool = True
+    try:
+        return await sheltered(execute(tool_call, tools))
+    finally:
+        run.waits_for_tool = False
 
 
 def _tool_done(run: Drive, draft: Draft, result: ToolResult) -> None:

@@ -5,6 +5,9 @@
     @lab.tool(timeout_s=5)
     async def search(query: str) -> list[str]: ...
 
+    @lab.tool(on_cancel="wait")                                   # a run that is cancelled meanwhile waits for it
+    async def book(train: str) -> str: ...
+
 What the model sends is validated before the function sees it. Whatever goes wrong is handed back to the model as the call's result.
 """
 
@@ -24,7 +27,7 @@ import time
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import pydantic
 import pydantic_core
@@ -34,6 +37,7 @@ from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
 
 Function: TypeAlias = Callable[..., Any]
 NAME_RULE = "letters, digits, _ and -, at most 64"
+OnCancel: TypeAlias = Literal["cancel", "wait"]
 _PREFIX = "argument_"  # keeps a parameter called `schema` or `copy` apart from the methods of a pydantic model
 
 
@@ -44,6 +48,10 @@ class Tool:
     `timeout_s` bounds one call (None: the run's own timeout alone does). A sync function runs on a thread of its own, so that it
     cannot hold up other agents, unless `inline` is set. After a time-out a thread that does not come back is left behind, since
     Python cannot end it.
+
+    `on_cancel` says what becomes of a call where the run is cancelled, interrupted or out of time: with `cancel` an async function
+    is cancelled (its `finally` is awaited), and one on a thread is left behind; what came of it is not known. With `wait` the
+    run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off.
     """
 
     function: Function
@@ -51,6 +59,7 @@ class Tool:
     arguments_model: type[pydantic.BaseModel]
     timeout_s: float | None = None
     inline: bool = False
+    on_cancel: OnCancel = "cancel"
 
     @property
     def name(self) -> str:
@@ -76,7 +85,7 @@ class Tool:
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
-        return _make, (self.function, self.name, self.spec.description, self.timeout_s, self.inline)
+        return _make, (self.function, self.name, self.spec.description, self.timeout_s, self.inline, self.on_cancel)
 
 
 def _named(module: str, name: str) -> Any:
@@ -93,7 +102,12 @@ def _named(module: str, name: str) -> Any:
 def tool(function: Function, /) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None, inline: bool = False
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    inline: bool = False,
+    on_cancel: OnCancel = "cancel",
 ) -> Callable[[Function], Tool]: ...
 def tool(
     function: Function | None = None,
@@ -103,6 +117,7 @@ def tool(
     description: str | None = None,
     timeout_s: float | None = None,
     inline: bool = False,
+    on_cancel: OnCancel = "cancel",
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool of a function; as a decorator with or without arguments, or as a call.
 
@@ -110,7 +125,7 @@ def tool(
     """
 
     def make(target: Function) -> Tool:
-        return _make(target, name, description, timeout_s, inline)
+        return _make(target, name, description, timeout_s, inline, on_cancel)
 
     return make if function is None else make(function)
 
@@ -121,7 +136,7 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
         raise ToolDefinitionError(f"tools={tools!r}: pass a list of functions, such as tools=[search, finalize].")
     named: dict[str, Tool] = {}
     for item in tools:
-        made = item if isinstance(item, Tool) else _make(item, None, None, None, False)
+        made = item if isinstance(item, Tool) else _make(item)
         if made.name in named:
             raise ToolDefinitionError(f"Two tools are called {made.name!r}: give one of them another with lab.tool(name=…).")
         named[made.name] = made
@@ -274,7 +289,14 @@ def _in_words(error: pydantic.ValidationError) -> str:
 # From a function to a tool ----------------------------------------------------------------------------------------------------
 
 
-def _make(function: Function, name: str | None, description: str | None, timeout_s: float | None, inline: bool) -> Tool:
+def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
+    function: Function,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    inline: bool = False,
+    on_cancel: OnCancel = "cancel",
+) -> Tool:
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
     called = name or str(getattr(_unwrapped(function), "__name__", type(function).__name__))
@@ -282,6 +304,8 @@ def _make(function: Function, name: str | None, description: str | None, timeout
         raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
+    if on_cancel not in typing.get_args(OnCancel):
+        raise ToolDefinitionError(f"The tool {called!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
     told, per_parameter = _docstring(inspect.getdoc(_unwrapped(function)) or "")
     model = _arguments_model(called, function, per_parameter)
     try:
@@ -291,7 +315,7 @@ def _make(function: Function, name: str | None, description: str | None, timeout
     for leaf in (schema, *schema.get("properties", {}).values()):
         leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
     schema.setdefault("properties", {})
-    return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline)
+    return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline, on_cancel)
 
 
 def _unwrapped(function: Function) -> Function:

@@ -513,3 +513,18 @@ def test_custom_is_itself_again_by_name_only(store: Store) -> None:
     run_id = abandoned(store, 1, stop=Custom(lambda history: False, "mine"))
     stop = store.load(run_id).limits.stop
     assert repr(stop) == "Custom(mine)"
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_a_run_that_is_ended_before_it_began_is_kept_as_such(store: Store, how: str) -> None:
+    run = looping(observers=[store]).run("go")
+    getattr(run, how)()
+    assert run.result is not None
+    assert_kept(store, run.result)
+    assert [type(event).__name__ for event in store.load(run.id).events] == ["RunEnded"]
+    branch = looping(observers=[store]).run("go")
+    go(taken(branch, 2))
+    branch = branch.fork(at=1)
+    getattr(branch, how)()
+    assert branch.result is not None
+    assert_kept(store, branch.result)

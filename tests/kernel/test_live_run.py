@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .front_end import FrontEnd
 from .kernel import LiveKernel
 
@@ -218,3 +220,86 @@ def test_the_stop_button_ends_an_experiment_and_its_cell_run_again_goes_on(kerne
     assert kernel.value("len(asks) - asked_before") == 100 - kept
     kernel.execute("del asks[:]; results = await study.run()")
     assert kernel.value("len(asks)") == 0
+
+
+CUT_RUN = """
+import asyncio
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, say
+from agentlab.types import FinishReason, ToolCall
+
+did = []
+
+@lab.tool(on_cancel="wait")
+async def book() -> str:
+    "Something that must not be half done."
+    did.append("book began")
+    await asyncio.sleep(0.3)
+    did.append("book ended")
+    return "booked"
+
+@lab.tool
+async def search() -> str:
+    "Search the archive, and clean up."
+    did.append("search began")
+    try:
+        await asyncio.sleep(0.3)
+        did.append("search ended")
+    finally:
+        await asyncio.sleep(0)
+        did.append("search cleaned")
+    return "nothing"
+
+async def weigh(history):
+    await asyncio.sleep(0.3)
+    return False
+
+both = say(finish=FinishReason.TOOL_CALLS, calls=[ToolCall("a", "book", "{}"), ToolCall("b", "search", "{}")])
+store = lab.Store("runs.db")
+agent = lab.Agent(ScriptedProvider(lambda request, index: both), tools=[book, search], observers=[store])
+run = agent.run("go", stop=lab.Custom(weigh))
+panel = run.panel()
+_ = panel.widget
+
+def told(history):
+    return [(one.index, [(r.name, r.error, r.content) for r in one.tool_results], str(one.usage)) for one in history]
+
+def agreement():
+    kept = store.load(run.id)
+    panel.cockpit.show()
+    began, ended = (sum(one.endswith(word) for one in did) for word in ("began", "ended"))
+    results = [r for one in run.history for r in one.tool_results]
+    return {
+        "history": told(kept.history) == told(run.history) and kept.result.stop_reason == run.result.stop_reason,
+        "panel": str(run.result.stop_reason) in panel.cockpit.ending.told.value and panel.cockpit.controls.stop.disabled,
+        "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
+        "booked": did.count("book began") == did.count("book ended"),
+        "cleaned": did.count("search began") == did.count("search cleaned"),
+        "events": [type(e).__name__ for e in run.events][-2:] == ["TurnCompleted", "RunEnded"],
+        "tasks": len([t for t in asyncio.all_tasks(run._owner._loop) if "agentlab" in repr(t.get_coro())]) == 0,
+    }
+"""
+MOMENTS_S = {"while a tool is waited for": 0.15, "while a tool is cancelled": 0.45, "while a condition waits": 0.75}
+
+
+@pytest.mark.parametrize("awaiting", [True, False], ids=["awaiting-cell", "in-the-background"])
+@pytest.mark.parametrize("moment", MOMENTS_S)
+def test_the_stop_button_finds_all_in_agreement(kernel: LiveKernel, moment: str, awaiting: bool) -> None:
+    kernel.execute("import os; os.environ['AGENTLAB_FRONTEND'] = 'widgets'" + CUT_RUN)
+    if awaiting:
+        waiting = kernel.submit("result = await run")
+        kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
+    else:
+        kernel.execute("run.start(); None")
+    kernel.wait_for(MOMENTS_S[moment])
+    kernel.interrupt()
+    if awaiting:
+        kernel.wait(lambda: waiting.done, 10, "the cell to end")
+        assert waiting.error is not None
+    kernel.wait(lambda: kernel.value("run.result is not None"), 10, "the run to end")
+    kernel.wait_for(0.1)
+    assert kernel.value("str(run.result.stop_reason)") == "cancelled"
+    assert set(kernel.value("agreement()").items()) == {
+        (part, True) for part in ("history", "panel", "tools", "booked", "cleaned", "events", "tasks")
+    }, kernel.value("[did, told(run.history), agreement()]")
+    assert "never" not in kernel.log()

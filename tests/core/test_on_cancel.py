@@ -1,0 +1,234 @@
+"""What becomes of a tool call where its run is cut off: cancelled, left behind or waited for, as the tool asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, StopReason
+from agentlab.errors import ToolDefinitionError
+from agentlab.events import ToolStarted
+from agentlab.shelter import sheltered
+from agentlab.testing import call, say
+from agentlab.types import FinishReason
+
+from .made import assert_is_whole, go, look, run_of, until
+
+
+def booking(
+    on_cancel: Any, *, thread: bool = False, limit_s: float | None = None, hold: bool = False
+) -> tuple[lab.Tool, list[str]]:
+    """A tool that takes 50 ms (or for ever, with `hold`), and what it did."""
+    did: list[str] = []
+
+    async def book() -> str:
+        """Book a train."""
+        did.append("began")
+        try:
+            await asyncio.sleep(30 if hold else 0.05)
+        except asyncio.CancelledError:
+            did.append("cut")
+            raise
+        did.append("ended")
+        return "booked"
+
+    def book_on_a_thread() -> str:
+        """Book a train."""
+        did.append("began")
+        time.sleep(0.05)
+        did.append("ended")
+        return "booked"
+
+    made = lab.tool(name="book", on_cancel=on_cancel, timeout_s=limit_s)(book_on_a_thread if thread else book)
+    return made, did
+
+
+async def _end(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+def by_run_cancel(run: lab.Run, task: asyncio.Task[Any]) -> None:
+    run.cancel()
+
+
+def by_the_task(run: lab.Run, task: asyncio.Task[Any]) -> None:
+    task.cancel()
+
+
+def by_a_thread(run: lab.Run, task: asyncio.Task[Any]) -> None:
+    threading.Thread(target=run.cancel).start()
+
+
+def cut(
+    tool: lab.Tool, did: list[str], how: Callable[[lab.Run, Any], None] = by_run_cancel, times: int = 1, **more: Any
+) -> lab.Run:
+    """A run that is cut off while the tool is at work, so many times."""
+    both = say(finish=FinishReason.TOOL_CALLS, calls=[*call("book", id="a").tool_calls, *call("look", id="b").tool_calls])
+
+    async def main() -> lab.Run:
+        run = run_of([both, "end"], tools=[tool, look], **more)
+        task = asyncio.ensure_future(_end(run))
+        await until(lambda: did)
+        for _ in range(times):
+            how(run, task)
+            await asyncio.sleep(0.005)
+        await asyncio.wait([task])
+        assert task.cancelled() == (how is by_the_task)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return run
+
+    run = go(main())
+    assert_is_whole(run)
+    return run
+
+
+def results(run: lab.Run) -> list[tuple[str, str | None]]:
+    """What the conversation says of the calls."""
+    return [(one.call_id, one.error) for one in run.messages[-1].tool_results]
+
+
+@pytest.mark.parametrize("how", [by_run_cancel, by_the_task, by_a_thread])
+@pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
+def test_a_run_waits_for_the_call_that_it_is_in_and_begins_no_other(how: Any, thread: bool) -> None:
+    tool, did = booking("wait", thread=thread)
+    run = cut(tool, did, how)
+    assert did == ["began", "ended"]
+    assert run.result is not None
+    assert run.result.stop_reason is StopReason.CANCELLED
+    assert [(one.content, one.error) for one in run.history[-1].tool_results] == [("booked", None)]
+    assert results(run) == [("a", None), ("b", "not_executed")]
+
+
+def test_without_it_the_call_is_cancelled() -> None:
+    tool, did = booking("cancel")
+    run = cut(tool, did)
+    assert did == ["began", "cut"]
+    assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
+
+
+def test_a_thread_is_left_behind_without_it() -> None:
+    tool, did = booking("cancel", thread=True)
+    run = cut(tool, did)
+    assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
+    until_s = time.monotonic() + 5
+    while did != ["began", "ended"]:
+        assert time.monotonic() < until_s
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("how", [by_run_cancel, by_the_task, by_a_thread])
+def test_a_second_cancel_does_not_wait(how: Any) -> None:
+    tool, did = booking("wait", hold=True)
+    started = time.monotonic()
+    run = cut(tool, did, how, times=2)
+    assert time.monotonic() - started < 5
+    assert did == ["began", "cut"]
+    assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
+
+
+def test_the_tools_own_limit_holds_meanwhile() -> None:
+    tool, did = booking("wait", hold=True, limit_s=0.05)
+    run = cut(tool, did)
+    assert did == ["began", "cut"]
+    assert results(run) == [("a", "timeout"), ("b", "not_executed")]
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
+def test_the_runs_time_is_up_and_the_call_is_waited_for(thread: bool) -> None:
+    tool, did = booking("wait", thread=thread)
+    run = run_of([call("book"), "end"], tools=[tool], budget=Budget(timeout=0.02))
+    result = go(_end(run))
+    assert_is_whole(run)
+    assert (result.stop_reason, did) == (StopReason.TIMEOUT, ["began", "ended"])
+    assert [one.content for one in run.history[-1].tool_results] == ["booked"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [(ValueError("no seat"), "exception"), (lab.StopRequested("enough"), None), (SystemExit(3), "exception")],
+    ids=["an-error", "a-stop", "an-exit"],
+)
+def test_what_it_raises_is_kept_too(outcome: BaseException, error: str | None) -> None:
+    did: list[str] = []
+
+    async def book() -> str:
+        """Book a train."""
+        did.append("began")
+        await asyncio.sleep(0.02)
+        raise outcome
+
+    run = cut(lab.tool(on_cancel="wait")(book), did)
+    assert run.result is not None
+    assert run.result.stop_reason is StopReason.CANCELLED
+    assert results(run)[0] == ("a", error)
+
+
+def test_a_terminating_tool_that_is_waited_for_does_not_undo_the_cancel() -> None:
+    tool, did = booking("wait")
+
+    async def main() -> lab.Run:
+        run = lab.Agent(lab.testing.ScriptedProvider([call("book")]), tools=[tool]).run("go", terminating=["book"])
+        task = asyncio.ensure_future(_end(run))
+        await until(lambda: did)
+        run.cancel()
+        await task
+        return run
+
+    run = go(main())
+    assert run.result is not None
+    assert (run.result.stop_reason, run.history[-1].tool_results[0].value) == (StopReason.CANCELLED, "booked")
+    assert_is_whole(run)
+
+
+def test_stop_waits_for_the_step_as_ever() -> None:
+    tool, did = booking("cancel")
+    run = cut(tool, did, lambda run, task: run.stop("enough"))
+    assert did == ["began", "ended"]
+    assert run.result is not None
+    assert run.result.stop_reason is StopReason.EXPLICIT_STOP
+
+
+@pytest.mark.parametrize("wrong", ["abandon", None, True], ids=repr)
+def test_another_word_is_refused(wrong: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=r"on_cancel=.*: choose 'cancel' or 'wait'"):
+        lab.tool(on_cancel=wrong)(results)
+
+
+def kept(q: str) -> str:
+    """A function of this module."""
+    return q
+
+
+def test_it_goes_to_another_process_with_the_tool() -> None:
+    made = lab.tool(on_cancel="wait", name="other", timeout_s=3)(kept)
+    back = pickle.loads(pickle.dumps(made))
+    assert (back.on_cancel, back.name, back.timeout_s, back.inline) == ("wait", "other", 3, False)
+    assert lab.tool(kept).on_cancel == "cancel"
+
+
+def test_a_call_that_is_not_begun_any_more_says_so() -> None:
+    tool, did = booking("wait")
+    run = run_of([call("book", id="a"), "end"], tools=[tool])
+    run.observe(lambda event: run.cancel() if isinstance(event, ToolStarted) else None)
+    result = go(_end(run))
+    assert_is_whole(run)
+    assert (result.stop_reason, did, results(run)) == (StopReason.CANCELLED, [], [("a", "not_executed")])
+
+
+def test_work_that_cancels_itself_is_no_cancel_of_the_caller() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await sheltered(work())
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+    go(main())

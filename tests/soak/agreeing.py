@@ -1,0 +1,152 @@
+"""What has to hold of a run wherever it was cut off: history, events, conversation, store and panel tell the same, and it can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from core.made import assert_conversation_is_whole, assert_is_whole
+from core.stored import assert_kept, spoken
+
+import agentlab as lab
+from agentlab import events
+from agentlab.store import Store
+from agentlab.testing import ScriptedProvider
+from agentlab.types import StopReason
+from agentlab.widgets import markup
+from agentlab.widgets.answer import Answer
+from agentlab.widgets.curve import Curve
+from agentlab.widgets.static_view import StaticView
+
+from .scenes import Ledger
+
+WAITED_FOR = ("book", "pay")
+
+
+def family(run: lab.Run) -> Iterator[lab.Run]:
+    """The run, and those of its sub-agents."""
+    yield run
+    for child in run.children:
+        yield from family(child)
+
+
+def assert_agreement(run: lab.Run, ledger: Ledger, store: Store, *, frames: bool = False) -> None:
+    """All of it; with `frames` every frame of the store is compared too, which takes longer."""
+    for one in family(run):
+        assert_is_whole(one)
+        assert_events_agree(one)
+        assert_store_agrees(store, one, frames=frames)
+        assert_static_panel_agrees(one)
+    assert_tools_agree(run, ledger)
+
+
+def assert_events_agree(run: lab.Run) -> None:
+    """What observers were told is what stands in the history, in order and once."""
+    completed = [event.step for event in run.events if isinstance(event, events.TurnCompleted)]
+    assert [(one.index, one.usage, one.tool_results) for one in completed] == [
+        (one.index, one.usage, one.tool_results) for one in run.history
+    ]
+    assert run.result is not None
+    assert [event.result for event in run.events if isinstance(event, events.RunEnded)] == [run.result]
+    assert run.result.history is run.history
+    started = [event.tool_call.id for event in run.events if isinstance(event, events.ToolStarted)]
+    finished = [event.result for event in run.events if isinstance(event, events.ToolFinished)]
+    assert started == [result.call_id for result in finished]
+    assert finished == [result for step in run.history for result in step.tool_results]
+    observed = [event for event in run.events if isinstance(event, events.StopReasonObserved)]
+    assert len(observed) == sum(len(step.calls) for step in run.history)
+    begun = [event.run_id for event in run.events if isinstance(event, events.ChildStarted)]
+    assert begun == [use.run_id for step in run.history for use in step.children]
+    assert begun == [event.child.run_id for event in run.events if isinstance(event, events.ChildEnded)]
+
+
+def step_as_values(step: lab.StepResult) -> tuple[Any, ...]:
+    """All of a step that a store can keep, apart from times."""
+    results = [(one.call_id, one.name, one.content, one.error, one.arguments) for one in step.tool_results]
+    calls = [(call.index, call.response.text, call.response.tool_calls, call.usage, call.cost, call.used) for call in step.calls]
+    decided = (step.decision.action, step.decision.reason, step.decision.stop_reason)
+    return step.index, step.text, step.usage, step.cost, decided, step.stop_reason, results, calls, step.children, str(step.error)
+
+
+def assert_store_agrees(store: Store, run: lab.Run, *, frames: bool = False) -> None:
+    """What is read back is what was."""
+    result = run.result
+    assert result is not None
+    assert not store.unsaved
+    assert store.state(run.id) == "ended"
+    loaded = store.load(run.id)
+    assert list(map(step_as_values, loaded.history)) == list(map(step_as_values, run.history))
+    assert (loaded.history.usage, loaded.history.known_tokens, loaded.history.cost) == (
+        run.history.usage,
+        run.history.known_tokens,
+        run.history.cost,
+    )
+    assert spoken(loaded.messages) == spoken(run.messages)
+    assert loaded.result is not None
+    assert (loaded.result.stop_reason, loaded.result.detail, loaded.result.stopped_by) == (
+        result.stop_reason,
+        result.detail,
+        result.stopped_by,
+    )
+    names = [type(event).__name__ for event in run.events]
+    assert [type(event).__name__ for event in loaded.events] == names
+    if frames:
+        assert_kept(store, result)
+
+
+def assert_static_panel_agrees(run: lab.Run) -> None:
+    """What a reader without a kernel sees."""
+    result = run.result
+    assert result is not None
+    html = StaticView(run, Curve(run), Answer(run).said()).html()
+    assert f"{result.stop_reason}" in html
+    assert markup.status(run, timing=False) in html
+    assert f"step <b>{len(run.history)}</b>" in html
+
+
+def assert_live_panel_agrees(run: lab.Run) -> None:
+    """What the page shows: the end, the number of steps, and no button that could be pressed."""
+    result = run.result
+    assert result is not None
+    panel = run.panel()
+    _ = panel.widget
+    panel.cockpit.show()
+    controls = panel.cockpit.controls
+    assert all(button.disabled for button in (controls.go, controls.step, controls.pause, controls.stop))
+    assert f"{result.stop_reason}" in panel.cockpit.ending.told.value
+
+
+def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:
+    """A tool that began has a result, which says truly whether it came to its end; one that is waited for always did."""
+    results = [result for one in family(run) for step in one.history for result in step.tool_results]
+    for name in {tool for _, tool in ledger.entries}:
+        mine = [result for result in results if result.name == name]
+        began, ended = ledger.count("began", name), ledger.count("ended", name)
+        told = sum(1 for result in mine if result.error is None)
+        assert began <= len(mine), f"{name} began {began} times and has {len(mine)} results"
+        assert {result.error for result in mine} <= ({None, "not_executed"} if name in WAITED_FOR else {None, "interrupted"})
+        assert told <= ended <= began
+        if name in WAITED_FOR:
+            assert told == ended == began, f"{name} is waited for, began {began} times and {told} results are told"
+        if name == "ponder":
+            cut, cut_late = ledger.count("cut", name), ledger.count("cut in clean-up", name)
+            assert cut + cut_late <= 1, "one cancel cuts once: a clean-up that has begun is awaited"
+            assert ledger.count("cleaned", name) == began - cut_late
+            assert (ended, told) == (began - cut, began - cut - cut_late)
+
+
+async def assert_it_goes_on(run: lab.Run) -> None:
+    """A branch from its end takes another step: the conversation is one that a model can be asked with."""
+    for one in family(run):
+        branch = one.fork(at=len(one.history), message="And now?", model=ScriptedProvider(lambda request, index: "more"))
+        step = await branch.step()
+        assert step is not None
+        assert step.text == "more"
+        assert_conversation_is_whole(branch.messages)
+        assert isinstance(one.proposals, tuple | list)
+
+
+def ended_as(run: lab.Run) -> StopReason:
+    """Why it ended."""
+    assert run.result is not None
+    return run.result.stop_reason

@@ -1,0 +1,364 @@
+"""A run is cut off at every moment at which it gives way, in every manner; whatever was going on, nothing is lost and all agree.
+
+`make test` takes some ways with every kind of run, `-m "soak or not soak"` all. The table says what was tried and how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calls.server import serving
+from core.made import Slow
+
+import agentlab as lab
+from agentlab import background
+from agentlab.store import Store
+from agentlab.types import StopReason
+
+from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees, family
+from .moments import Act, Moments, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
+from .scenes import SCENES, Ledger, Scene, calls, tools
+from .table import show
+
+MOST_MOMENTS = 500
+EVERY = 25
+"""So often a live panel and all frames are looked at too, which takes long: at the fourth moment, and at each so many more."""
+
+WAYS: dict[str, Callable[[lab.Run], Act]] = {
+    "task.cancel()": lambda run: cancel_the_task,
+    "task.cancel(), late": lambda run: cancel_the_task_late,
+    "run.cancel()": lambda run: lambda _: run.cancel(),
+    "run.cancel(), thread": lambda run: from_a_thread(run.cancel),
+    "run.stop()": lambda run: lambda _: run.stop("enough"),
+    "run.stop(), thread": lambda run: from_a_thread(lambda: run.stop("enough")),
+    "Ctrl-C": lambda run: press_ctrl_c,
+}
+
+
+@dataclass
+class Tally:
+    """What came of the moments of one scene, cut off in one way."""
+
+    moments: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    tools: Counter[str] = field(default_factory=Counter)
+    slowest_s: float = 0.0
+
+    def note(self, *runs: lab.Run, resumable: bool = False) -> None:
+        """Count how these ended, and what became of their tools."""
+        for run in runs:
+            assert run.result is not None
+            self.ends[("resumable, then " if resumable else "") + str(run.result.stop_reason)] += 1
+            for one in family(run):
+                self.tools.update(result.error or "done" for step in one.history for result in step.tool_results)
+
+
+TALLIES: dict[tuple[str, str], Tally] = {}
+
+
+@pytest.fixture(autouse=True)
+def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+
+@pytest.fixture(autouse=True)
+def _own_interrupts() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "runs.db") as made:
+        yield made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _table() -> Iterator[None]:
+    yield
+    rows = []
+    for (scene, way), tally in TALLIES.items():
+        ends = ", ".join(f"{count} {name}" for name, count in sorted(tally.ends.items()))
+        tools = ", ".join(f"{count} {name}" for name, count in sorted(tally.tools.items()))
+        rows.append((scene, way, tally.moments, ends, tools or "-", f"{tally.slowest_s * 1000:.0f} ms"))
+    if rows:
+        show("cancelling", ("what goes on", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
+
+
+def tools_now() -> set[threading.Thread]:
+    """Threads of tools."""
+    return {one for one in threading.enumerate() if one.name.startswith("agentlab-tool-")}
+
+
+def wait_for_threads() -> None:
+    """A thread cannot be ended; it comes to its end by itself."""
+    until = time.monotonic() + 2
+    while tools_now() and time.monotonic() < until:
+        time.sleep(0.001)
+    assert tools_now() == set()
+
+
+async def leftovers() -> list[str]:
+    """Tasks that nobody ended."""
+    mine = asyncio.current_task()
+    return [repr(task) for task in asyncio.all_tasks() if task is not mine]
+
+
+def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Ledger, Moments, str, float]:
+    """Cut the run off at its moment number `at`: the run, and how awaiting it ended."""
+    ledger = Ledger()
+    with contextlib.ExitStack() as stack:
+        base = stack.enter_context(serving(*scene.replies)).base if scene.replies else ""
+        run = scene.make(ledger, store, base)
+        cut_at = [0.0]
+        act = WAYS[way](run)
+
+        def timed(moments: Moments) -> None:
+            cut_at[0] = time.perf_counter()
+            act(moments)
+
+        moments = Moments(at, timed)
+        how = "returned"
+        with asyncio.Runner() as runner:
+            moments.watch(runner.get_loop())
+            try:
+                runner.run(scene.drive(run))  # type: ignore[arg-type]
+            except asyncio.CancelledError:
+                how = "cancelled"
+            except KeyboardInterrupt:
+                how = "interrupted"
+            took_s = time.perf_counter() - cut_at[0] if cut_at[0] else 0.0
+            moments.leave()
+            assert runner.run(leftovers()) == []
+            if run.result is None:  # cut off between two steps: it stands there, and goes on
+                how = "resumable"
+                if run.pausing:
+                    run.resume()
+                assert run.state is lab.RunState.READY
+                runner.run(finished(run))
+            runner.run(assert_it_goes_on(run))
+        return run, ledger, moments, how, took_s
+
+
+async def finished(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+def try_every_moment(name: str, way: str, store: Store, *, step: int = 1) -> None:
+    """Cut one kind of run off at each of its moments."""
+    scene, tally = SCENES[name], TALLIES.setdefault((name, way), Tally())
+    for at in range(1, MOST_MOMENTS, step):
+        run, ledger, moments, how, took_s = cut_off(scene, way, at, store)
+        where = f"{name}, {way}, moment {at} of {moments.count}: {how}, {run!r}"
+        try:
+            check(run, ledger, moments, how, way, store, thorough=at % EVERY == 4)
+        except AssertionError as error:
+            raise AssertionError(f"{where}\n{error}") from error
+        if not moments.done:
+            break
+        tally.moments += 1
+        tally.note(run, resumable=how == "resumable")
+        tally.slowest_s = max(tally.slowest_s, took_s)
+    else:
+        pytest.fail(f"{name} has more than {MOST_MOMENTS} moments")
+    gc.collect()  # a coroutine that nobody awaited, or an error that nobody saw, is told now
+    assert tally.moments >= 1
+
+
+def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, store: Store, *, thorough: bool) -> None:
+    """All that has to hold after one cut."""
+    assert moments.problems == []
+    assert run.result is not None
+    wait_for_threads()
+    assert_agreement(run, ledger, store, frames=thorough)
+    if thorough:
+        assert_live_panel_agrees(run)
+    reason = run.result.stop_reason
+    if how == "resumable" or not moments.done:
+        return
+    asked_for = StopReason.EXPLICIT_STOP if way.startswith("run.stop") else StopReason.CANCELLED
+    assert reason in {asked_for, StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.ERROR}
+    if way.startswith("run."):
+        assert how == "returned"
+    elif reason is StopReason.CANCELLED:
+        assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "who was cancelled has to know"
+
+
+QUICK = ("task.cancel()", "run.cancel(), thread")
+
+
+@pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.soak) for way in WAYS])
+@pytest.mark.parametrize("name", SCENES)
+def test_a_run_is_cut_off_at_every_moment(name: str, way: str, store: Store) -> None:
+    try_every_moment(name, way, store)
+
+
+# In the background -------------------------------------------------------------------------------------------------------------
+
+BEHIND = [
+    name
+    for name in SCENES
+    if name.startswith(("a streamed", "an async tool", "a tool on a", "one on a", "a sub-agent", "async stop"))
+]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "run.stop(), thread",
+        pytest.param("run.cancel(), thread", marks=pytest.mark.soak),
+        pytest.param("Ctrl-C in start()", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_run_in_the_background_is_cut_off_at_every_moment(
+    name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another thread while the cell has returned; by Ctrl-C where nobody can click and `start()` waits for the end."""
+    scene, tally = SCENES[name], TALLIES.setdefault((name + ", start()", way), Tally())
+    waits = way == "Ctrl-C in start()"
+    if waits:
+        monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
+    loop = background.loop()
+    for at in range(1, MOST_MOMENTS):
+        ledger = Ledger()
+        with contextlib.ExitStack() as stack:
+            base = stack.enter_context(serving(*scene.replies)).base if scene.replies else ""
+            run = scene.make(ledger, store, base)
+            act = press_ctrl_c if waits else WAYS[way](run)
+            moments = Moments(at, act)
+            on_loop(loop, lambda moments=moments: moments.watch(loop))  # type: ignore[misc]
+            how = "returned"
+            try:
+                run.start()
+            except KeyboardInterrupt:
+                how = "interrupted"
+            assert run.wait(5) is not None
+            on_loop(loop, moments.leave)
+            on_loop(loop, lambda: loop.set_exception_handler(None))
+            until = time.monotonic() + 2
+            while (left := background.submit(leftovers()).result()) and time.monotonic() < until:
+                time.sleep(0.002)
+            assert left == []
+            background.submit(assert_it_goes_on(run)).result()
+        assert moments.problems == []
+        wait_for_threads()
+        assert_agreement(run, ledger, store, frames=at % EVERY == 4)
+        if not moments.done:
+            break
+        assert run.result is not None
+        reason = run.result.stop_reason
+        expected = StopReason.EXPLICIT_STOP if "stop" in way else StopReason.CANCELLED
+        assert reason in {expected, StopReason.COMPLETED}
+        if reason is StopReason.CANCELLED and waits:
+            assert how == "interrupted"
+        tally.moments += 1
+        tally.note(run)
+    assert tally.moments >= 1
+
+
+def on_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
+    """Do it on that loop, and wait until it is done."""
+    done = threading.Event()
+    loop.call_soon_threadsafe(lambda: (what(), done.set()))
+    assert done.wait(5)
+
+
+# Several runs ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "cancel(), thread",
+        *(pytest.param(way, marks=pytest.mark.soak) for way in ("task.cancel()", "task.cancel(), late", "stop(), thread")),
+    ],
+)
+def test_runs_in_lockstep_are_cut_off_at_every_moment(way: str, store: Store) -> None:
+    tally = TALLIES.setdefault(("runs in lockstep", way), Tally())
+    for at in range(1, MOST_MOMENTS):
+        ledgers = (Ledger(), Ledger())
+        names = ("a tool on a thread", "an async tool with clean-up")
+        runs = [SCENES[name].make(ledger, store, "") for name, ledger in zip(names, ledgers, strict=True)]
+        both = lab.Lockstep(runs)
+        acts: dict[str, Act] = {
+            "task.cancel()": cancel_the_task,
+            "task.cancel(), late": cancel_the_task_late,
+            "cancel(), thread": from_a_thread(both.cancel),
+            "stop(), thread": from_a_thread(lambda both=both: both.stop("enough")),  # type: ignore[misc]
+        }
+        moments = Moments(at, acts[way])
+        resumable = False
+        with asyncio.Runner() as runner:
+            moments.watch(runner.get_loop())
+            with contextlib.suppress(asyncio.CancelledError):
+                runner.run(all_of(both))
+            moments.leave()
+            assert runner.run(leftovers()) == []
+            if not both.ended:
+                resumable = True
+                runner.run(all_of(both))
+        assert moments.problems == []
+        wait_for_threads()
+        for run, ledger in zip(runs, ledgers, strict=True):
+            assert_agreement(run, ledger, store, frames=at % EVERY == 4)
+        if not moments.done:
+            break
+        tally.moments += 1
+        tally.note(*runs, resumable=resumable)
+    assert tally.moments >= 1
+
+
+async def all_of(both: lab.Lockstep) -> object:
+    return await both
+
+
+@pytest.mark.parametrize("way", ["task.cancel()", pytest.param("task.cancel(), late", marks=pytest.mark.soak)])
+def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, tmp_path: Path) -> None:
+    """What was kept is not asked for again, and all is as if nothing had been cut off."""
+    tally = TALLIES.setdefault(("an experiment", way), Tally())
+    asked: list[int] = []
+
+    def answer(request: Any, index: int) -> Any:
+        number = len(request.messages) // 2 + 1
+        asked.append(number)
+        return "end" if number == 3 else calls("ponder")
+
+    for at in range(1, MOST_MOMENTS):
+        asked.clear()
+        agent = lab.Agent(Slow(answer), tools=tools(Ledger()), name="a", continuation=None)
+        with Store(tmp_path / f"{at}.db") as store:
+            study = lab.Experiment([agent], ["x", "y"], repeats=2, store=store, score=lambda result: result.terminated)
+            moments = Moments(at, cancel_the_task if way == "task.cancel()" else cancel_the_task_late)
+            with asyncio.Runner() as runner:
+                moments.watch(runner.get_loop())
+                with contextlib.suppress(asyncio.CancelledError):
+                    runner.run(study.run(concurrency=2, progress=False))
+                moments.leave()
+                assert runner.run(leftovers()) == []
+                states = Counter(study.results().runs["state"])
+                kept, before = len(study.results().steps), len(asked)
+                assert "open" not in states
+                results = runner.run(study.run(concurrency=2, progress=False))
+            assert moments.problems == []
+            assert Counter(results.runs["state"]) == {"ended": 4}
+            assert results.runs[["steps", "score"]].drop_duplicates().to_numpy().tolist() == [[3, True]]
+            assert len(asked) - before == 12 - kept
+            assert store.unsaved == {}
+        if not moments.done:
+            break
+        tally.moments += 1
+        tally.ends.update({f"{state} runs": count for state, count in states.items()})
+    assert tally.moments >= 1
