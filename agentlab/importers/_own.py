@@ -145,7 +145,6 @@ def _add_up(made: dict[str, Any], missing: list[str]) -> None:
     runs = pd.Series(made["run_id"])
     for name in missing:
         own, child = (pd.Series(made[part]) for part in _SUMS[name])
-        child = child.astype(own.dtype)  # a column that is missing is of no type yet
         parts = own + (child.fillna(0) if child.isna().all() else child)
         known = (own.fillna(0) + child.fillna(0)).groupby(runs, sort=False).cumsum()
         broken = parts.isna().groupby(runs, sort=False).cummax()
