@@ -227,7 +227,11 @@ def frame_of_a_store(size: int, folder: Path) -> dict[str, float]:
     filled_store(DISTINCT * STEPS_A_RUN, folder).frame("steps")
     frame_s, frame_mb, frame = timed(lambda: store.frame("steps"))
     assert len(frame) == size
-    return {"us_a_step": frame_s / size * 1e6, "kb_a_step": frame_mb / size * 1e3, "held_kb_a_step": sys.getsizeof(frame) / size / 1e3}
+    return {
+        "us_a_step": frame_s / size * 1e6,
+        "kb_a_step": frame_mb / size * 1e3,
+        "held_kb_a_step": sys.getsizeof(frame) / size / 1e3,
+    }
 
 
 def backtest_of_a_store(size: int, folder: Path) -> dict[str, float]:
@@ -258,9 +262,18 @@ def timeouts_of_results(size: int, folder: Path) -> dict[str, float]:
     return {"us_a_run": took_s / size * 1e6, "times_turns": took_s / plain_s}
 
 
-WHAT = {one.__name__: one for one in (
-    runs_at_once, steps_in_a_run, steps_on_the_wire, steps_in_a_store, frame_of_a_store, backtest_of_a_store, timeouts_of_results
-)}
+WHAT = {
+    one.__name__: one
+    for one in (
+        runs_at_once,
+        steps_in_a_run,
+        steps_on_the_wire,
+        steps_in_a_store,
+        frame_of_a_store,
+        backtest_of_a_store,
+        timeouts_of_results,
+    )
+}
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ResourceWarning)
