@@ -120,7 +120,7 @@ def steps_in_a_run(size: int, folder: Path) -> dict[str, float]:
     asyncio.run(run(10))
     cpu_s, peak, result = timed(lambda: asyncio.run(run(size)))
     assert len(result.history) == size
-    frame_s, _, frame = timed(lambda: result.to_frame())
+    frame_s, _, frame = timed(lambda: result.to_frame())  # noqa: PLW0108
     assert len(frame) == size
     load_s, load_mb, loaded = timed(lambda: store.load(result.run_id))
     assert len(loaded.history) == size

@@ -22,7 +22,7 @@ def name_of(requirement: str) -> str:
 
 
 def pins(path: Path) -> dict[str, str]:
-    """The version of each package in a file of pins. Raises ValueError for a line that is no pin, and for a package that is there twice."""
+    """The version of each package in a file of pins. Raises ValueError for what is no pin, or is there twice."""
     found: dict[str, str] = {}
     for line in path.read_text().splitlines():
         if not line.strip() or line.startswith("#"):

@@ -1,7 +1,7 @@
 """The tests with the lowest versions that pyproject.toml allows: `make lowest`.
 
-The environment is `.venv-lowest`, of the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes those anew, of the lower bounds of
-all that agentlab and its extras name; what these bring along is as new as it may be, and what only tests need is as in constraints.txt.
+The environment is `.venv-lowest`, of the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes those anew, of the lower
+bounds of all that agentlab and its extras name; what these bring along is as new as it may be, and what only tests need is as in constraints.txt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pyte
 NOT_NEEDED = ("jupyterlab",)
 """Of the extras: a place to open notebooks in, which the tests that are run here do not."""
 
-BESIDE = ("opentelemetry-sdk>=1.32", "pyparsing<3.3")
+BESIDE = ("opentelemetry-sdk>=1.32", "pyparsing>=3.2,<3.3")
 """The SDK goes with its API. Matplotlib 3.9 calls what pyparsing warns of since 3.3, and warnings are errors here."""
 
 LEFT_OUT = (
