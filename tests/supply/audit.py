@@ -1,8 +1,9 @@
 """Known vulnerabilities of the pinned versions: `make audit`.
 
-pip-audit asks the package index's advisory database, in an environment of its own, `.venv-audit`. It counts a package that it could
-not look up as one without faults, so it is asked first about a version whose fault everybody knows: where it does not find that,
-nothing was looked up, and this says so. The exit status is 1 for a fault that was found, else 0; with `--must-look-up` 2 where nothing could be looked up.
+pip-audit asks the package index's advisory database, in an environment of its own, `.venv-audit`. It counts a package that it
+could not look up as one without faults, so it is asked first about a version whose fault everybody knows: where it does not find
+that, nothing was looked up, and this says so. The exit status is 1 for a fault that was found, else 0; with `--must-look-up` 2
+where nothing could be looked up.
 """
 
 from __future__ import annotations

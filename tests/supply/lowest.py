@@ -1,7 +1,8 @@
 """The tests with the lowest versions that pyproject.toml allows: `make lowest`.
 
-The environment is `.venv-lowest`, of the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes those anew, of the lower
-bounds of all that agentlab and its extras name; what these bring along is as new as it may be, and what only tests need is as in constraints.txt.
+The environment is `.venv-lowest`, of the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes those anew, of the
+lower bounds of all that agentlab and its extras name; what these bring along is as new as it may be, and what only tests need is
+as in constraints.txt.
 """
 
 from __future__ import annotations
