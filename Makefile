@@ -7,7 +7,7 @@ SECONDS ?= 60
 WORKERS ?= 2
 PROVIDER ?= all
 
-.PHONY: demo lab test test-unit notebooks refresh pictures lint bench kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit lowest soak demo lab test test-unit notebooks refresh pictures lint bench kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -49,6 +49,15 @@ kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
 inspect: $(VENV)/.dev ## the importer of Inspect's logs on logs that Inspect makes, in an environment of its own
 	$(BIN)/python -m tests.importers.with_inspect
 
+soak: $(VENV)/.dev ## what takes many minutes: load at its largest sizes, and the like
+	$(BIN)/python -m pytest -s -m soak tests
+
+audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions, where an advisory database can be reached; it says where not
+	$(BIN)/python -m tests.supply.audit $(ARGS)
+
+lowest: $(VENV)/.dev ## the tests with the lowest versions that pyproject.toml allows (ARGS=core: a part of them; ARGS=lock: pin these anew)
+	$(BIN)/python -m tests.supply.lowest $(ARGS)
+
 test-live: $(VENV)/.dev ## agents against a real local model (downloads and builds it first)
 	$(BIN)/python -m pytest -m live tests/live
 
@@ -79,4 +88,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-inspect .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

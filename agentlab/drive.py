@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from agentlab.run import Run
     from agentlab.transport import Transport
 
-
 T = TypeVar("T")
 
 
@@ -92,8 +91,7 @@ class Drive:
         self._offspring: tuple[Run, ...] = ()
         self._children: tuple[Run, ...] = ()
         self._fork_listeners: tuple[Callable[[Run], object], ...] = ()
-        self._paused_at = 0.0
-        self._paused_s = 0.0
+        self._paused_at, self._paused_s = 0.0, 0.0
         self._started = False
         self._paused = False
         self._cancelled = False
@@ -193,6 +191,8 @@ class Drive:
         self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
         self._ended.set()
         self._poke()
+        if told := getattr(self.transport, "run_ended", None):  # a replay remembers how far each run has come
+            told(self.lane)
         return True
 
     def result_for(self, ending: Ending) -> RunResult:

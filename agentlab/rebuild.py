@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -51,14 +52,19 @@ def _rebuilt(
     storage: Storage, kept: StoredRun, agent: Agent | None, defaults: RunSettings | None, *, stop: object, policy: Policy | None
 ) -> Run:
     head = json.loads(kept.head.body)
-    steps = [json.loads(step.body) for step in storage.steps(kept.head.run_id)]
     end = None if kept.end is None else json.loads(kept.end)
-    history = RunHistory([run_json.made(StepResult, one["step"]) for one in steps])
     messages = [message_json.made(one) for one in head["messages"]]
-    first, marks = len(messages), []
-    for one in steps:
-        messages += [message_json.made(message) for message in one["messages"]]
-        marks.append(len(messages))
+    first, marks, happened = len(messages), list[int](), list[Any]()
+
+    def kept_steps() -> Iterator[Any]:  # one at a time: what a step was read from is let go before the next one is read
+        for stored in storage.steps(kept.head.run_id):
+            one = json.loads(stored.body)
+            messages.extend(message_json.made(message) for message in one["messages"])
+            marks.append(len(messages))
+            happened.append(one["events"])  # they may tell of later steps
+            yield one["step"]
+
+    history = RunHistory(_made_steps(kept_steps()))
     by = _agent_of(head) if agent is None else _checked(agent, kept.head.run_id, head)
     settings = _settings(head, history, end, defaults or by.settings, stop=stop, policy=policy)
     history = _with_functions(history, settings)
@@ -68,7 +74,7 @@ def _rebuilt(
         settings,
         current(),
         run_id=kept.head.run_id,
-        happened=[event for step in steps for event in run_json.made_events(step["events"], history)],
+        happened=[event for some in happened for event in run_json.made_events(some, history)],
         parent_run_id=head["parent_run_id"],
         forked_at=head["forked_at"],
         parent_step=head.get("parent_step"),
@@ -78,6 +84,20 @@ def _rebuilt(
         run.events.extend(run_json.made_events(end["events"], history))
         run.was_ended(_ending(end), end["at_s"])
     return run
+
+
+def _made_steps(kept: Iterable[Any]) -> Iterator[StepResult]:
+    """The steps; as long as the settings stay the same they are one object, as they were in the run."""
+    before: StepResult | None = None
+    settings: object = None
+    for one in kept:
+        if before is not None and isinstance(one, dict) and one.get("settings") == settings:
+            step = replace(run_json.made(StepResult, {**one, "settings": {}}), settings=before.settings)
+        else:
+            step = run_json.made(StepResult, one)
+            settings = one.get("settings")
+        before = step
+        yield step
 
 
 def _ending(end: dict[str, Any]) -> Ending:

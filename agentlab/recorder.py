@@ -241,11 +241,19 @@ SHOWN = [
 ]
 
 
+def table_of(steps: pd.DataFrame) -> str:
+    """Steps as HTML, what is unknown called so. Whatever came from a model is escaped."""
+    unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
+    shown = {  # not by fillna: pandas 2.2 warns of what it does to columns of several types
+        name: pd.Series([unknown[name] if pd.isna(value) else value for value in steps[name]], dtype="object")
+        for name in steps.columns
+    }
+    return str(pd.DataFrame(shown).to_html(index=False, border=0, escape=True))
+
+
 def result_bundle(result: RunResult) -> dict[str, str]:
     """A result as plain text and as HTML: why it ended, and its steps. Whatever came from a model is escaped."""
-    frame = to_frame(result)[SHOWN].astype("object")
-    frame["stop_reason"] = frame["stop_reason"].fillna("")
-    table = frame.fillna("unknown").to_html(index=False, border=0, escape=True)
+    table = table_of(to_frame(result)[SHOWN])
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
     return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(head)}</b></p>{table}</div>"}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pydantic_core import from_json
 
-from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS
+from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.errors import ConfigurationError, StorageError
+from agentlab.keeper import OF_THE_RUN
 from agentlab.recorder import FRAMES, any_array, array, to_frame
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 100
 """So few that what they are parsed to stays in the processor's cache: with 1,000 it takes nearly twice as long."""
+
+A_BLOCK = 20_000
+"""So many steps become arrays at a time, so that a large store is never in memory as Python's own numbers."""
 
 NO_LEAVES: dict[str, Any] = {}
 NOT_READ = (None, None, None)
@@ -42,29 +46,50 @@ def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.D
 
 def steps_frame(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -> pd.DataFrame:
     """A row a step."""
-    heads, ends = _heads(kept), _ends(kept)
+    heads, ends = _of_heads(kept, ("provider", "model")), _ends(kept, "stop_reason")
     run_ids: list[str] = []
-    values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS}
+    reasons: list[Any] = []
+    own = {column.name: column for column in STEP_COLUMNS if column.name not in (*OF_THE_RUN, "stop_reason")}
+    values: dict[str, list[Any]] = {name: [] for name in own}
+    blocks: dict[str, list[Any]] = {name: [] for name in own}
     leaves: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
-    reasons = values["stop_reason"]
     for ids, rows in _rows(store, kept, all_of_them=all_of_them):
         for name, column in values.items():
             column.extend(_of_each(rows, name))
+        reasons += _of_each(rows, "stop_reason")
         _add_leaves(leaves, [row.get("leaves", NO_LEAVES) for row in rows], len(run_ids))
         run_ids += ids
+        if len(values["step"]) >= A_BLOCK:
+            _pack(values, blocks, own)
+    _pack(values, blocks, own)
     last = {run_id: place for place, run_id in enumerate(run_ids)}
     for run_id, place in last.items():
-        end = ends.get(run_id)
-        if end is not None and reasons[place] is None:  # the run was ended between two steps
-            reasons[place] = end["stop_reason"]
-    for name in ("provider", "model"):
-        values[name] = [heads[run_id][name] for run_id in run_ids]
-    columns = {**{c.name: array(values[c.name], c.dtype) for c in STEP_COLUMNS}, "run_id": array(run_ids, "string")}
-    for name, (read, limits, met) in leaves.items():
+        if reasons[place] is None and run_id in ends:  # the run was ended between two steps
+            reasons[place] = ends[run_id]
+    whole: dict[str, Any] = {
+        "run_id": array(run_ids, "string"),
+        "stop_reason": array(reasons, "string"),
+        **{name: array([heads[run_id][name] for run_id in run_ids], "string") for name in ("provider", "model")},
+    }
+    columns = {c.name: whole[c.name] if c.name in whole else _together(blocks.pop(c.name)) for c in STEP_COLUMNS}
+    for name in list(leaves):
+        read, limits, met = leaves.pop(name)
         columns[f"{name}.value"] = any_array(read)
         columns[f"{name}.limit"] = any_array(limits)
         columns[f"{name}.met"] = array(met, "boolean")
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns, copy=False)
+
+
+def _pack(values: dict[str, list[Any]], blocks: dict[str, list[Any]], columns: Mapping[str, Column]) -> None:
+    """What was read so far, as arrays: numbers in an array take a quarter of what they take in a list."""
+    for name, column in values.items():
+        if column or not blocks[name]:
+            blocks[name].append(array(column, columns[name].dtype))
+            column.clear()
+
+
+def _together(blocks: list[Any]) -> Any:
+    return blocks[0] if len(blocks) == 1 else type(blocks[0])._concat_same_type(blocks)
 
 
 def _of_each(rows: list[dict[str, Any]], name: str) -> list[Any]:
@@ -86,17 +111,20 @@ def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows
 
 def runs_frame(store: Store, kept: Sequence[StoredRun]) -> pd.DataFrame:
     """A row a run, with how it stands; of one that has not ended what is known so far."""
-    heads, ends = _heads(kept), _ends(kept)
+    names = [column.name for column in RUN_COLUMNS]
+    heads, ends = _of_heads(kept, names), _ends(kept, "row")
     so_far = _so_far(store, [run for run in kept if run.end is None])
-    rows = []
+    values: dict[str, list[Any]] = {name: [] for name in names}
     for run in kept:
         run_id = run.head.run_id
-        known = ends[run_id]["row"] if run_id in ends else so_far[run_id]
-        rows.append({**heads[run_id], **known, "run_id": run_id, "steps": run.steps})
-    columns: dict[str, Any] = {column.name: array([row.get(column.name) for row in rows], column.dtype) for column in RUN_COLUMNS}
+        known = ends[run_id] if run_id in ends else so_far[run_id]
+        row = {**heads[run_id], **known, "run_id": run_id, "steps": run.steps}
+        for name in names:
+            values[name].append(row.get(name))
+    columns: dict[str, Any] = {column.name: array(values.pop(column.name), column.dtype) for column in RUN_COLUMNS}
     columns["state"] = array([store.state_of(run) for run in kept], "string")
     columns["begun_at"] = pd.to_datetime([run.head.begun_at for run in kept], unit="s", utc=True)
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns, copy=False)
 
 
 _COUNTED, _SPENT = ("calls", "total_tokens", "child_calls", "child_tokens"), ("cost_usd", "child_cost_usd")
@@ -138,10 +166,22 @@ def _parsed(texts: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _heads(kept: Sequence[StoredRun]) -> dict[str, dict[str, Any]]:
-    return dict(zip([run.head.run_id for run in kept], _parsed([run.head.body for run in kept]), strict=True))
+def _of_heads(kept: Sequence[StoredRun], names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """These parts of what is known of each run since its beginning; the rest, with the conversation, is let go at once."""
+    wanted = tuple(names)
+    return {
+        run_id: {name: head[name] for name in wanted if name in head}
+        for run_id, head in _each_parsed(kept, lambda run: run.head.body)
+    }
 
 
-def _ends(kept: Sequence[StoredRun]) -> dict[str, dict[str, Any]]:
+def _ends(kept: Sequence[StoredRun], name: str) -> dict[str, Any]:
+    """A part of the end of each run that has ended."""
     ended = [run for run in kept if run.end is not None]
-    return dict(zip([run.head.run_id for run in ended], _parsed([run.end for run in ended if run.end is not None]), strict=True))
+    return {run_id: end[name] for run_id, end in _each_parsed(ended, lambda run: run.end or "")}
+
+
+def _each_parsed(kept: Sequence[StoredRun], text: Callable[[StoredRun], str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for begin in range(0, len(kept), ROWS_AT_ONCE):
+        some = kept[begin : begin + ROWS_AT_ONCE]
+        yield from zip([run.head.run_id for run in some], _parsed([text(run) for run in some]), strict=True)

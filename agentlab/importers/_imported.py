@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from agentlab.recorder import SHOWN
+from agentlab.recorder import SHOWN, table_of
 
 ROWS_SHOWN = 10
 
@@ -31,9 +31,8 @@ class Imported:
         return f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}"
 
     def _repr_html_(self) -> str:
-        shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN).astype("object")
-        shown["stop_reason"] = shown["stop_reason"].fillna("")
-        table = shown.fillna("unknown").to_html(index=False, border=0, escape=True)
+        shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN)
+        table = table_of(shown)
         head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)
         parts = [

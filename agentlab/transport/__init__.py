@@ -105,6 +105,10 @@ class Replay(Switch):
         interaction = self.index.find(request.method, request.url, request.body, lane)
         yield _ReplayedAnswer(interaction, self.pace)
 
+    def run_ended(self, lane: str) -> None:
+        """The run of this lane asks for nothing else: how far it has come need not be remembered."""
+        self.index.forget(lane)
+
 
 class _ReplayedAnswer:
     """A recorded response."""

@@ -171,6 +171,11 @@ class ReplayIndex:
             return found
         raise self._unknown(place, body) if queue is None else self._exhausted(place, queue.of(lane))
 
+    def forget(self, lane: str) -> None:
+        """How far a lane has come is of no use any more: it asks for nothing else."""
+        with self._lock:
+            self._lanes.pop(lane, None)
+
     def _same_form(self, place: str, body: bytes) -> _Queue | None:
         queue = self._by_form.get((place, canonical_body(body)))
         if queue is None:  # what was recorded had its keys replaced

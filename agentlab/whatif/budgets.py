@@ -128,11 +128,15 @@ def _by_time(records: Records, broken: Broken, run: int, limits: list[Limit], pl
     assert records.histories is not None  # noqa: S101  for the type checker
     limit = float(limits[place].value)
     row = int(records.start[run] + limits[place].first[run])
-    first = row == records.start[run]
-    used = {name: 0.0 if first else float(records.totals[name][row - 1]) for name in USED}
-    calls = list(calls_inside(records.histories(run), row - int(records.start[run])))
-    behind = sum(call.used["time_s"] <= limit for call in calls)
-    used = calls[behind - 1].totals if behind else used
+    history, number = records.histories(run), row - int(records.start[run])
+    step = history[number]
+    behind = sum(call.started_s + call.duration_s <= limit for call in step.calls)
+    if behind == 0:
+        used = dict.fromkeys(USED, 0.0) if number == 0 else {name: float(records.totals[name][row - 1]) for name in USED}
+    elif behind == len(step.calls) and not step.children:
+        used = {name: float(records.totals[name][row]) for name in USED}
+    else:  # only here the steps before it have to be added up call by call
+        used = list(calls_inside(history, number))[behind - 1].totals
     _note(broken, run, behind, {**used, "time_s": limit}, place)
 
 

@@ -69,6 +69,7 @@ class Judge:
         self._limits: dict[tuple[str, Any], Limit] = {}
         self._everywhere: dict[int, Rows] = {}
         self._grids = tuple(grids)
+        self._read_broken: dict[tuple[StopCondition, int, int, int], Sequence[Reading]] = {}
         for grid in grids:
             self._prepare(grid)
 
@@ -261,7 +262,7 @@ class Judge:
         if where.any():
             for _, decides in self.deciding(tree, verdict.row, where, goals_only=True):
                 verdict.goal[decides] = np.where(found.broken.unsure[decides], np.nan, 1.0)
-        for run, readings in self.read_broken(tree, verdict.row, found.broken, stopped).items():
+        for run, readings in self.read_broken(tree, found, verdict.row, stopped).items():
             if any(reading.goal for reading in readings):
                 verdict.goal[run] = 1.0
 
@@ -289,15 +290,21 @@ class Judge:
             if not goals_only or self._is_goal(node):
                 yield self._told(node), decides & where
 
-    def read_broken(self, tree: StopCondition, row: First, broken: Broken, stopped: Bools) -> dict[int, Sequence[Reading]]:
+    def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading]]:
         """What made a tree met in the steps that were broken off, with what was left of them: by run, where the runs are there."""
-        histories = self.records.histories
+        histories, broken = self.records.histories, found.broken
         if histories is None:
             return {}
-        return {
-            int(run): prefixes.deciding_at(prefixes.broken_off(histories(int(run)), int(row[run]), int(broken.behind[run])), tree)
-            for run in np.flatnonzero(stopped & broken.off)
-        }
+        off = stopped & broken.off
+        only_rises = conditions.latches(tree) and all(isinstance(leaf, BUILT_IN) for leaf in tree.leaves())
+        asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, a part of it does not either
+        read: dict[int, Sequence[Reading]] = {int(run): () for run in np.flatnonzero(off & ~asked)}
+        for run in map(int, np.flatnonzero(asked)):
+            key = (tree, run, int(row[run]), int(broken.behind[run]))
+            if key not in self._read_broken:
+                self._read_broken[key] = prefixes.deciding_at(prefixes.broken_off(histories(run), *key[2:]), tree)
+            read[run] = self._read_broken[key]
+        return dict(sorted(read.items()))
 
     def _told(self, node: StopCondition) -> str:
         if isinstance(node, Not):

@@ -101,7 +101,7 @@ def read(records: Records, tree: StopCondition) -> Read:
 def reading_at(history: RunHistory, tree: StopCondition) -> Reading | None:
     """What a tree says of a history; None where it raises."""
     try:
-        return background.submit(read_condition(tree, history)).result()
+        return background.submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
     except Exception:
         return None
 

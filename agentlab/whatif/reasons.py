@@ -35,7 +35,7 @@ def of(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
             fired[where] = _names(judge, tree, row, where)[where]
         unclear = stopped & (broken.off | broken.unsure) & (met | (not conditions.latches(tree)))
         reason[unclear], fired[unclear] = None, ""  # whether it was met by what was left of the step, a frame cannot tell
-        for run, readings in judge.read_broken(tree, row, broken, stopped).items():
+        for run, readings in judge.read_broken(tree, found, row, stopped).items():
             limit = found.limits[int(broken.by[run])]
             reason[run] = str(StopReason.STOP_CONDITION if readings else limit.reason)
             fired[run] = ", ".join(map(prefixes.told, readings)) or limit.name

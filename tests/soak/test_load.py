@@ -1,0 +1,100 @@
+"""Load: what a run, a step and a row cost where there are ten times as many. Each measurement has a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.soak.table import show
+
+HERE = Path(__file__).parents[2]
+
+NOISE = 1.9
+"""Times of one machine differ by so much from one measurement to the next while others use it; what grows with the number grows tenfold."""  # noqa: E501
+
+SIZES = {
+    "runs_at_once": (100, 1_000, 10_000),
+    "steps_in_a_run": (100, 1_000, 10_000),
+    "steps_on_the_wire": (100, 1_000, 10_000),
+    "steps_in_a_store": (10_000, 100_000, 1_000_000),
+    "frame_of_a_store": (10_000, 100_000, 1_000_000),
+    "backtest_of_a_store": (10_000, 100_000, 1_000_000),
+    "timeouts_of_results": (100, 1_000, 10_000),
+}
+
+MAY_GROW = {
+    ("steps_on_the_wire", "us_a_step"): 5.0,  # each request carries the whole conversation: that is the wire's, not ours
+    ("steps_in_a_store", "open_ms"): 2.5,
+    ("frame_of_a_store", "us_a_step"): 4.0,  # at a million, more than half is the kernel's time for a gigabyte of new pages
+    ("backtest_of_a_store", "us_a_step"): 4.0,  # the same frame
+}
+"""By how much a figure may grow in a tenfold; all others not at all, but for noise."""
+
+AT_MOST = {
+    ("runs_at_once", "kb_a_run"): 60.0,
+    ("runs_at_once", "objects_left_a_run"): 0.5,
+    ("runs_at_once", "lanes_left"): 0.0,
+    ("steps_in_a_run", "kb_a_step"): 12.0,
+    ("steps_in_a_run", "load_kb_a_step"): 30.0,
+    ("steps_in_a_store", "open_ms"): 50.0,
+    ("steps_in_a_store", "runs_kb_a_run"): 8.0,
+    ("steps_in_a_store", "summary_kb_a_run"): 4.0,
+    ("frame_of_a_store", "kb_a_step"): 2.5,
+    ("backtest_of_a_store", "kb_a_step"): 2.5,
+    ("timeouts_of_results", "times_turns"): 12.0,
+}
+"""Bounds on the largest size, in the figure's own unit."""
+
+
+def measured(what: str, size: int, folder: Path) -> dict[str, float]:
+    """One measurement, in a process of its own."""
+    command = [sys.executable, "-m", "tests.soak.load", what, str(size), str(folder)]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def too_much(what: str, name: str, values: list[float]) -> Iterator[str]:
+    """What of a figure is not as it must be, over sizes that grow tenfold each."""
+    before, last = values[-2:]
+    grew = MAY_GROW.get((what, name), NOISE)
+    if (what, name) not in AT_MOST and last > before * grew and last > 1.0:
+        yield f"{name} of {what} grows from {before:.3g} to {last:.3g} in a tenfold, by more than {grew:g}"
+    bound = AT_MOST.get((what, name))
+    if bound is not None and last > bound:
+        yield f"{name} of {what} is {last:.3g}, more than {bound:g}"
+
+
+def over_sizes(name: str, places: slice, folder: Path) -> None:
+    """Measure all at these sizes, print the table, and hold the figures to their bounds."""
+    rows, wrong = [], []
+    for what, sizes in SIZES.items():
+        some = sizes[places]
+        taken = [measured(what, size, folder) for size in some]
+        for figure in taken[0]:
+            values = [one[figure] for one in taken]
+            growth = [f"{after / before:.2f}" if before else "-" for before, after in itertools.pairwise(values)]
+            rows.append([what.replace("_", " "), figure, *(f"{value:.3g}" for value in values), *growth])
+            if figure != "steps":
+                wrong += too_much(what, figure, values)
+    sizes = ["smallest", "x 10", "x 100"][: len(some)]
+    show(name, ["what", "figure", *sizes, *(f"growth {place + 1}" for place in range(len(some) - 1))], rows)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(300)
+def test_ten_times_as_much_costs_no_more_each(tmp_path: Path) -> None:
+    over_sizes("load", slice(0, 2), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_a_hundred_times_as_much_costs_no_more_each(tmp_path: Path) -> None:
+    over_sizes("load-large", slice(0, 3), tmp_path)

@@ -1,0 +1,96 @@
+"""The tests with the lowest versions that pyproject.toml allows: `make lowest`.
+
+The environment is `.venv-lowest`, of the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes those anew, of the
+lower bounds of all that agentlab and its extras name; what these bring along is as new as it may be, and what only tests need is
+as in constraints.txt.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.supply.declared import CONSTRAINTS, OF_A_USER, REPOSITORY, declared, pins
+
+ENVIRONMENT = REPOSITORY / ".venv-lowest"
+LOCK = Path(__file__).parent / "lowest.txt"
+UV = "uv==0.13.9"
+
+TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "vcrpy")
+"""What the tests need beside agentlab's own, as new as in every other environment."""
+
+NOT_NEEDED = ("jupyterlab",)
+"""Of the extras: a place to open notebooks in, which the tests that are run here do not."""
+
+BESIDE = ("opentelemetry-sdk>=1.32", "pyparsing>=3.2,<3.3")
+"""The SDK goes with its API. Matplotlib 3.9 calls what pyparsing warns of since 3.3, and warnings are errors here."""
+
+LEFT_OUT = (
+    "tests/browser", "tests/kernel", "tests/live", "tests/soak",
+    "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",  # vendors' libraries as oracles, which are newer than the bounds
+    "tests/importers/test_otel_own.py", "tests/importers/test_otel_others.py",
+    "tests/serve/test_schema.py",
+)  # fmt: skip
+ORACLES = (
+    "tests/providers/test_bedrock.py::test_the_words_are_the_vendors",  # an older botocore knows fewer words
+    "tests/providers/test_bedrock_fixtures.py::test_the_vendor_knows_what_is_asked_and_answered",
+)
+CORE = (
+    "tests/core",
+    "tests/calls",
+    "tests/experiments/test_experiment.py",
+    "tests/plots",
+    "tests/widgets",
+    "tests/transport",
+    "tests/compare",
+)
+
+
+def wanted() -> list[str]:
+    """What the lock is made of."""
+    own = [requirement for name, requirement in declared(OF_A_USER).items() if name not in NOT_NEEDED]
+    pinned = pins(CONSTRAINTS)
+    return [*own, *BESIDE, *(f"{name}=={pinned[name]}" for name in TOOLS)]
+
+
+def lock() -> int:
+    """Write the pins anew."""
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        tool = Path(place) / "bin"
+        subprocess.run([str(tool / "python"), "-m", "pip", "install", "--quiet", UV], check=True)
+        asked = Path(place) / "wanted.in"
+        asked.write_text("\n".join(wanted()) + "\n")
+        command = [str(tool / "uv"), "pip", "compile", "--quiet", "--resolution", "lowest-direct", "--python-version", "3.11"]
+        done = subprocess.run([*command, "--no-annotate", "--no-header", str(asked)], check=True, capture_output=True, text=True)
+    LOCK.write_text(f"# The lowest versions that pyproject.toml allows; made by: make lowest ARGS=lock\n{done.stdout}")
+    return 0
+
+
+def environment() -> Path:
+    """The python of an environment of the pins, made where there is none of these."""
+    python, ready = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "ready"
+    if not ready.exists() or ready.read_text() != LOCK.read_text():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*install, "--requirement", str(LOCK)], check=True, cwd=REPOSITORY)
+        subprocess.run([*install, "--no-deps", "--editable", "."], check=True, cwd=REPOSITORY)
+        ready.write_text(LOCK.read_text())
+    return python
+
+
+def main(arguments: list[str]) -> int:
+    """Lock, or run the tests: `core` is the part of them that is run for every change."""
+    if arguments == ["lock"]:
+        return lock()
+    chosen = CORE if arguments == ["core"] else ("tests",)
+    leave = [*(f"--ignore={one}" for one in LEFT_OUT), *(f"--deselect={one}" for one in ORACLES)]
+    marks = "not kernel and not browser and not live and not inspect and not soak"
+    command = [str(environment()), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, *leave, *chosen]
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

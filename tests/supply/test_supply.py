@@ -1,0 +1,96 @@
+"""What is pinned is what is here, the lowest versions are those that are promised, and the audit says what it knows."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+
+import pytest
+
+from tests.soak.table import show
+from tests.supply import audit, lowest
+from tests.supply.declared import CONSTRAINTS, OF_A_USER, declared, lower_bound, name_of, pins
+
+OWN = ("agentlab-jupyter", "pip", "setuptools", "wheel")
+
+
+def is_newer(version: str, bound: str) -> bool:
+    """Whether a version is at least the bound, as far as numbers tell."""
+    from packaging.version import Version
+
+    return Version(version) >= Version(bound)
+
+
+def test_every_package_here_is_pinned_once_and_at_its_version() -> None:
+    pinned = pins(CONSTRAINTS)
+    here = {name_of(one.metadata["Name"]): one for one in metadata.distributions()}
+    others = {name: one.version for name, one in here.items() if name not in OWN and pinned.get(name) != one.version}
+    no_licence = [
+        name
+        for name, one in here.items()
+        if name not in OWN
+        and not (one.metadata.get("License-Expression") or one.metadata.get("License"))
+        and not any(line.startswith("License ::") for line in one.metadata.get_all("Classifier") or ())
+        and not any("licen" in str(file).lower() for file in one.files or ())
+    ]
+    rows = [
+        ("installed", len(here)),
+        ("pinned", len(pinned)),
+        ("installed in another version than pinned, or not pinned", len(others)),
+        ("with no licence in its metadata", len(no_licence)),
+    ]
+    show("supply", ["what", "packages"], rows)
+    assert not others
+    assert not no_licence
+
+
+def test_the_lowest_versions_are_those_that_are_promised() -> None:
+    locked = pins(lowest.LOCK)
+    for name, requirement in declared(OF_A_USER).items():
+        bound = lower_bound(requirement)
+        assert bound is not None, f"{requirement} has no lower bound"
+        if name not in lowest.NOT_NEEDED:
+            assert is_newer(locked[name], bound)
+            assert locked[name].startswith(bound), f"{requirement} is tested from {locked[name]} on only: make lowest ARGS=lock"
+
+
+@pytest.mark.parametrize("text", ["a>=1\n", "a==1\nA==2\n", "a-b==1\na_b==1\n", "a\n"])
+def test_what_pins_nothing_or_twice_is_refused(tmp_path, text: str) -> None:
+    (tmp_path / "pins.txt").write_text(text)
+    with pytest.raises(ValueError, match=r"pins nothing|twice"):
+        pins(tmp_path / "pins.txt")
+
+
+def answer(*dependencies: dict[str, object]) -> audit.Answer:
+    """pip-audit's JSON, synthetic: written after its documentation."""
+    return audit.read(json.dumps({"dependencies": dependencies, "fixes": []}))
+
+
+FAULT = {"id": "PYSEC-2020-96", "aliases": ["CVE-2020-1747"], "fix_versions": ["5.3.1"], "description": "…"}
+FAULTY = {"name": "pyyaml", "version": "5.3", "vulns": [FAULT]}
+SOUND = {"name": "httpx", "version": "0.28.1", "vulns": []}
+SKIPPED = {"name": "httpx", "skip_reason": "Dependency not found on PyPI and could not be audited: httpx (0.28.1)"}
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "must", "status", "said"),
+    [
+        pytest.param(answer(FAULTY), answer(SOUND), False, 0, "1 pinned versions were looked up: 0 known", id="sound"),
+        pytest.param(answer(FAULTY), answer(SOUND, FAULTY), False, 1, "CVE-2020-1747; mended in 5.3.1", id="a fault"),
+        pytest.param(answer(SKIPPED), None, False, 0, "NOT AUDITED", id="no database"),
+        pytest.param(None, None, False, 0, "NOT AUDITED", id="no answer"),
+        pytest.param(answer(SKIPPED), None, True, 2, "NOT AUDITED", id="no database where there must be one"),
+        pytest.param(answer(FAULTY), None, False, 2, "NOT AUDITED", id="the database went away"),
+        pytest.param(answer(FAULTY), answer(SKIPPED), True, 2, "1 could not be looked up: httpx", id="one is not known"),
+    ],
+)
+def test_the_audit_says_what_it_knows(known, found, must: bool, status: int, said: str) -> None:
+    code, told = audit.verdict(known, found, must_look_up=must)
+    assert code == status
+    assert said in told
+
+
+def test_what_is_no_answer_is_refused() -> None:
+    for text in ("", "{}", "[]", '{"dependencies": [{}]}'):
+        with pytest.raises(ValueError):  # noqa: PT011  json's own, or ours
+            audit.read(text)
