@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 
 from agentlab.event_frames import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.redaction import Redactor
@@ -55,16 +56,16 @@ def _redacted_headers(redactor: Redactor, headers: bytes) -> bytes:
 
 def _redacted_payload(redactor: Redactor, payload: bytes) -> bytes:
     """The payload; and where it wraps an event of another wire, `{"bytes": "…base64…"}`, what is inside."""
-    payload = redactor.body(payload)[0]
-    if b'"bytes"' not in payload:
-        return payload
-    try:
-        wrapped = json.loads(payload)["bytes"]
-        inner = base64.b64decode(wrapped, validate=True)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return payload
-    hidden = redactor.body(inner)[0]
-    return payload if hidden == inner else payload.replace(wrapped.encode(), base64.b64encode(hidden))
+    if (
+        b'"bytes"' in payload
+    ):  # first: to the eyes of the redactor a key in base64 is a key, and replacing it would spoil the rest
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            wrapped = json.loads(payload)["bytes"]
+            inner = base64.b64decode(wrapped, validate=True)
+            hidden = redactor.body(inner)[0]
+            if hidden != inner:
+                payload = payload.replace(wrapped.encode(), base64.b64encode(hidden))
+    return redactor.body(payload)[0]
 
 
 def _moved(chunks: tuple[int, ...], old_ends: list[int], new_ends: list[int]) -> tuple[int, ...]:
