@@ -189,6 +189,10 @@ class Redactor:
         """The bytes with every secret replaced, and the sizes of the chunks they came in, moved accordingly."""
         return _replaced(data, self._spans(data), chunks)
 
+    def places(self, data: bytes) -> list[tuple[int, int]]:
+        """Where secrets begin and end: sorted, not overlapping."""
+        return [(start, end) for start, end, _ in self._spans(data)]
+
     def known(self, text: str) -> str:
         """The text with the known secrets replaced, and no more."""
         data = text.encode("utf-8", "surrogatepass")
@@ -259,12 +263,32 @@ def known_hidden(text: str) -> str:
     return _EVERYTHING_KNOWN.known(text)
 
 
+def holds_no_key(error: BaseException) -> bool:
+    """Whether an error, and those that it came of, can be shown as they are."""
+    seen: set[int] = set()
+    open_errors: list[BaseException | None] = [error]
+    while open_errors:
+        one = open_errors.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            said = f"{one}\n{one!r}"
+            if without_keys(said) != said:
+                return False
+            open_errors += [one.__cause__, None if one.__suppress_context__ else one.__context__]
+    return True
+
+
+def in_words(error: BaseException) -> str:
+    """An error's kind and what it says, without keys."""
+    return without_keys(f"{type(error).__name__}: {error}")
+
+
 def shown_without_keys(kind: type[T]) -> type[T]:
     """A class whose repr holds no keys: for values that carry what a model, a tool or a server said."""
     plain = kind.__repr__
 
     def __repr__(self: T) -> str:  # noqa: N807
-        return without_keys(plain(self))  # type: ignore[arg-type]
+        return without_keys(plain(self))
 
     kind.__repr__ = __repr__  # type: ignore[method-assign, assignment]
     return kind

@@ -15,9 +15,10 @@ from types import TracebackType
 
 import httpx
 
+from agentlab import quiet_logs
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.http import HttpAnswer, HttpRequest
-from agentlab.redaction import redact_url
+from agentlab.redaction import holds_no_key, redact_url
 from agentlab.transport.cassettes import Interaction
 from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replay_index import Match, ReplayIndex, check_pace, paced
@@ -26,6 +27,9 @@ CONNECT_TIMEOUT_S = 10.0
 LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)
 LANE = "agentlab.lane"
 """The request extension of httpx that names the lane."""
+
+
+quiet_logs.hide_keys()
 
 
 @cache
@@ -151,9 +155,14 @@ class _readable_errors:  # noqa: N801  reads like contextlib's
         if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
             raise ConfigurationError(
                 f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
-            ) from error
+            ) from _fit_to_be_shown(error)
         if isinstance(error, httpx.HTTPError):
-            raise ProviderConnectionError(f"{place}: {_explain(error)}") from error
+            raise ProviderConnectionError(f"{place}: {_explain(error)}") from _fit_to_be_shown(error)
+
+
+def _fit_to_be_shown(error: Exception) -> Exception | None:
+    """What an error of ours came of; nothing, where it holds a key: of a server that broke off while it repeated one."""
+    return error if holds_no_key(error) else None
 
 
 def _explain(error: httpx.HTTPError) -> str:

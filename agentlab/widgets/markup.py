@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from agentlab.going_on import nothing_to_do
 from agentlab.providers._read import whole_text
+from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
 from agentlab.stop import Custom, read_off
@@ -34,7 +35,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def escape(value: object, longest: int = 300) -> str:
     """Any text as harmless HTML, cut where it is long; control characters are made visible."""
-    text = str(value)
+    text = without_keys(str(value)[: 4 * longest + 4096])  # looked through before it is cut: half a key is a key too
     return html.escape(printable(text if len(text) <= longest else text[: longest - 1] + "…"))
 
 
@@ -297,7 +298,7 @@ def answer_label(said: Said) -> str:
 def answer(said: Said) -> str:
     """The text of an answer, as it was written. It is a log to those who listen: told when it has come, not piece by piece."""
     busy = "true" if said.coming else "false"
-    text = html.escape(printable(said.text))
+    text = html.escape(printable(without_keys(said.text)))
     label = html.escape(said.label, quote=True)
     return (  # the first line break of a <pre> is no part of it
         f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{label}">'
