@@ -92,6 +92,13 @@ class Model(Protocol):
         ...
 
 
+class _Unshown(dict[str, str]):
+    """Headers whose values are not shown, in a traceback that tells the values of variables for one."""
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(self)}}}"
+
+
 @dataclass(frozen=True, slots=True)
 class HttpModel:
     """A model behind a provider's HTTP wire."""
@@ -180,7 +187,7 @@ class HttpModel:
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
-        return auth
+        return _Unshown(auth)
 
     def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
         try:

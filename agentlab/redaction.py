@@ -93,13 +93,15 @@ _KEY_PATTERNS: tuple[tuple[bytes, bytes], ...] = (
             # Never over a quotation mark, where another text begins; without its end, from an answer that was cut, what is base64.
             (
                 "-----BEGIN",
-                r"[A-Z ]* PRIVATE KEY-----(?:(?:(?!-----)[A-Za-z0-9+/=\\\s:,.%-])*-----END[A-Z ]* PRIVATE KEY-----"
-                r"|(?:[A-Za-z0-9+/=]|\\+[rn]|\s)*)",
+                r"(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
+                r"(?:(?:(?!-----)[A-Za-z0-9+/=\\\s:,.%-])*-----END(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
+                r"|(?:[A-Za-z0-9+/=]|\\+[rn]|\s|%[0-9A-Fa-f]{2})*)",
             ),
         )
     ),
     (b"Bearer ", rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}"),
     (b"bearer ", rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}"),
+    (b"earer%20", rb"(?<=earer%20)(?!REDACTED)[A-Za-z0-9._~+/=%-]{8,}"),
     (b"Basic ", rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}"),
 )
 
@@ -210,7 +212,9 @@ class Redactor:
         for literal, looks_like in _KEY_PATTERNS if len(data) >= _SHORTEST_KEY_BYTES else ():
             if literal in data:
                 found = re.compile(looks_like).finditer(data)
-                spans += [(*match.span(), False) for match in found if not _inside_word(data, match.start())]
+                spans += [
+                    (*match.span(), False) for match in found if literal[:1] == b"-" or not _inside_word(data, match.start())
+                ]
         return _merged(spans)
 
 

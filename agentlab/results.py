@@ -378,8 +378,11 @@ class RunResult:
         """Raise the RunStopped error of a run that something cut off; return the result of one that came to an end of its own."""
         if self.terminated:
             return self
-        error = self.error  # of one's own code, as it was raised; what it says stands in the detail, without keys
-        raise _STOPPED[self.stop_reason](self.detail, self) from (error if error is None or holds_no_key(error) else None)
+        raise _STOPPED[self.stop_reason](self.detail, self) from self._cause()
+
+    def _cause(self) -> BaseException | None:
+        """The error that ended the run, unless it says a key: it is as one's own code raised it. The detail tells it without keys."""
+        return self.error if self.error is None or holds_no_key(self.error) else None
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
         """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events`, `readings` or `termination`."""
