@@ -254,4 +254,4 @@ def result_bundle(result: RunResult) -> dict[str, str]:
     table = frame.fillna("unknown").to_html(index=False, border=0, escape=True)
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
-    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(head)}</b></p>{table}</div>"}
+    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(without_keys(head))}</b></p>{table}</div>"}

@@ -298,7 +298,7 @@ def answer_label(said: Said) -> str:
 def answer(said: Said) -> str:
     """The text of an answer, as it was written. It is a log to those who listen: told when it has come, not piece by piece."""
     busy = "true" if said.coming else "false"
-    text = html.escape(printable(without_keys(said.text)))
+    text = html.escape(printable(said.text))
     label = html.escape(said.label, quote=True)
     return (  # the first line break of a <pre> is no part of it
         f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{label}">'
@@ -307,9 +307,9 @@ def answer(said: Said) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with its line breaks and tabs; other control characters, such as those that steer a terminal, and halves of characters
-    are made visible."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(text.replace("\r\n", "\n")))
+    """Text with its line breaks and tabs, and without keys; other control characters, such as those that steer a terminal, and halves
+    of characters are made visible."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(without_keys(text).replace("\r\n", "\n")))
 
 
 def fault(message: str) -> str:

@@ -214,3 +214,122 @@ def test_no_planted_key_is_found(tmp_path: Path) -> None:
     summed = f"{len(KEYS)} keys x {len(SOURCES)} sources x {len(sinks)} sinks: {len(found)} found"
     show("secrets", columns, [*rows, [summed, *[""] * len(sinks)]])
     assert not found, "\n".join(map(str, found))
+
+
+NOTEBOOK = [
+    "%xmode Verbose\n%load_ext autoreload\nimport logging\nlogging.basicConfig(level=logging.DEBUG)\nimport agentlab as lab",
+    """
+def look(q: str = "") -> str:
+    "Look something up."
+    return open({secret!r}).read()
+provider = lab.Provider("openai", model="some-model", base_url={base!r}, headers={{}})
+agent = lab.Agent(provider, tools=[look], retry=lab.RetryPolicy(attempts=1))
+run = agent.run(open({secret!r}).read(), budget=lab.Budget(max_turns=2))
+result = await run
+run.panel()
+""",
+    "display(result, result.to_frame(), run, list(result.events), result.messages, [step.tool_results for step in result.history])",
+    "print(result, result.detail)\ndisplay(*(lab.frame([result], what) for what in ('runs', 'calls', 'tools', 'events', 'termination')))",
+    "result.raise_for_stop()",
+    "lab.plots.timeline(result)",
+]
+
+
+@pytest.mark.kernel
+@pytest.mark.timeout(180)
+def test_no_planted_key_is_in_a_notebook_that_was_executed_and_saved(tmp_path: Path) -> None:
+    import os
+
+    import nbformat
+    from nbclient import NotebookClient
+
+    saved_all: list[tuple[str, str]] = []
+    secret = tmp_path / "secret.txt"
+    secret.write_text(ALL)
+    rows = []
+    for name in ("answer", "header line that is none"):
+        with serving(script=SOURCES[name].says) as server:
+            cells = [
+                nbformat.v4.new_code_cell(source.format(secret=str(secret), base=server.base) if "{base" in source else source)
+                for source in NOTEBOOK
+            ]
+            notebook = nbformat.v4.new_notebook(cells=cells)
+            env = {
+                **os.environ,
+                "OPENAI_API_KEY": SENT,
+                "PYTHONPATH": str(Path(lab.__file__).parents[1]),
+                "PYTHONWARNINGS": "ignore",
+            }
+            NotebookClient(notebook, timeout=100, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute(
+                env=env
+            )
+        saved = nbformat.writes(notebook)
+        found = found_in(saved)
+        assert "REDACTED" in saved, name
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+        failed = [output["ename"] for output in outputs if output["output_type"] == "error"]
+        saved_all += [(name, json.dumps(output)) for output in outputs]
+        rows.append([name, len(outputs), len(saved), ", ".join(failed) or "no error", ", ".join(found) or "none"])
+    show("secrets-notebook", ["planted in", "outputs", "characters", "errors shown (verbose)", "found"], rows)
+    assert all(row[-1] == "none" for row in rows), _around(saved_all)
+
+
+def test_what_goes_to_other_processes_and_comes_back_holds_no_key(tmp_path: Path) -> None:
+    import pickle
+
+    source = SOURCES["tool result"]
+    with serving(script=source.says) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", SENT)
+        agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[tells_all], retry=QUICK)
+        sent = pickle.dumps(agent)
+        study = lab.Experiment([agent], ["go"], store=tmp_path / "study.sqlite", budget=lab.Budget(max_turns=5))
+        results = asyncio.run(study.run(progress=False))
+    shown = {
+        "an agent, pickled (key in the environment)": sent.decode("latin-1"),
+        "the experiment's store": _bytes_of(tmp_path, "study.sqlite"),
+        "its frames": _cells(results.runs) + _cells(results.steps) + repr(results),
+    }
+    show(
+        "secrets-experiment",
+        ["looked for in", "found"],
+        [[what, ", ".join(found_in(text)) or "none"] for what, text in shown.items()],
+    )
+    assert {what: found_in(text) for what, text in shown.items() if found_in(text)} == {}
+
+
+@lab.tool(inline=True)
+def look(q: str = "") -> str:
+    """Look something up."""
+    return ALL
+
+
+tells_all = look
+
+
+def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
+    line = {
+        "resourceSpans": [{"scopeSpans": [{"spans": [{
+            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat some-model",
+            "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": "1544712661000000000",
+            "status": {"code": 2, "message": ALL},
+            "attributes": [
+                {"key": name, "value": {"stringValue": value}}
+                for name, value in {
+                    "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "some-model",
+                    "error.type": ALL, "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]),
+                }.items()
+            ],
+        }]}]}]
+    }  # fmt: skip
+    path = tmp_path / "spans.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        imported = lab.importers.otel(path)
+    text = _cells(imported.runs) + _cells(imported.steps) + repr(imported) + "".join(str(one.message) for one in warned)
+    assert found_in(text) == []
+
+
+def _around(outputs: list[tuple[str, str]]) -> list[str]:
+    """Where keys stand in a notebook's outputs."""
+    return [f"{name}: …{text[max(text.find('lanted') - 300, 0) :][:400]}…" for name, text in outputs if found_in(text)]
