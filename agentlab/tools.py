@@ -339,7 +339,7 @@ def _arguments_model(name: str, function: Function, described: Mapping[str, str]
         more: dict[str, Any] = {"description": told} if told else {}
         fields[_PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
     try:
-        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
     except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
         raise _no_schema(name, error) from error
 
