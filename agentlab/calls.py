@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Protocol
 
-from agentlab import signals
+from agentlab import known_keys, signals
 from agentlab.errors import LimitError, ProviderConnectionError, ProviderError, ProviderPayloadError, ProviderStatusError
 from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, loads
-from agentlab.redaction import Redactor, redact_url, secrets_in_headers
+from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
 from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
@@ -95,6 +95,13 @@ class Model(Protocol):
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """The model's answer. Raises ProviderError where there is none."""
         ...
+
+
+class _Unshown(dict[str, str]):
+    """Headers whose values are not shown, in a traceback that tells the values of variables for one."""
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(self)}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,9 @@ class HttpModel:
     async def _auth(self, http_request: HttpRequest) -> dict[str, str]:
         """What authenticates this request, now: a signature is valid for minutes only."""
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
-        return self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
+        auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
+        known_keys.remember(known_secrets(secrets_in_headers(auth)))
+        return _Unshown(auth)
 
     def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
         try:

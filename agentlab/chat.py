@@ -23,6 +23,7 @@ from agentlab.contexts import IN_MEMORY, Contexts
 from agentlab.errors import ChatInputError, ConfigurationError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits import no_such
 from agentlab.one_at_a_time import OneAtATime
+from agentlab.redaction import shown_without_keys
 from agentlab.results import RunResult
 from agentlab.terminating import TerminatingTools
 from agentlab.tools import as_text
@@ -50,6 +51,7 @@ _CUT_ANSWERS = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED, F
 T = TypeVar("T")
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ChatReply:
     """What one request led to.

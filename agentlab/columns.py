@@ -15,6 +15,7 @@ from agentlab import events
 from agentlab.errors import StoredError
 from agentlab.event_details import detail_of
 from agentlab.leaf_names import unique_name
+from agentlab.redaction import in_words
 from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, StepResult, cost_usd_of, tokens_of
 from agentlab.suggestions import FOR_STOP_REASON
 from agentlab.types import StopReason, TerminationSignal, ToolCall, ToolResult
@@ -163,7 +164,7 @@ def _errors_of(results: tuple[ToolResult, ...]) -> int:
 
 
 def _error(error: BaseException) -> str:
-    return f"{error.kind if isinstance(error, StoredError) else type(error).__name__}: {error}"
+    return f"{error.kind}: {error}" if isinstance(error, StoredError) else in_words(error)
 
 
 STEP_COLUMNS: tuple[Column, ...] = (

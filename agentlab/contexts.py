@@ -15,6 +15,7 @@ from typing import Self
 
 from agentlab.errors import ConfigurationError, ContextChangedError
 from agentlab.message_json import decode, encode
+from agentlab.redaction import without_keys
 from agentlab.types import Message
 
 IN_MEMORY = ":memory:"
@@ -94,7 +95,7 @@ class Contexts:
 
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
         """Add all of these messages, or none, behind the first `after`. Raises ContextChangedError where it holds more or fewer."""
-        rows = [(context_id, after + index, encode(message)) for index, message in enumerate(messages)]
+        rows = [(context_id, after + index, without_keys(encode(message))) for index, message in enumerate(messages)]
         with self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             try:

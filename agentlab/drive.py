@@ -24,6 +24,7 @@ from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.jupyter import interrupts, kernel_mend
 from agentlab.owner import LoopOwner
+from agentlab.redaction import in_words
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.step import Ending, take_step
@@ -267,7 +268,7 @@ class Drive:
             if task is not None and task.cancelling():  # else a tool cancelled itself, and that is this run's affair
                 raise
         except Exception as error:
-            self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
+            self.end(Ending(StopReason.ERROR, in_words(error), error=error))
         return self.history.last if len(self.history) > before else None
 
     @contextlib.contextmanager
@@ -310,7 +311,7 @@ class Drive:
         try:
             await work()
         except Exception as error:
-            self.end(Ending(StopReason.ERROR, f"{type(error).__name__}: {error}", error=error))
+            self.end(Ending(StopReason.ERROR, in_words(error), error=error))
         finally:
             unwatch()
             if claimed is not None:

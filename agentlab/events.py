@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from agentlab.redaction import shown_without_keys
 from agentlab.results import ChildUse, Remaining, RunResult, StepResult
 from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
 
@@ -23,6 +24,7 @@ class Event:
     at_s: float
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
     """The first step is about to be taken; or the first one after the run was resumed from a store."""
@@ -41,6 +43,7 @@ class TurnStarted(Event):
     budget_remaining: Remaining
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
     """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line."""
@@ -51,6 +54,7 @@ class CallRetried(Event):
     reason: str
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TextReceived(Event):
     """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`."""
@@ -60,6 +64,7 @@ class TextReceived(Event):
     call: int
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class StopReasonObserved(Event):
     """A response came in and ended for this reason."""
@@ -104,6 +109,7 @@ class ContinuationEnded(Event):
     duration_s: float
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair(Event):
     """A tool call came incomplete. `issue` says how: `incomplete` (cut off) or `malformed` (the provider could not read it).
@@ -140,6 +146,7 @@ class ToolFinished(Event):
     result: ToolResult
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ChildStarted(Event):
     """A tool call has made a run of a sub-agent, which is about to begin; `settings` are those it begins with. Its own events are its
@@ -181,6 +188,7 @@ class RunResumed(Event):
     paused_s: float
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Warned(Event):
     """Something that a person should know and that ends nothing."""
@@ -196,6 +204,7 @@ class TurnCompleted(Event):
     cumulative_usage: Usage
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunEnded(Event):
     """The run is over."""

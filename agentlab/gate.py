@@ -15,6 +15,9 @@ from urllib.parse import urlsplit
 LARGEST_BODY = 1024 * 1024
 """Bytes of a request."""
 
+LARGEST_HEADERS = 64 * 1024
+"""Bytes of a request's headers, with 32 for each line."""
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -43,6 +46,10 @@ class Gate:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        if sum(len(name) + len(value) + 32 for name, value in scope["headers"]) > LARGEST_HEADERS:
+            said = f"The headers have more than {LARGEST_HEADERS} bytes: send fewer and shorter ones."
+            await _refuse(send, 431, "headers_too_large", said, close=True)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self._refusal(headers)

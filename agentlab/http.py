@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentlab.redaction import shown_without_keys
 
+
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A request as plain values. Authentication is not in it: `Provider.auth_headers()`, or a signature, is added to live calls

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from agentlab import events, message_json, run_json, writers
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.errors import AgentlabWarning, StorageError
-from agentlab.redaction import REDACTED, Redactor, known_secrets
+from agentlab.redaction import Redactor, known_secrets
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep
@@ -45,7 +45,7 @@ class Keeper:
         self._events = len(run.events) if begun else 0
         self._row_before = _row_before(run) if begun else None
         self._end: str | None = None
-        self._secrets = _secrets_of(run)
+        self._hide = Redactor(_secrets_of(run)).text
         self._lock = threading.Lock()
         self._let_go = False
         at_work[self.writer] = self
@@ -115,8 +115,7 @@ class Keeper:
             "events": [run_json.plain_event(event) for event in happened],
         }
         try:
-            failed = step.error is not None
-            return StoredStep(step.index, self._text(self._row(step, row), hide=failed), self._text(kept, hide=failed))
+            return StoredStep(step.index, self._text(self._row(step, row)), self._text(kept))
         except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON
             raise StorageError(f"Step {step.index} of run {self.run.id} cannot be written as text: {error}.") from error
 
@@ -144,16 +143,12 @@ class Keeper:
                 "row": _values(RUN_COLUMNS, _source(run), result),
                 "events": [run_json.plain_event(event) for event in happened],
                 "settings": None if last is not None and settings == last.settings else run_json.plain(settings),
-            },
-            hide=result.error is not None,
+            }
         )
 
-    def _text(self, kept: object, *, hide: bool = False) -> str:
-        """As JSON, without the provider's key; with `hide`, for what tells of an error, without anything that looks like one."""
-        text = json.dumps(kept, separators=(",", ":"), default=_number)
-        for secret in self._secrets:
-            text = text.replace(secret, REDACTED)
-        return Redactor().text(text) if hide else text
+    def _text(self, kept: object) -> str:
+        """As JSON, without the provider's key and any other that is known, and without anything that looks like one."""
+        return self._hide(json.dumps(kept, separators=(",", ":"), default=_number))
 
 
 def _head(run: Run) -> dict[str, Any]:
@@ -206,10 +201,10 @@ def _number(value: object) -> object:
 
 
 def _secrets_of(run: Run) -> tuple[str, ...]:
-    """The keys that the run's provider sends, as JSON text writes them: a server may repeat them anywhere in what it says."""
+    """The keys that the run's provider sends: a server may repeat them anywhere in what it says."""
     provider = getattr(run.agent.model, "provider", None)
     try:
         headers = provider.auth_headers() if provider is not None else {}
     except Exception:  # no key is set: there is none to be seen
         return ()
-    return tuple(json.dumps(secret)[1:-1] for secret in known_secrets(headers.values()))
+    return tuple(known_secrets(headers.values()))

@@ -40,7 +40,7 @@ def rebuilt(
     """
     try:
         return _rebuilt(storage, kept, agent, defaults, stop=stop, policy=policy)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
         raise StorageError(

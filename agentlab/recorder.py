@@ -37,6 +37,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
+from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.rows import Leaves, attributes, repeats_itself, some_at_once, without_repetition
 from agentlab.run import Run
@@ -177,6 +178,8 @@ def _array(values: list[Any], dtype: Any) -> Any:
         return pd.arrays.BooleanArray(np.array(values, dtype=bool), np.array([value is None for value in values], dtype=bool))
     if dtype == "string":
         return pd.array(_as_unicode(values), dtype="string")
+    if dtype == "object":
+        values = [without_keys(value) if type(value) is str else value for value in values]
     return pd.Series(values, dtype=dtype).array
 
 
@@ -197,9 +200,12 @@ def _masked(values: list[Any], dtype: str) -> Any:
 
 
 def _as_unicode(values: list[Any]) -> list[Any]:
-    """Half a surrogate pair, from an answer that was cut inside an escaped emoji, is no text to Arrow nor to a file: it becomes `?`."""
+    """Text without keys. Half a surrogate pair, from an answer that was cut inside an escaped emoji, is no text to Arrow nor to a file:
+    it becomes `?`."""
+    joined = "\n".join(filter(None, values))
+    if without_keys(joined) != joined:  # looked through at once: a column without keys, as most are, costs next to nothing
+        values = [None if value is None else without_keys(value) for value in values]
     try:
-        joined = "".join(filter(None, values))
         if not joined.isascii():
             joined.encode()
     except UnicodeEncodeError:
@@ -256,4 +262,4 @@ def result_bundle(result: RunResult) -> dict[str, str]:
     table = table_of(to_frame(result)[SHOWN])
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
-    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(head)}</b></p>{table}</div>"}
+    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(without_keys(head))}</b></p>{table}</div>"}

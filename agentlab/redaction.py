@@ -8,10 +8,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from agentlab import known_keys
 
 REDACTED = "REDACTED"
+T = TypeVar("T")
+_Span: TypeAlias = tuple[int, int, bool]
+"""Where a secret begins and ends, and whether it stands in base64."""
 
 REQUEST_HEADERS = frozenset({"accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta"})
 """Request headers that are written; every other one is dropped."""
@@ -85,11 +90,18 @@ _KEY_PATTERNS: tuple[tuple[bytes, bytes], ...] = (
             ("xoxp-", r"[A-Za-z0-9-]{10,}"),
             ("org-", r"[A-Za-z0-9]{20,}"),  # an OpenAI organisation, named in its error bodies
             ("eyJ", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),  # a JSON web token
-            ("-----BEGIN", r"[A-Z ]* PRIVATE KEY-----.*?-----END[A-Z ]* PRIVATE KEY-----"),
+            # Never over a quotation mark, where another text begins; without its end, from an answer that was cut, what is base64.
+            (
+                "-----BEGIN",
+                r"(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
+                r"(?:(?:(?!-----)[A-Za-z0-9+/=\\\s:,.%-])*-----END(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
+                r"|(?:[A-Za-z0-9+/=]|\\+[rn]|\s|%[0-9A-Fa-f]{2})*)",
+            ),
         )
     ),
     (b"Bearer ", rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}"),
     (b"bearer ", rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}"),
+    (b"earer%20", rb"(?<=earer%20)(?!REDACTED)[A-Za-z0-9._~+/=%-]{8,}"),
     (b"Basic ", rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}"),
 )
 
@@ -162,17 +174,13 @@ def known_secrets(values: Iterable[str]) -> list[str]:
 class Redactor:
     """Replaces known secrets and everything that looks like a key.
 
-    A secret is looked for as it is, without its `Bearer`, and as JSON and URLs write it. A key that a stream sends in pieces,
-    one event each, is not seen.
+    Known are the secrets that it is given, and those that the whole process knows (`agentlab.known_keys`). They are looked for without
+    their `Bearer` too, and as JSON, URLs, HTML and base64 write them. A key that a stream sends in pieces, one event each, is seen by
+    `agentlab.transport.split_keys`.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms: set[str] = set()
-        for value in known_secrets(secrets):
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-            forms |= {value, escaped, escaped.replace("/", "\\/"), quote(value, safe=""), quote(value)}
-        literals = sorted((form.encode() for form in forms), key=len, reverse=True)
-        self._known = re.compile(b"|".join(re.escape(form) for form in literals)) if literals else None
+        self._known = tuple(one for value in known_secrets(secrets) for one in known_keys.spellings_of(value))
 
     def text(self, text: str) -> str:
         """The text with every secret replaced by `REDACTED`."""
@@ -181,50 +189,121 @@ class Redactor:
 
     def body(self, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
         """The bytes with every secret replaced, and the sizes of the chunks they came in, moved accordingly."""
-        spans = self._spans(data)
-        if not spans:
-            return data, chunks
-        parts: list[bytes] = []
-        olds, news = [0], [0]  # positions right after a replacement, before and after redaction
-        for start, end in spans:
-            parts += [data[olds[-1] : start], REDACTED.encode()]
-            news.append(news[-1] + start - olds[-1] + len(REDACTED))
-            olds.append(end)
-        parts.append(data[olds[-1] :])
-        result = b"".join(parts)
-        starts = [start for start, _ in spans]
-        sizes: list[int] = []
-        position = moved = 0
-        for size in chunks:
-            position += size
-            index = bisect_right(olds, position) - 1
-            inside = index < len(starts) and starts[index] < position  # a boundary in a secret moves behind its replacement
-            new = min(news[index + 1] if inside else news[index] + position - olds[index], len(result))
-            sizes.append(new - moved)
-            moved = new
-        return result, tuple(sizes)
+        return _replaced(data, self._spans(data), chunks)
 
-    def _spans(self, data: bytes) -> list[tuple[int, int]]:
+    def places(self, data: bytes) -> list[tuple[int, int]]:
+        """Where secrets begin and end: sorted, not overlapping."""
+        return [(start, end) for start, end, _ in self._spans(data)]
+
+    def known(self, text: str) -> str:
+        """The text with the known secrets replaced, and no more."""
+        data = text.encode("utf-8", "surrogatepass")
+        spans = _merged(self._known_spans(data))
+        return _replaced(data, spans)[0].decode("utf-8", "surrogatepass") if spans else text
+
+    def _known_spans(self, data: bytes) -> list[_Span]:
+        spellings = (*self._known, *known_keys.spellings())
+        found = (match for literal, pattern in spellings if literal in data for match in pattern.finditer(data))
+        return [(*match.span(), match.lastgroup is not None) for match in found]
+
+    def _spans(self, data: bytes) -> list[_Span]:
         """Where secrets stand: sorted, not overlapping."""
-        spans = [match.span() for match in self._known.finditer(data)] if self._known else []
-        for literal, pattern in _KEY_PATTERNS if len(data) >= _SHORTEST_KEY_BYTES else ():
+        spans = self._known_spans(data)
+        for literal, looks_like in _KEY_PATTERNS if len(data) >= _SHORTEST_KEY_BYTES else ():
             if literal in data:
-                found = re.compile(pattern, re.DOTALL).finditer(data)
-                spans += [match.span() for match in found if not _inside_word(data, match.start())]
-        spans.sort()
-        merged: list[tuple[int, int]] = []
-        for start, end in spans:
-            if merged and start < merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        return merged
+                found = re.compile(looks_like).finditer(data)
+                spans += [
+                    (*match.span(), False) for match in found if literal[:1] == b"-" or not _inside_word(data, match.start())
+                ]
+        return _merged(spans)
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    spans.sort()
+    merged: list[_Span] = []
+    for start, end, in_base64 in spans:
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]), merged[-1][2] and in_base64)
+        else:
+            merged.append((start, end, in_base64))
+    return merged
+
+
+def _replaced(data: bytes, spans: list[_Span], chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
+    """The data with these places replaced, and the sizes of the chunks it came in, moved accordingly."""
+    if not spans:
+        return data, chunks
+    parts: list[bytes] = []
+    olds, news = [0], [0]  # positions right after a replacement, before and after redaction
+    for start, end, in_base64 in spans:
+        instead = REDACTED.encode()
+        if in_base64:  # as long as it was, so that what it is a part of can still be decoded
+            instead = (instead * (end - start))[: end - start]
+        parts += [data[olds[-1] : start], instead]
+        news.append(news[-1] + start - olds[-1] + len(instead))
+        olds.append(end)
+    parts.append(data[olds[-1] :])
+    result = b"".join(parts)
+    starts = [start for start, _, _ in spans]
+    sizes: list[int] = []
+    position = moved = 0
+    for size in chunks:
+        position += size
+        index = bisect_right(olds, position) - 1
+        inside = index < len(starts) and starts[index] < position  # a boundary in a secret moves behind its replacement
+        new = min(news[index + 1] if inside else news[index] + position - olds[index], len(result))
+        sizes.append(new - moved)
+        moved = new
+    return result, tuple(sizes)
+
+
+def without_keys(text: str) -> str:
+    """A text that is shown or written: known keys, and what looks like a key, replaced."""
+    return _EVERYTHING_KNOWN.text(text)
+
+
+def known_hidden(text: str) -> str:
+    """A text that a model is given: the keys that this process knows replaced, and nothing else."""
+    return _EVERYTHING_KNOWN.known(text)
+
+
+def holds_no_key(error: BaseException) -> bool:
+    """Whether an error, and those that it came of, can be shown as they are."""
+    seen: set[int] = set()
+    open_errors: list[BaseException | None] = [error]
+    while open_errors:
+        one = open_errors.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            said = f"{one}\n{one!r}"
+            if without_keys(said) != said:
+                return False
+            open_errors += [one.__cause__, None if one.__suppress_context__ else one.__context__]
+    return True
+
+
+def in_words(error: BaseException) -> str:
+    """An error's kind and what it says, without keys."""
+    return without_keys(f"{type(error).__name__}: {error}")
+
+
+def shown_without_keys(kind: type[T]) -> type[T]:
+    """A class whose repr holds no keys: for values that carry what a model, a tool or a server said."""
+    plain = kind.__repr__
+
+    def __repr__(self: T) -> str:  # noqa: N807
+        return without_keys(plain(self))
+
+    kind.__repr__ = __repr__  # type: ignore[method-assign, assignment]
+    return kind
 
 
 def _inside_word(data: bytes, position: int) -> bool:
     before = data[max(0, position - 6) : position]
     return bool(_INSIDE_WORD.search(before)) and not _ESCAPE.search(before)
 
+
+_EVERYTHING_KNOWN = Redactor()
 
 # Metadata ----------------------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentlab import errors, sugar
+from agentlab.redaction import holds_no_key, shown_without_keys
 from agentlab.types import (
     JSON,
     Cost,
@@ -34,6 +35,7 @@ N = TypeVar("N", int, Decimal)
 Scalar: TypeAlias = int | float | Decimal | str | bool | None
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a condition read at one step: its value, the limit that held, and whether it was met.
@@ -115,6 +117,7 @@ class Action(StrEnum):
     ABORT = "abort"
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What follows from a response, and why in one sentence. `stop_reason` is set where the action ends the run; `suggestion` is what
@@ -147,6 +150,7 @@ class ModelCall:
     decision: Decision | None = None
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ChildUse:
     """What the run of a sub-agent used within a step of the run that called it, its own sub-agents included.
@@ -181,6 +185,7 @@ class Remaining:
     time_s: float | None = None
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True, repr=False)
 class StepResult:
     """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
@@ -305,6 +310,7 @@ _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
 }
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """Everything a run left: it always comes back, whatever ended the run.
@@ -372,7 +378,11 @@ class RunResult:
         """Raise the RunStopped error of a run that something cut off; return the result of one that came to an end of its own."""
         if self.terminated:
             return self
-        raise _STOPPED[self.stop_reason](self.detail, self) from self.error
+        raise _STOPPED[self.stop_reason](self.detail, self) from self._cause()
+
+    def _cause(self) -> BaseException | None:
+        """The error that ended the run, unless it says a key: it is as one's own code raised it. The detail tells it without keys."""
+        return self.error if self.error is None or holds_no_key(self.error) else None
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
         """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events`, `readings` or `termination`."""

@@ -21,7 +21,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 from agentlab import events
 from agentlab import genai_names as names
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError
-from agentlab.redaction import Redactor
+from agentlab.redaction import Redactor, without_keys
 from agentlab.results import ModelCall, StepResult
 from agentlab.types import StopReason, ToolResult
 
@@ -394,5 +394,5 @@ def _server(base_url: object) -> Attributes:
 
 
 def _clean(text: str) -> str:
-    """Text that can be sent: half a surrogate pair, from an answer cut inside an emoji, becomes `?`."""
-    return text.encode(errors="replace").decode()
+    """Text that can be sent: without keys, and half a surrogate pair, from an answer cut inside an emoji, becomes `?`."""
+    return without_keys(text).encode(errors="replace").decode()

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.execute import Job, Outcome, in_worker
+from agentlab.redaction import without_keys
 from agentlab.run_json import said
 from agentlab.standing import NOT_STARTED
 
@@ -75,7 +76,7 @@ async def _outcome(start: Callable[[Job], Awaitable[Outcome]], job: Job, failure
         failures.append(error)
         return Outcome(job.run_id, NOT_STARTED, problem=str(error))
     except Exception as error:
-        return Outcome(job.run_id, NOT_STARTED, problem=f"{type(error).__name__}: {said(error)}")
+        return Outcome(job.run_id, NOT_STARTED, problem=without_keys(f"{type(error).__name__}: {said(error)}"))
 
 
 class Elsewhere:

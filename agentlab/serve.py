@@ -53,6 +53,7 @@ _STATUSES = {
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
     409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
     413: "`body_too_large`: more than 1 MiB.",
+    431: "`headers_too_large`: more than 64 KiB.",
     422: "`invalid_field`: a field is missing, unknown or has a value that is not allowed; the message names it.",
     500: "`setup` or `internal`: the agent's set-up cannot work, or agentlab is wrong; see the server's log.",
     502: "`provider`: the model's provider could not be reached, or answered with an error. Nothing was saved.",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agentlab.chat import LONGEST_ID, ChatReply
+from agentlab.redaction import without_keys
 from agentlab.terminating import NUDGE_MESSAGE
 from agentlab.types import Message, StopReason, ToolCall, ToolResult
 
@@ -169,5 +170,6 @@ def _result(result: ToolResult) -> ServedToolResult:
 
 
 def _sendable(text: str) -> str:
-    """The text with every half of a surrogate pair replaced: models send them, and UTF-8 has no room for them."""
+    """The text without keys, and with every half of a surrogate pair replaced: models send them, and UTF-8 has no room for them."""
+    text = without_keys(text)
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

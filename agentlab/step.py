@@ -29,6 +29,7 @@ from agentlab.errors import (
     StopRequested,
 )
 from agentlab.evaluate import read_condition
+from agentlab.redaction import in_words
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.shelter import sheltered
 from agentlab.stop import HasToolCall
@@ -89,7 +90,7 @@ async def take_step(run: Drive) -> StepResult | None:
             await _within(settings.budget.timeout - started_s, run, draft)
     except Exception as error:
         draft.error = error
-        draft.decision = Decision(Action.ABORT, f"{type(error).__name__}: {error}", StopReason.ERROR, for_failure(error))
+        draft.decision = Decision(Action.ABORT, in_words(error), StopReason.ERROR, for_failure(error))
     except BaseException as error:  # a cancel or an interrupt: record what is there, then let it pass
         draft.error = error
         _record(run, draft, None, Ending(StopReason.CANCELLED, f"Cancelled during step {len(run.history) + 1}.", error=error))
@@ -133,7 +134,7 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         told = f"Stopped by the {explicit.who}: {explicit.reason}"
         return Ending(StopReason.EXPLICIT_STOP, told, met, output=explicit.output, stopped_by=explicit.who, error=draft.error)
     if failure is not None:
-        told = f"The stop condition {draft.settings.stop!r} raised {type(failure).__name__}: {failure}"
+        told = f"The stop condition {draft.settings.stop!r} raised {in_words(failure)}"
         return Ending(StopReason.ERROR, told, met, error=failure)
     decided = draft.decision.stop_reason
     if decided is not None and decided is not StopReason.TIMEOUT:

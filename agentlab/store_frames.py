@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic_core import from_json
 
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
-from agentlab.errors import ConfigurationError, StorageError
+from agentlab.errors import AgentlabError, ConfigurationError, StorageError
 from agentlab.keeper import OF_THE_RUN
 from agentlab.recorder import FRAMES, any_array, array, to_frame
 
@@ -37,10 +37,15 @@ def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.D
     if isinstance(run_ids, str):
         raise ConfigurationError(f"frame(run_ids={run_ids!r}): pass a list of ids.")
     kept = store.storage.runs(run_ids)
-    if what == "steps":
-        return steps_frame(store, kept, all_of_them=run_ids is None)
-    if what == "runs":
-        return runs_frame(store, kept)
+    try:
+        if what == "steps":
+            return steps_frame(store, kept, all_of_them=run_ids is None)
+        if what == "runs":
+            return runs_frame(store, kept)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        if isinstance(error, AgentlabError):
+            raise
+        raise StorageError(f"What is kept is damaged ({type(error).__name__}: {error}): delete or mend the runs.") from error
     return to_frame([store.load(run.head.run_id) for run in kept], what)
 
 
@@ -161,7 +166,7 @@ def _parsed(texts: list[str]) -> list[dict[str, Any]]:
     except ValueError:  # half a surrogate pair, which only the standard library reads
         try:
             found = json.loads(whole)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StorageError(f"What is kept of the steps is damaged: {error}.") from error
     return found
 

@@ -33,6 +33,7 @@ import pydantic
 import pydantic_core
 
 from agentlab.errors import StopRequested, ToolDefinitionError
+from agentlab.redaction import in_words, known_hidden
 from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
 
 Function: TypeAlias = Callable[..., Any]
@@ -150,7 +151,7 @@ async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
     return ToolResult(
         result.call_id,
         result.name,
-        result.content,
+        known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
         result.value,
         result.error,
         tool_call.arguments,
@@ -190,7 +191,7 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult
     try:
         return ToolResult(tool_call.id, tool_call.name, as_text(value), value)
     except Exception as error:  # also whatever a lazy value raises while it is read
-        said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {error}"
+        said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {in_words(error)}"
         return _failed(tool_call, "unserialisable", said, value=value)
 
 
@@ -267,7 +268,7 @@ def _failed(tool_call: ToolCall, error: str, content: str, value: Any = None) ->
 
 
 def _raised(tool_call: ToolCall, error: BaseException) -> ToolResult:
-    return _failed(tool_call, "exception", f"{tool_call.name} raised {type(error).__name__}: {error}", value=error)
+    return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
 
 
 def _stopped(tool_call: ToolCall, stop: Stop) -> ToolResult:
@@ -362,7 +363,7 @@ def _arguments_model(name: str, function: Function, described: Mapping[str, str]
         more: dict[str, Any] = {"description": told} if told else {}
         fields[_PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
     try:
-        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
     except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
         raise _no_schema(name, error) from error
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from agentlab.errors import ConfigurationError
-from agentlab.redaction import Redactor, clean_json
+from agentlab.redaction import Redactor, clean_json, shown_without_keys
 
 JSON: TypeAlias = Any
 """A value as `json.loads` returns it."""
@@ -117,6 +117,7 @@ class Cost:
     source: CostSource = CostSource.UNKNOWN
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as a model sees it. `parameters` is a JSON schema of type object, `parameters_json` the same as text."""
@@ -127,6 +128,7 @@ class ToolSpec:
     parameters_json: str
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call as the model sent it.
@@ -141,6 +143,7 @@ class ToolCall:
     closed: bool = True
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Returned by a tool: end the run for this reason; `output` is then the result's output."""
@@ -149,6 +152,7 @@ class Stop:
     output: Any = None
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool call led to.
@@ -176,6 +180,7 @@ class ToolResult:
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class NativeContent:
     """An assistant turn in a provider's own form, sent back to the same wire unchanged (thinking signatures and the like)."""
@@ -184,6 +189,7 @@ class NativeContent:
     content: JSON
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of the conversation. The system text is not one: it is `ModelRequest.instructions`.
@@ -198,6 +204,7 @@ class Message:
     native: NativeContent | None = None
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """What is asked of a model, in no provider's words.
@@ -214,6 +221,7 @@ class ModelRequest:
     stream: bool = False
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TerminationSignal:
     """Why a response ended, and how sure that is.
@@ -278,6 +286,7 @@ def _check_signal(signal: TerminationSignal) -> None:
             raise ConfigurationError(f"TerminationSignal({name}={value!r}): give {what}.")
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
@@ -299,6 +308,7 @@ class ModelResponse:
 # What a stream parser tells while a stream runs ----------------------------------------------------------------------------
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of the answer's text."""
@@ -306,6 +316,7 @@ class TextDelta:
     text: str
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """A piece of the model's visible reasoning."""
@@ -313,6 +324,7 @@ class ReasoningDelta:
     text: str
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
     """A piece of a tool call: `index` tells the calls of one response apart, `arguments` is a piece of JSON text."""

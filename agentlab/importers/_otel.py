@@ -85,6 +85,8 @@ class _Made:
     above: dict[Key, Key | None] = field(default_factory=dict)
     owners: dict[Key, str] = field(default_factory=dict)  # the run of each tool
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    round: set[Key] = field(default_factory=set)
+    """Spans whose parent is below them: the way up ends there."""
 
     def runs(self, spans: list[Span]) -> list[ReadRun]:
         """All of them, in the order in which they began."""
@@ -92,6 +94,7 @@ class _Made:
             if span.key in self.by_key:
                 self.counted["twice"] += 1
             self.by_key.setdefault(span.key, span)
+        self.round = self._circles()
         self.kinds = {key: genai.kind_of(span) for key, span in self.by_key.items()}
         groups = {
             run_id: one for run_id, one in self._groups().items() if one.calls or (one.root is not None and not one.is_tool)
@@ -100,6 +103,19 @@ class _Made:
             self._place(one, groups)
         made = with_their_beginning([run_of(one, self.counted) for one in groups.values()], self.counted)
         return made if any(run.turns or run.usage.known_tokens for run in made) else []
+
+    def _circles(self) -> set[Key]:
+        """One span of each circle that the record goes round in."""
+        found: set[Key] = set()
+        seen_from: dict[Key, int] = {}
+        for number, key in enumerate(self.by_key):
+            at: Key | None = key
+            while at is not None and at in self.by_key and at not in seen_from:
+                seen_from[at] = number
+                at = self.by_key[at].parent
+            if at is not None and seen_from.get(at) == number:
+                found.add(at)
+        return found
 
     def _groups(self) -> dict[str, Group]:
         """Spans that belong together, by the id of the run they make."""
@@ -168,7 +184,7 @@ class _Made:
             way.append(key)
             self.above[key] = None  # where the record goes round in circles
             over = self.by_key.get(self.by_key[key].parent)
-            if over is None:
+            if over is None or key in self.round:
                 break
             if self.kinds[over.key] is not None:
                 found = over.key

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from agentlab import known_keys
 from agentlab.errors import MissingKeyError
 from agentlab.http import HttpRequest
 from agentlab.providers._request import check_key
@@ -52,6 +53,7 @@ def signed_headers(
     except ImportError:
         raise missing_key(provider, "botocore, which signs requests, is not installed") from None
     credentials = _credentials(provider, profile)
+    known_keys.remember(filter(None, (credentials.secret_key, credentials.token)))
     signed = AWSRequest(method=request.method, url=request.url, headers={**request.headers, **more}, data=request.body)
     SigV4Auth(credentials, _SERVICE, region).add_auth(signed)
     sent_anyway = {name.lower() for name in request.headers} - {name.lower() for name in more}

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
+from agentlab.redaction import shown_without_keys
 from agentlab.transport.cassette_text import UnreadableText, read_document
 from agentlab.transport.grpc_samples import as_http
 from agentlab.types import JSON
@@ -34,6 +35,7 @@ MAX_FILE_BYTES = 512 * 2**20
 MAX_BODY_BYTES = 256 * 2**20
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
     """A response as it is served: headers in lower case, the body decoded.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 
 from agentlab.event_frames import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.redaction import Redactor
+from agentlab.transport.split_keys import hide_split, moved
 
 
 def redact_frames(redactor: Redactor, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
@@ -21,11 +22,28 @@ def redact_frames(redactor: Redactor, data: bytes, chunks: tuple[int, ...] = ())
         parts.append(new)
         old_ends.append(old_ends[-1] + old)
         new_ends.append(new_ends[-1] + len(new))
-    return b"".join(parts), _moved(chunks, old_ends, new_ends)
+    return b"".join(parts), moved(chunks, old_ends, new_ends)
 
 
 def _pieces(redactor: Redactor, data: bytes) -> Iterator[tuple[int, bytes]]:
     """The stream frame by frame: the length that each had, and what becomes of it."""
+    split = hide_split(redactor, [payload for _, _, payload in _frames(data)])
+    at = 0
+    for number, (frame, headers, payload) in enumerate(_frames(data)):
+        new_headers, new_payload = _redacted_headers(redactor, headers), _redacted_payload(redactor, split.get(number, payload))
+        at += len(frame)
+        if (new_headers, new_payload) == (headers, payload):
+            yield len(frame), frame
+        else:
+            built = build_frame(new_headers, new_payload)
+            damaged = built[:-1] + bytes([built[-1] ^ 1])
+            yield len(frame), built if is_whole(frame) else damaged  # damaged it was, damaged it stays
+    if at < len(data):
+        yield len(data) - at, redactor.body(data[at:])[0]
+
+
+def _frames(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Each whole frame, its headers and its payload."""
     at = 0
     while len(data) - at >= PRELUDE_BYTES:
         prelude = read_prelude(data, at)
@@ -33,14 +51,8 @@ def _pieces(redactor: Redactor, data: bytes) -> Iterator[tuple[int, bytes]]:
             break
         frame = data[at : at + prelude.total]
         headers, payload = frame[PRELUDE_BYTES : prelude.headers_end], frame[prelude.headers_end : prelude.payload_end]
-        new_headers, new_payload = _redacted_headers(redactor, headers), _redacted_payload(redactor, payload)
-        if (new_headers, new_payload) != (headers, payload):
-            built = build_frame(new_headers, new_payload)
-            frame = built if is_whole(frame) else built[:-1] + bytes([built[-1] ^ 1])  # damaged it was, damaged it stays
-        yield prelude.total, frame
+        yield frame, headers, payload
         at += prelude.total
-    if at < len(data):
-        yield len(data) - at, redactor.body(data[at:])[0]
 
 
 def _redacted_headers(redactor: Redactor, headers: bytes) -> bytes:
@@ -55,27 +67,13 @@ def _redacted_headers(redactor: Redactor, headers: bytes) -> bytes:
 
 def _redacted_payload(redactor: Redactor, payload: bytes) -> bytes:
     """The payload; and where it wraps an event of another wire, `{"bytes": "…base64…"}`, what is inside."""
-    payload = redactor.body(payload)[0]
-    if b'"bytes"' not in payload:
-        return payload
-    try:
-        wrapped = json.loads(payload)["bytes"]
-        inner = base64.b64decode(wrapped, validate=True)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return payload
-    hidden = redactor.body(inner)[0]
-    return payload if hidden == inner else payload.replace(wrapped.encode(), base64.b64encode(hidden))
-
-
-def _moved(chunks: tuple[int, ...], old_ends: list[int], new_ends: list[int]) -> tuple[int, ...]:
-    """The sizes of the chunks: a boundary between frames stays between them, one inside a frame stays as far in, by its length."""
-    places, at = [0], 0
-    for position in itertools.accumulate(chunks):
-        while at + 1 < len(old_ends) and old_ends[at + 1] <= position:
-            at += 1
-        inside = position - old_ends[at]
-        if inside and at + 1 < len(old_ends):
-            old, new = old_ends[at + 1] - old_ends[at], new_ends[at + 1] - new_ends[at]
-            inside = inside * new // old
-        places.append(new_ends[at] + inside)
-    return tuple(after - before for before, after in itertools.pairwise(places))
+    if (
+        b'"bytes"' in payload
+    ):  # first: to the eyes of the redactor a key in base64 is a key, and replacing it would spoil the rest
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            wrapped = json.loads(payload)["bytes"]
+            inner = base64.b64decode(wrapped, validate=True)
+            hidden = redactor.body(inner)[0]
+            if hidden != inner:
+                payload = payload.replace(wrapped.encode(), base64.b64encode(hidden))
+    return redactor.body(payload)[0]

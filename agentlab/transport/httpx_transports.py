@@ -15,9 +15,10 @@ from types import TracebackType
 
 import httpx
 
+from agentlab import quiet_logs
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.http import HttpAnswer, HttpRequest
-from agentlab.redaction import redact_url
+from agentlab.redaction import holds_no_key, redact_url
 from agentlab.transport.cassettes import Interaction
 from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replay_index import Match, ReplayIndex, check_pace, paced
@@ -26,6 +27,9 @@ CONNECT_TIMEOUT_S = 10.0
 LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)
 LANE = "agentlab.lane"
 """The request extension of httpx that names the lane."""
+
+
+quiet_logs.hide_keys()
 
 
 @cache
@@ -141,19 +145,33 @@ class _readable_errors:  # noqa: N801  reads like contextlib's
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
             return
-        place = redact_url(self._url).partition("?")[0]
-        if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
-            # Not chained: the error's text holds the header, which may be the key.
-            raise ConfigurationError(
-                f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
-                "or a space copied along with the API key: set the key again."
-            ) from None
-        if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-            raise ConfigurationError(
-                f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
-            ) from error
-        if isinstance(error, httpx.HTTPError):
-            raise ProviderConnectionError(f"{place}: {_explain(error)}") from error
+        ours, cause = _as_ours(error, redact_url(self._url).partition("?")[0])
+        if ours is not None:
+            # No variable here holds what httpx raised, which may repeat a key: some tracebacks show variables.
+            del error, trace
+            raise ours from cause
+
+
+def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
+    """An error of httpx as one of ours, and what it is said to come of; None for any other error."""
+    if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
+        # Not chained: the error's text holds the header, which may be the key.
+        told = (
+            f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
+            "or a space copied along with the API key: set the key again."
+        )
+        return ConfigurationError(told), None
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        told = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
+        return ConfigurationError(told), _fit_to_be_shown(error)
+    if isinstance(error, httpx.HTTPError):
+        return ProviderConnectionError(f"{place}: {_explain(error)}"), _fit_to_be_shown(error)
+    return None, None
+
+
+def _fit_to_be_shown(error: BaseException) -> BaseException | None:
+    """What an error of ours came of; nothing, where it holds a key: of a server that broke off while it repeated one."""
+    return error if holds_no_key(error) else None
 
 
 def _explain(error: httpx.HTTPError) -> str:

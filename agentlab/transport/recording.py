@@ -34,6 +34,7 @@ from agentlab.transport.cassette_text import readable_body, write_document, writ
 from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.transport.frame_redaction import redact_frames
 from agentlab.transport.replay_index import address, canonical_body
+from agentlab.transport.split_keys import redact_lines
 from agentlab.types import JSON
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
@@ -295,7 +296,7 @@ class Tape:
         sizes = tuple(map(len, self._chunks)) if streamed else ()
         times = self._times if streamed else [self._times[0], self._times[-1]]
         body, binary = b"".join(self._chunks), content_type == event_frames.CONTENT_TYPE
-        content, sizes = redact_frames(redactor, body, sizes) if binary else redactor.body(body, sizes)
+        content, sizes = redact_frames(redactor, body, sizes) if binary else redact_lines(redactor, body, sizes)
         response: dict[str, JSON] = {
             "status": {"code": self._status, "message": self._message},
             "headers": _listed(kept_response_headers(self._headers), redactor),

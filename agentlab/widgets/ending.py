@@ -8,6 +8,7 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from agentlab.going_on import Proposal, nothing_to_do
+from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.widgets import markup
 from agentlab.widgets.scene import Scene
@@ -31,7 +32,7 @@ class Ending:
         self.buttons: tuple[widgets.Button, ...] = ()
         self.offers = widgets.VBox([])
         self.prompt = widgets.Textarea(
-            value=scene.run.prompt,
+            value=without_keys(scene.run.prompt),
             description="Prompt",
             rows=min(12, max(3, scene.run.prompt.count("\n") + 2)),
             layout=widgets.Layout(width="auto"),

@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab.errors import AgentlabError, ConfigurationError
+from agentlab.redaction import without_keys
 from agentlab.run import Run
 from agentlab.types import StopReason, ToolResult
 from agentlab.widgets import markup
@@ -37,7 +38,12 @@ class ForkForm:
             layout=_wide(display="none"),
         )  # fmt: skip
         self.prompt = widgets.Textarea(
-            description="Prompt", value=scene.run.prompt, rows=2, continuous_update=False, style=_STYLE, layout=_wide()
+            description="Prompt",
+            value=without_keys(scene.run.prompt),
+            rows=2,
+            continuous_update=False,
+            style=_STYLE,
+            layout=_wide(),
         )
         self.message = widgets.Textarea(
             description="Say something more", placeholder="one more message after the kept steps", rows=2,
@@ -102,7 +108,7 @@ class ForkForm:
 
     def _show_content(self) -> None:
         chosen = self._chosen_result()
-        given = "" if chosen is None else chosen.content
+        given = "" if chosen is None else without_keys(chosen.content)
         too_long = len(given) > LONGEST_RESULT
         self.content.placeholder = f"{len(given):,} characters: what you type takes their place" if too_long else ""
         key = (self.keep.value, "" if chosen is None else chosen.call_id)
@@ -131,7 +137,8 @@ class ForkForm:
         if chosen is None:
             return
         key, text = (self.keep.value, chosen.call_id), change["new"]
-        if text == (chosen.content if len(chosen.content) <= LONGEST_RESULT else ""):
+        shown = without_keys(chosen.content)
+        if text == (shown if len(shown) <= LONGEST_RESULT else ""):
             self._edited.pop(key, None)
         else:
             self._edited[key] = text
@@ -156,7 +163,7 @@ class ForkForm:
             wishes["model"] = self.other_model.value.strip()
         elif self.model.value != THIS_AGENT:
             wishes["agent"] = self._scene.agents[self.model.value.removeprefix("agent ")]
-        if self.prompt.value != self._scene.run.prompt:
+        if self.prompt.value != without_keys(self._scene.run.prompt):
             wishes["prompt"] = self.prompt.value
         if self.message.value.strip():
             wishes["message"] = self.message.value

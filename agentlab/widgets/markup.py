@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from agentlab.going_on import nothing_to_do
 from agentlab.providers._read import whole_text
+from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
 from agentlab.stop import Custom, read_off
@@ -34,7 +35,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def escape(value: object, longest: int = 300) -> str:
     """Any text as harmless HTML, cut where it is long; control characters are made visible."""
-    text = str(value)
+    text = without_keys(str(value)[: 4 * longest + 4096])  # looked through before it is cut: half a key is a key too
     return html.escape(printable(text if len(text) <= longest else text[: longest - 1] + "…"))
 
 
@@ -306,9 +307,9 @@ def answer(said: Said) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with its line breaks and tabs; other control characters, such as those that steer a terminal, and halves of characters
-    are made visible."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(text.replace("\r\n", "\n")))
+    """Text with its line breaks and tabs, and without keys; other control characters, such as those that steer a terminal, and halves
+    of characters are made visible."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(without_keys(text).replace("\r\n", "\n")))
 
 
 def fault(message: str) -> str:

@@ -256,7 +256,7 @@ def test_the_openapi_document_says_what_holds() -> None:
     assert set(document["paths"]) == {"/chat", "/chat/invoke", "/chat/add-ai-message"}
     for path in document["paths"].values():
         responses = path["post"]["responses"]
-        assert set(responses) == {"200", "400", "403", "409", "413", "422", "500", "502", "503"}
+        assert set(responses) == {"200", "400", "403", "409", "413", "422", "431", "500", "502", "503"}
         for status, response in responses.items():
             model = "ServedReply" if status == "200" else "ErrorBody"
             assert response["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{model}"}

@@ -1,0 +1,335 @@
+"""Keys are planted wherever they could come from, and looked for wherever they could have gone to. None is found."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import pytest
+from calls.server import serving
+from telemetry.collected import Collected
+
+import agentlab as lab
+from agentlab import known_keys
+from agentlab.recorder import FRAMES
+from agentlab.stop import Custom
+
+from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
+from .table import show
+
+QUICK = lab.RetryPolicy(attempts=2, first_wait_s=0.0, longest_wait_s=0.0)
+Sinks = dict[str, str]
+"""What came out at each place, as text."""
+
+
+@pytest.fixture(autouse=True)
+def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in IN_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    known_keys.look()
+    yield
+    monkeypatch.undo()
+    known_keys.look()
+
+
+class Everything(logging.Handler):
+    """All that is logged, by whomever, as a file would have it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.text = io.StringIO()
+        self.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=self.text)
+
+
+def agent_of(source: Source, base: str) -> lab.Agent:
+    def look(q: str = "") -> str:
+        """Look something up."""
+        if source.tool_raises:
+            raise RuntimeError(source.tool)
+        return source.tool
+
+    provider = lab.Provider("openai", model="some-model", base_url=base, api_key=SENT, headers={"x-gateway-token": SENT})
+    return lab.Agent(
+        provider,
+        tools=[lab.tool(inline=True)(look)],
+        instructions=source.instructions,
+        options=source.options or {},
+        stream=source.streamed,
+        retry=QUICK,
+    )
+
+
+def _raises(history: lab.RunHistory) -> bool:
+    raise RuntimeError(f"this condition says {ALL}")
+
+
+def went_through(source: Source, folder: Path) -> Sinks:
+    """A run from this source, with everything on that can write or show it."""
+    logged, collected, observed = Everything(), Collected(content=True), []
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(logged)
+    root.setLevel(logging.DEBUG)
+    sinks: Sinks = {}
+    store = lab.Store(folder / "runs.sqlite")
+    try:
+        with serving(script=source.says) as server, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            agent = agent_of(source, server.base)
+            stop = Custom(_raises) if source.stop_raises else None
+            budget = lab.Budget(max_turns=3)
+            for kind in ("yaml", "json"):
+                path = folder / f"recorded.{kind}"
+                with lab.record(path):
+                    run = agent.run(
+                        source.prompt, stop=stop, budget=budget, observers=[store, collected.telemetry, observed.append]
+                    )
+                    asyncio.run(_finished(run))
+                sinks[f"fixture ({kind})"] = path.read_text("utf-8") if path.exists() else ""
+            chat = lab.Chat(agent, folder / "chat.sqlite")
+            try:
+                reply = repr(asyncio.run(chat.chat("anna", source.prompt)))
+            except Exception as error:
+                reply = "".join(traceback.format_exception(error))
+            chat.close()
+    finally:
+        root.removeHandler(logged)
+        root.setLevel(level)
+    result = run.result
+    assert result is not None
+    sinks["store"] = _bytes_of(folder, "runs.sqlite")
+    store.export(folder / "parquet")
+    sinks["Parquet"] = _bytes_of(folder / "parquet", "") + lab.importers.parquet(folder / "parquet").steps.to_json()
+    sinks["frames"] = "\n".join(_cells(lab.frame([result], what)) + _cells(store.frame(what)) for what in FRAMES)
+    sinks["log (DEBUG)"] = logged.text.getvalue()
+    values: list[Any] = [result, run, agent, agent.model, store, *result.history, *result.events, *result.messages, *observed]
+    values += [step.calls for step in result.history] + [step.tool_results for step in result.history] + [result.conditions_met]
+    sinks["repr"] = "\n".join([*map(repr, values), result.detail, *(step.decision.reason for step in result.history)])
+    sinks["traceback"] = _traceback(result) + "".join(str(one.message) for one in warned)
+    sinks["telemetry"] = "\n".join(span.to_json() for span in collected.spans)
+    sinks["page"] = json.dumps(result._repr_mimebundle_()) + _panel(run)
+    sinks["chat"] = reply + _bytes_of(folder, "chat.sqlite")
+    sinks["what-if"] = _what_if(store)
+    loaded = store.load(run.id)
+    sinks["loaded again"] = "\n".join([repr(loaded), repr(loaded.result), *(message.text for message in loaded.conversation)])
+    store.close()
+    return sinks
+
+
+async def _finished(run: lab.Run) -> None:
+    try:
+        await run
+    except lab.AgentlabError:
+        assert run.result is not None
+
+
+def _cells(frame: Any) -> str:
+    return str(frame.to_csv()) + str(frame.to_html()) + repr(frame)
+
+
+def _bytes_of(folder: Path, beginning: str) -> str:
+    """The bytes of a database, its journal among them, or of all files of a folder."""
+    return "".join(path.read_bytes().decode("latin-1") for path in sorted(folder.glob(f"{beginning}*")) if path.is_file())
+
+
+def _traceback(result: lab.RunResult) -> str:
+    """What is printed of an error: plainly, and by IPython with the values of variables."""
+    shown = []
+    for error in (result.error, *(step.error for step in result.history)):
+        if isinstance(error, lab.AgentlabError):
+            shown += traceback.format_exception(error)
+            shown.append(repr(error))
+            shown.append(_verbose(error))
+    try:
+        result.raise_for_stop()
+    except lab.AgentlabError as error:
+        shown += [*traceback.format_exception(error), _verbose(error)]
+    return "".join(shown)
+
+
+def _verbose(error: BaseException) -> str:
+    from IPython.core.ultratb import VerboseTB
+
+    return "\n".join(map(str, VerboseTB(theme_name="nocolor").structured_traceback(type(error), error, error.__traceback__, 1)))
+
+
+def _panel(run: lab.Run) -> str:
+    """The texts of every widget of the panel, each step opened with all of its parts."""
+    from agentlab.widgets import step_detail
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTLAB_FRONTEND", "widgets")
+        panel = run.panel()
+        _ = panel.widget
+        sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
+        shown = [step_detail.detail(run, step.index, sections) for step in run.history]
+        shown += [str(widget.get_state()) for widget in _below(panel.widget)]
+    return "\n".join(shown)
+
+
+def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
+    if isinstance(widget, ipywidgets.Widget):
+        yield widget
+        for child in getattr(widget, "children", ()):
+            yield from _below(child)
+
+
+def _what_if(store: lab.Store) -> str:
+    said = []
+    for call in (lambda: lab.backtest(store, lab.StepCountIs([1, 2])), lambda: lab.suggest(store, lab.StepCountIs([1, 2]))):
+        try:
+            told = call()
+            said.append(repr(told) + (_cells(told) if hasattr(told, "to_csv") else ""))
+        except lab.AgentlabError as error:
+            said += traceback.format_exception(error)
+    return "\n".join(said)
+
+
+@pytest.mark.timeout(300)
+def test_no_planted_key_is_found(tmp_path: Path) -> None:
+    rows, found = [], []
+    for number, (name, source) in enumerate(SOURCES.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        sinks = went_through(source, folder)
+        empty = [sink for sink, text in sinks.items() if not text]  # where nothing went wrong, or nothing came
+        assert not {*empty} - {"traceback", "fixture (yaml)", "fixture (json)"}, (name, empty)
+        leaks = {sink: found_in(text) for sink, text in sinks.items()}
+        found += [(name, sink, keys) for sink, keys in leaks.items() if keys]
+        rows.append(
+            [name, *(("none" if sinks[sink] else "") if not keys else f"{len(keys)} FOUND" for sink, keys in leaks.items())]
+        )
+    columns = ["planted in \\ looked for in", *sinks]
+    summed = f"{len(KEYS)} keys x {len(SOURCES)} sources x {len(sinks)} sinks: {len(found)} found"
+    show("secrets", columns, [*rows, [summed, *[""] * len(sinks)]])
+    assert not found, "\n".join(map(str, found))
+
+
+NOTEBOOK = [
+    "%xmode Verbose\n%load_ext autoreload\nimport logging\nlogging.basicConfig(level=logging.DEBUG)\nimport agentlab as lab",
+    """
+def look(q: str = "") -> str:
+    "Look something up."
+    return open({secret!r}).read()
+provider = lab.Provider("openai", model="some-model", base_url={base!r}, headers={{}})
+agent = lab.Agent(provider, tools=[look], retry=lab.RetryPolicy(attempts=1))
+run = agent.run(open({secret!r}).read(), budget=lab.Budget(max_turns=2))
+result = await run
+run.panel()
+""",
+    "display(result, result.to_frame(), run, list(result.events), result.messages, [step.tool_results for step in result.history])",
+    "print(result, result.detail)\ndisplay(*(lab.frame([result], what) for what in ('runs', 'calls', 'tools', 'events', 'termination')))",
+    "result.raise_for_stop()",
+    "lab.plots.timeline(result)",
+]
+
+
+@pytest.mark.kernel
+@pytest.mark.timeout(180)
+def test_no_planted_key_is_in_a_notebook_that_was_executed_and_saved(tmp_path: Path) -> None:
+    import os
+
+    import nbformat
+    from nbclient import NotebookClient
+
+    saved_all: list[tuple[str, str]] = []
+    secret = tmp_path / "secret.txt"
+    secret.write_text(ALL)
+    rows = []
+    for name in ("answer", "header line that is none"):
+        with serving(script=SOURCES[name].says) as server:
+            cells = [
+                nbformat.v4.new_code_cell(source.format(secret=str(secret), base=server.base) if "{base" in source else source)
+                for source in NOTEBOOK
+            ]
+            notebook = nbformat.v4.new_notebook(cells=cells)
+            env = {
+                **os.environ,
+                "OPENAI_API_KEY": SENT,
+                "PYTHONPATH": str(Path(lab.__file__).parents[1]),
+                "PYTHONWARNINGS": "ignore",
+            }
+            NotebookClient(notebook, timeout=100, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute(
+                env=env
+            )
+        saved = nbformat.writes(notebook)
+        found = found_in(saved)
+        assert "REDACTED" in saved, name
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+        failed = [output["ename"] for output in outputs if output["output_type"] == "error"]
+        saved_all += [(name, json.dumps(output)) for output in outputs]
+        rows.append([name, len(outputs), len(saved), ", ".join(failed) or "no error", ", ".join(found) or "none"])
+    show("secrets-notebook", ["planted in", "outputs", "characters", "errors shown (verbose)", "found"], rows)
+    assert all(row[-1] == "none" for row in rows), _around(saved_all)
+
+
+def test_what_goes_to_other_processes_and_comes_back_holds_no_key(tmp_path: Path) -> None:
+    import pickle
+
+    source = SOURCES["tool result"]
+    with serving(script=source.says) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", SENT)
+        agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[tells_all], retry=QUICK)
+        sent = pickle.dumps(agent)
+        study = lab.Experiment([agent], ["go"], store=tmp_path / "study.sqlite", budget=lab.Budget(max_turns=5))
+        results = asyncio.run(study.run(progress=False))
+    shown = {
+        "an agent, pickled (key in the environment)": sent.decode("latin-1"),
+        "the experiment's store": _bytes_of(tmp_path, "study.sqlite"),
+        "its frames": _cells(results.runs) + _cells(results.steps) + repr(results),
+    }
+    show(
+        "secrets-experiment",
+        ["looked for in", "found"],
+        [[what, ", ".join(found_in(text)) or "none"] for what, text in shown.items()],
+    )
+    assert {what: found_in(text) for what, text in shown.items() if found_in(text)} == {}
+
+
+@lab.tool(inline=True)
+def look(q: str = "") -> str:
+    """Look something up."""
+    return ALL
+
+
+tells_all = look
+
+
+def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
+    line = {
+        "resourceSpans": [{"scopeSpans": [{"spans": [{
+            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat some-model",
+            "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": "1544712661000000000",
+            "status": {"code": 2, "message": ALL},
+            "attributes": [
+                {"key": name, "value": {"stringValue": value}}
+                for name, value in {
+                    "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "some-model",
+                    "error.type": ALL, "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]),
+                }.items()
+            ],
+        }]}]}]
+    }  # fmt: skip
+    path = tmp_path / "spans.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        imported = lab.importers.otel(path)
+    text = _cells(imported.runs) + _cells(imported.steps) + repr(imported) + "".join(str(one.message) for one in warned)
+    assert found_in(text) == []
+
+
+def _around(outputs: list[tuple[str, str]]) -> list[str]:
+    """Where keys stand in a notebook's outputs."""
+    return [f"{name}: …{text[max(text.find('lanted') - 300, 0) :][:400]}…" for name, text in outputs if found_in(text)]
