@@ -92,7 +92,9 @@ def _table() -> Iterator[None]:
     for (scene, way), tally in TALLIES.items():
         ends = ", ".join(f"{count} {name}" for name, count in sorted(tally.ends.items()))
         tools = ", ".join(f"{count} {name}" for name, count in sorted(tally.tools.items()))
-        rows.append((scene, way, tally.moments, ends, tools or "-", f"{tally.slowest_s * 1000:.0f} ms"))
+        rows.append(
+            (scene, way, tally.moments, ends, tools or "-", f"{tally.slowest_s * 1000:.0f} ms" if tally.slowest_s else "-")
+        )
     if rows:
         show("cancelling", ("what goes on", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
 
