@@ -91,7 +91,9 @@ class SqliteStorage:
             )
         foreign = database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone()
         if foreign is not None:  # they would act, or never end, where a row is read or written; agentlab makes none
-            raise StorageError(f"{self.path!r} holds the {foreign[0]} {foreign[1]!r}, which agentlab did not make: give another file.")
+            raise StorageError(
+                f"{self.path!r} holds the {foreign[0]} {foreign[1]!r}, which agentlab did not make: give another file."
+            )
         database.execute("PRAGMA journal_mode = WAL")
         if version < VERSION:
             with self._written():
