@@ -72,6 +72,9 @@ class Contexts:
             raise ConfigurationError(
                 f"path={self.path!r} is a database of something else (tables {', '.join(sorted(tables))}): give another file."
             )
+        foreign = self._database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone()
+        if foreign is not None:  # they would act, or never end, where a message is read or written
+            raise ConfigurationError(f"path={self.path!r} holds the {foreign[0]} {foreign[1]!r}: give another file.")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute(_TABLE)

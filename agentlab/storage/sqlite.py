@@ -89,6 +89,11 @@ class SqliteStorage:
             raise StorageError(
                 f"{self.path!r} was written by a newer agentlab (format {version}, this one knows {VERSION}): update agentlab."
             )
+        foreign = database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone()
+        if foreign is not None:  # they would act, or never end, where a row is read or written; agentlab makes none
+            raise StorageError(
+                f"{self.path!r} holds the {foreign[0]} {foreign[1]!r}, which agentlab did not make: give another file."
+            )
         database.execute("PRAGMA journal_mode = WAL")
         if version < VERSION:
             with self._written():
