@@ -30,6 +30,7 @@ def test_what_is_left_goes_down_and_bars_fill(lab: LabPage) -> None:
     lab.button("Run").click()
     lab.wait_for_output(0, "10 of 10 — reached")
     expect(lab.output(0)).to_contain_text("none left")
+    expect(bar).to_have_attribute("aria-valuetext", re.compile("^10 of 10"))
     width = bar.locator(".agentlab-fill").evaluate("fill => fill.offsetWidth / fill.parentElement.clientWidth")
     assert width == 1
     expect(lab.output(0)).to_contain_text("scripted:script")
