@@ -1,4 +1,7 @@
-"""Keys that are planted, the places that they are planted in, and how they are looked for afterwards."""
+"""Keys that are planted, the places that they are planted in, and how they are looked for afterwards.
+
+None of them is one: they are made up, and put together of pieces, so that nobody who looks through the sources takes them for keys.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,21 @@ SENT = "Zq81/mN4p+Xw77planted=="
 """The key of the provider, given as api_key=: of no known form, and spelled otherwise in JSON, URLs, HTML and base64."""
 IN_ENVIRONMENT = {
     "PLANTED_API_KEY": "e7Hc20vQplantedInTheEnvironment",
-    "AZURE_OPENAI_API_KEY": "0f3c9a7715be4d08a2c6d1e4f5b69788",
-    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYplanted321",
-    "AWS_SESSION_TOKEN": "FwoGZXIvYXdzEPlanted//////////wEaDMk3+9q8Lz1rT0bN5yK=",
+    "AZURE_OPENAI_API_KEY": "0f3c9a7715be4d08" + "a2c6d1e4f5b69788",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/" + "K7MDENG/bPxRfiCYplanted321",
+    "AWS_SESSION_TOKEN": "FwoGZXIv" + "YXdzEPlanted//////////wEaDMk3+9q8Lz1rT0bN5yK=",
 }
 KNOWN = {"api_key=": SENT, **IN_ENVIRONMENT}
 LOOK_LIKE_KEYS = {
-    "sk-": "sk-proj-Planted0123456789abcdefXYZ",
-    "AKIA": "AKIAPLANTED234567XYZ",
-    "AIza": "AIzaSyPlanted-0123456789abcdefghijk",
-    "ghp_": "ghp_planted0123456789ABCDEFGHIJ",
+    "sk-": "sk-" + "proj-Planted0123456789abcdefXYZ",
+    "AKIA": "AKIA" + "PLANTED234567XYZ",
+    "AIza": "AIza" + "SyPlanted-0123456789abcdefghijk",
+    "ghp_": "ghp_" + "planted0123456789ABCDEFGHIJ",
     "Bearer": "Bearer plantedOpaque.0123456789-abc",
-    "JWT": "eyJhbGciOiJQbGFudGVk.eyJzdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJlUGxhbnRlZA",
-    "private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEAplanted0123456789\nabcdefgh==\n-----END RSA PRIVATE KEY-----",
+    "JWT": "eyJ" + "hbGciOiJQbGFudGVk." + "eyJ" + "zdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJlUGxhbnRlZA",
+    "private key": "-----BEGIN RSA "
+    + "PRIVATE KEY-----\nMIIEpAIBAAKCAQEAplanted0123456789\nabcdefgh==\n-----END RSA "
+    + "PRIVATE KEY-----",
 }
 KEYS = KNOWN | LOOK_LIKE_KEYS
 

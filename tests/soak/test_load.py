@@ -31,8 +31,6 @@ SIZES = {
 MAY_GROW = {
     ("steps_on_the_wire", "us_a_step"): 5.0,  # each request carries the whole conversation: that is the wire's, not ours
     ("steps_in_a_store", "open_ms"): 2.5,
-    ("frame_of_a_store", "us_a_step"): 4.0,  # at a million, more than half is the kernel's time for a gigabyte of new pages
-    ("backtest_of_a_store", "us_a_step"): 4.0,  # the same frame
 }
 """By how much a figure may grow in a tenfold; all others not at all, but for noise."""
 
