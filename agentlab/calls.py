@@ -15,7 +15,7 @@ from agentlab import known_keys, signals
 from agentlab.errors import LimitError, ProviderConnectionError, ProviderError, ProviderPayloadError, ProviderStatusError
 from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
-from agentlab.providers._read import dumps, loads
+from agentlab.providers._read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
@@ -36,6 +36,7 @@ _OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
 _SHOWN_BYTES = 300  # of a body that is not understood
 _READ_BYTES = 4096  # of it, to be looked through for keys
 _LARGEST_REFUSAL_BYTES = 2**20
+_NO_CONTENT = 204
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -48,8 +49,8 @@ LARGEST_ANSWER_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long a call that may pass later is tried again: connection errors, 429, 5xx and the like. A stream that breaks
-    off is tried again while nothing of the answer has come, and never in mid-stream.
+    """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
+    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream.
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
@@ -176,17 +177,29 @@ class HttpModel:
             if not 200 <= answer.status < 300:
                 raise await self._refusal(answer, auth)
             if request.stream:
-                response, begins_with = await self._read_stream(answer, request.max_output_tokens, context)
+                response, begins_with, cut_short = await self._read_stream(answer, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES)])
-                response, begins_with = self._read_whole(body, request.max_output_tokens, context)
+                response, begins_with, cut_short = self._read_whole(body, request.max_output_tokens, context)
+            meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
         if _says_nothing(response):
-            shown = _in_one_line(begins_with, auth)
-            raise ProviderPayloadError(
-                f"{self._who} answered with {f'something that is no answer: {shown!r}' if shown else 'an empty body'}. "
-                "Check that base_url is the address of an API."
-            )
+            raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
+
+    def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
+        """The error of a body in which nothing was recognised. One that ended early is what a broken connection is, and may pass."""
+        if cut_short:
+            return ProviderConnectionError(
+                f"{self._who} answered with a body that ended early: {shown!r} and no more. "
+                "Try again; if it stays, look for what cuts it off: a proxy, or a limit of the server's."
+            )
+        if not shown and not meant_empty:
+            return ProviderConnectionError(
+                f"{self._who}: the answer ended before anything of it had come. "
+                "Try again; if it stays, check that base_url is the address of an API."
+            )
+        what = f"something that is no answer: {shown!r}" if shown else "an empty body"
+        return ProviderPayloadError(f"{self._who} answered with {what}. Check that base_url is the address of an API.")
 
     async def _auth(self, http_request: HttpRequest) -> dict[str, str]:
         """What authenticates this request, now: a signature is valid for minutes only."""
@@ -195,17 +208,18 @@ class HttpModel:
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
 
-    def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
+    def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes, bool]:
+        cut_short = False
         try:
             payload = loads(body.removeprefix(_BOM))
         except ValueError:
-            payload = None
+            payload, cut_short = None, ends_early(body.removeprefix(_BOM))
         response = signals.registry.reread(self.name, self.provider.parse(payload, requested_cap=cap))
         if response.text:
             context.on_text(response.text)
-        return response, body[:_READ_BYTES]
+        return response, body[:_READ_BYTES], cut_short
 
-    async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes]:
+    async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes, bool]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
         begins_with, told = b"", 0
@@ -233,7 +247,7 @@ class HttpModel:
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
-        return response, begins_with
+        return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
 
     async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get

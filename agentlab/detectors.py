@@ -98,6 +98,10 @@ class _BodyReaderStream:
     def sound(self) -> bool:
         return self._parser.sound
 
+    @property
+    def cut_short(self) -> bool:
+        return self._parser.cut_short
+
     def response(self) -> ModelResponse:
         return replace(self._parser.response(), signal=self.finish())
 

@@ -39,6 +39,11 @@ class StreamParser(Protocol):
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
         ...
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
+        ...
+
     def reset(self) -> None:
         """Forget everything, to be used for another stream."""
         ...

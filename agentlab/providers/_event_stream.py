@@ -64,6 +64,10 @@ class FrameDecoder:
         del buffer[:at]
         return events
 
+    def is_within_event(self, *, begun: bool) -> bool:
+        """Whether a stream that ended here broke off within a frame."""
+        return bool(self._buffer) and not self.damaged
+
     def finish(self) -> list[Event]:
         """The end of the stream. There is no last event: half a frame tells nothing."""
         self.damaged = self.damaged or bool(self._buffer)

@@ -10,7 +10,7 @@ from json import JSONDecoder
 
 from agentlab.event_frames import FIRST_BYTES
 from agentlab.providers._event_stream import FrameDecoder
-from agentlab.providers._read import loads
+from agentlab.providers._read import ends_early, loads
 from agentlab.providers._sse import Event, SSEDecoder
 from agentlab.types import JSON
 
@@ -22,14 +22,17 @@ _BETWEEN = " \t\r\n,"
 
 
 class Incoming:
-    """The bytes of one stream. `is_json` is true where the body is JSON and not events."""
+    """The bytes of one stream. `is_json` is true where the body is JSON and not events; `cut_short`, known after `finish`, where it
+    ended within a piece, or ahead of the first."""
 
-    __slots__ = ("_broken_json", "_decoder", "_json", "_started", "is_json")
+    __slots__ = ("_begun", "_broken_json", "_decoder", "_json", "_started", "cut_short", "is_json")
 
     def __init__(self) -> None:
         self._decoder: SSEDecoder | FrameDecoder = SSEDecoder()
         self._started = False
+        self._begun = False
         self._json: list[bytes] = []
+        self.cut_short = False
         self.is_json = False
         self._broken_json = False
 
@@ -51,15 +54,20 @@ class Incoming:
         if self.is_json:
             self._json.append(data)
             return []
-        return self._decoder.feed(data)
+        events = self._decoder.feed(data)
+        if events:
+            self._begun = True
+        return events
 
     def finish(self) -> tuple[list[Event], list[JSON]]:
         """What was on its way when the stream ended: a last event, or the values of a body that is JSON."""
         if not self.is_json:
+            self.cut_short = self._started and self._decoder.is_within_event(begun=self._begun)
             return self._decoder.finish(), []
         text = b"".join(self._json).decode("utf-8", "replace")
         self._json.clear()
         values, complete = read_json(text)
+        self.cut_short = not complete and ends_early(text)
         self._broken_json = not complete
         return [], values
 

@@ -205,6 +205,11 @@ class PatternStreamParser:
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
         return self._inner is not None and self._inner.sound
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
+        return self._look.cut_short if self._inner is None else self._inner.cut_short
+
     def response(self) -> ModelResponse:
         """What was put together from the stream."""
         if self._response is None:

@@ -106,6 +106,27 @@ def loads(text: str | bytes) -> JSON:
         raise ValueError("JSON nested too deeply") from None
 
 
+def ends_early(text: str | bytes) -> bool:
+    """Whether a JSON object or array begins here and does not come to its end: what is left of one that was cut off."""
+    text = (text if isinstance(text, str) else text.decode("utf-8", "replace")).strip()
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        from_json(text)
+    except (TypeError, ValueError) as error:
+        if "EOF while parsing" in str(error):
+            return True
+    else:
+        return False
+    try:  # what the strict parser stumbled on may be none of the other one's business
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) or error.msg.startswith("Unterminated string")
+    except (RecursionError, ValueError):
+        return False
+    return False
+
+
 def dumps(value: JSON) -> bytes:
     """Compact UTF-8 JSON in the order given. NaN and infinities, which JSON has no word for, become null; so do integers too long
     to be written, and a value nested too deeply."""

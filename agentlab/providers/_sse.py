@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from agentlab.providers._read import ends_early
+
 Event: TypeAlias = tuple[bytes, bytes]
 """The event's name (empty: not given) and its data, as bytes: what reads the data decodes it."""
 
 _NOTHING_TO_SAY = frozenset({b"id", b"retry"})
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class SSEDecoder:
@@ -73,6 +76,21 @@ class SSEDecoder:
             if block and (event := self._block(block)) is not None:
                 events.append(event)
         return events
+
+    def is_within_event(self, *, begun: bool) -> bool:
+        """Whether a stream that ended here broke off: within an event or, where none has `begun` before, ahead of the first."""
+        if self.damaged:
+            return False
+        *lines, last = bytes(self._buffer).split(b"\n")
+        if not all(line.startswith(_FIELDS) for line in lines if line):
+            return False  # something else than a stream
+        if not (last.startswith(_FIELDS) or any(field.startswith(last) for field in _FIELDS)):
+            return False
+        data = [line[5:] for line in (*lines, last) if line.startswith(b"data:")]
+        if not data:
+            return not begun or any((*lines, last))
+        text = b"\n".join(data).strip()
+        return not text or ends_early(text)
 
     def finish(self) -> list[Event]:
         """The event that was on its way when the stream ended, if there was one."""

@@ -79,6 +79,11 @@ class BodyParser:
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
         return not self._damaged and not self._torn and not self._doubtful and self._ended() != "unmarked"
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
+        return self._incoming.cut_short
+
     def _doubted(self, response: ModelResponse) -> ModelResponse:
         """The response; less sure where the stream is not in order, though each piece of it could be read."""
         signal = response.signal

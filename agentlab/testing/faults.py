@@ -1,21 +1,28 @@
 """The ways in which a provider fails, as values: what `agentlab.testing.faulty` does to a run's requests.
 
-    fault                          what the run meets
-    ------------------------------ ------------------------------------------------------------------------------------------
-    Refused()                      no connection
-    Reset()                        the connection breaks off while the headers are awaited
-    Reset(after_bytes=200)         … after so many bytes of the body
-    Stalled(), Stalled(200)        nothing comes (any more): the wait for data runs out
-    Slow(200, pause_s=0.01)        the body in pieces of so many bytes, a pause before each
-    Status(429, retry_after_s=2)   a refusal; without `retry_after_s` it does not say how long to wait
-    ErrorInBody()                  an error object under status 200
-    Page()                         an HTML page under status 200, as of a proxy that wants a login
-    Relabelled("text/plain")       the true body under another content type
-    Cut(after_bytes=200)           the body ends there, in good order
-    Garbled(at_byte=200)           one byte of the body is no text any more
-    BrokenGzip(after_bytes=200)    from there on the body cannot be unpacked
-    Repeated()                     each event of a stream comes twice; a body that is no stream, all of it
-    Padded(50_000_000)             white space before the body, so many bytes of it
+    fault                          what the run meets                                                        what comes of it
+    ------------------------------ ------------------------------------------------------------------------- ---------------------
+    Refused()                      connection refused                                                        tried again
+    Reset()                        reset before or within the headers                                        tried again
+    Reset(after_bytes=200)         … after so many bytes of the body: a stream in mid-stream                 tried again, or kept¹
+    Stalled(), Stalled(200)        nothing comes (any more): the wait for data runs out                      tried again, or kept¹
+    Slow(200, pause_s=0.01)        a slow body, in pieces of so many bytes, a pause before each              answered
+    Status(429, retry_after_s=2)   too many requests, with Retry-After; without `retry_after_s` none         tried again²
+    Status(500)                    a server that is down: 500, 502, 503, 504, 529                            tried again
+    Status(400)                    any other refusal                                                         an error
+    ErrorInBody()                  an error object under status 200                                          an error
+    InvalidJson()                  a body that is no JSON, in good order                                     an error
+    Page()                         a wrong content type: an HTML page, as of a proxy that wants a login      an error
+    Relabelled("text/plain")       a wrong content type, and the true body under it                          answered
+    Cut(after_bytes=200)           the body ends early, in good order, in the middle of its JSON             tried again, or kept¹
+    Garbled(at_byte=200)           one byte of the body is no text any more                                  it depends on where
+    BrokenGzip(after_bytes=200)    broken gzip: from there on the body cannot be unpacked                    tried again, or kept¹
+    Repeated()                     duplicate chunks: each event of a stream comes twice                      answered³
+    Padded(50_000_000)             a large answer: so many bytes of white space, and then the body           answered
+
+¹ Of a stream what had come is kept, as a step that ends in an error: it was paid for, and asking again would be another answer.
+² Unless it asks for more than `RetryPolicy(longest_wait_s=…)`.
+³ A tool call that came twice is executed once or not at all. A body that is no stream is repeated as a whole, which is no JSON.
 
 A fault of your own is a subclass of `Fault` with one method.
 """
@@ -37,6 +44,7 @@ __all__ = [
     "ErrorInBody",
     "Fault",
     "Garbled",
+    "InvalidJson",
     "Padded",
     "Page",
     "Refused",
@@ -179,6 +187,17 @@ class ErrorInBody(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class InvalidJson(Fault):
+    """A body that is no JSON, though it begins as if it were and has its end: it does not look as if there were more to come."""
+
+    body: str = '{"choices": [oops], "usage": }'
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The body."""
+        return given(self.body)
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Fault):
     """A page for people under status 200, as of a proxy that wants a login."""
 
@@ -206,7 +225,7 @@ class Relabelled(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Cut(Fault):
-    """The body ends after so many bytes, in good order: what invalid JSON most often is."""
+    """The body ends after so many bytes, in good order: what invalid JSON most often is. No header says how many there should be."""
 
     after_bytes: int = 200
 
@@ -215,7 +234,9 @@ class Cut(Fault):
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """The beginning of the true answer."""
-        return with_body(await ask(), lambda chunks: first(chunks, self.after_bytes))
+        answer = await ask()
+        headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+        return with_body(Given(answer.status, headers, answer.chunks), lambda chunks: first(chunks, self.after_bytes))
 
 
 @dataclass(frozen=True, slots=True)

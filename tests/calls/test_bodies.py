@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
 from providers.bodies import WIRES, Answer
 
-from agentlab.errors import ProviderPayloadError
+from agentlab.errors import ProviderConnectionError, ProviderPayloadError
+from agentlab.providers._read import ends_early
 from agentlab.types import StopReason
 
-from .made import HELLO, result_of, retried, whole_body
-from .server import JSON_TYPE, Reply, raw, serving, zipped
+from .made import HELLO, LOOK, reply_to, result_of, retried, whole_body
+from .server import JSON_TYPE, SSE_TYPE, Handler, Reply, raw, serving, stream, zipped
 
 HTML = ("content-type", "text/html")
 PAGE = b"<!DOCTYPE html>\n<html>\n  <title>Sign in</title>" + b"<p>words</p>" * 500
@@ -24,7 +26,15 @@ NO_ANSWER: dict[str, tuple[Reply, str]] = {
     "no content": (raw(b"", code=204), "an empty body"),
     "white space": (raw(b" \n\n", JSON_TYPE), "an empty body"),
     "text": (raw(b"It works!", ("content-type", "text/plain")), "something that is no answer: 'It works!'"),
-    "cut JSON": (raw(b'{"id": ', JSON_TYPE), "something that is no answer: '{\"id\":'"),
+    "JSON with a fault in it": (raw(b'{"id": "r1", "choices": oops}', JSON_TYPE), 'something that is no answer: \'{"id": "r1",'),
+    "two JSON objects": (raw(b'{"a": 1}{"a": 1}', JSON_TYPE), 'something that is no answer: \'{"a": 1}{"a": 1}\''),
+    "a page behind JSON that was begun": (raw(b'{"id": <html>', JSON_TYPE), "something that is no answer: '{\"id\": <html>'"),
+    "the words of a proxy": (
+        raw(b"error: no upstream", ("content-type", "text/plain")),
+        "something that is no answer: 'error: no",
+    ),
+    "events of something else": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "something that is no answer: 'data: {\"news\": 1}'"),
+    "the last of them without its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "something that is no answer: 'data: {"),
     "deep JSON": (raw(b"[" * 100_000, JSON_TYPE), "something that is no answer: '[[["),
     "an empty object": (raw(b"{}", JSON_TYPE), "something that is no answer: '{}'"),
     "an empty list": (raw(b"[]", JSON_TYPE), "something that is no answer: '[]'"),
@@ -48,6 +58,83 @@ def test_what_is_no_answer(reply: Reply, told: str, streaming: bool, wire: str) 
     assert message.endswith(" Check that base_url is the address of an API.")
     assert len(message) < 500
     assert len(result.history) == 1
+
+
+def closing(body: bytes, *headers: tuple[str, str]) -> Reply:
+    """A body whose end is that of the connection, so that nothing says how long it was to be."""
+
+    def reply(to: Handler) -> None:
+        to.begin(200, *headers)
+        to.wfile.write(body)
+        to.leave()
+
+    return reply
+
+
+ENDED_EARLY: dict[str, tuple[Reply, str]] = {
+    "JSON, of the length that its header says": (
+        raw(b'{"id": "r1", "choi', JSON_TYPE),
+        'ended early: \'{"id": "r1", "choi\' and no more',
+    ),
+    "JSON that the connection's end cut off": (closing(b'{"id": ', JSON_TYPE), "ended early: '{\"id\":' and no more"),
+    "JSON in a gzip that was cut off": (
+        raw(gzip.compress(b'{"id": "r1", "model": "some-model"}')[:-14], JSON_TYPE, ("content-encoding", "gzip")),
+        "ended early: '{",
+    ),
+    "an array": (raw(b'[{"id": "r1", ', JSON_TYPE), 'ended early: \'[{"id": "r1",\' and no more'),
+    "within a character": (raw('{"id": "é'.encode()[:-1], JSON_TYPE), 'ended early: \'{"id": "\ufffd\' and no more'),
+    "within a word": (raw(b'{"id": tru', JSON_TYPE), "ended early: '{\"id\": tru' and no more"),
+    "within an escape": (raw(b'{"id": "\\ud83d\\u', JSON_TYPE), "ended early: "),
+    "behind bytes that are no UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "ended early: "),
+    "nothing, and nobody said so": (closing(b"", JSON_TYPE), "ended before anything of it had come"),
+    "white space to keep the connection": (closing(b"\n\n\n", JSON_TYPE), "ended before anything of it had come"),
+}
+STREAM_ENDED_EARLY: dict[str, tuple[Reply, str]] = {
+    "within an event": (stream(b'data: {"id": "chatcm'), 'ended early: \'data: {"id": "chatcm\' and no more'),
+    "within an event's name": (stream(b"event: message_start\ndat"), "ended early: 'event: message_start dat' and no more"),
+    "within the first word": (stream(b"da"), "ended early: 'da' and no more"),
+    "after a comment": (stream(b": working on it\n\n"), "ended early: ': working on it' and no more"),
+    "after events of no weight": (stream(b'event: ping\ndata: {"type": "ping"}\n\n', b"data: {"), "ended early: 'event: ping"),
+    "nothing": (stream(), "ended before anything of it had come"),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("streaming", "reply", "told"),
+    [
+        *(pytest.param(False, *row, id=f"whole, {name}") for name, row in ENDED_EARLY.items()),
+        *(pytest.param(True, *row, id=f"stream, {name}") for name, row in (ENDED_EARLY | STREAM_ENDED_EARLY).items()),
+    ],
+)
+def test_what_ended_early_is_asked_for_again(streaming: bool, reply: Reply, told: str, wire: str) -> None:
+    with serving(reply, reply, reply_to(wire, HELLO, streaming=streaming)) as server:
+        result = result_of(server, wire, stream=streaming)
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+    assert [event.attempt for event in retried(result)] == [1, 2]
+    for event in retried(result):
+        assert event.reason.startswith(f"{wire} (some-model)")
+        assert told in event.reason
+        assert " Try again; if it stays, " in event.reason
+
+
+def test_what_always_ends_early_ends_the_run_and_says_what_to_look_for() -> None:
+    with serving(script=lambda asked: raw(b'{"id": "r1", ', JSON_TYPE)) as server:
+        result = result_of(server)
+    assert (len(server.asked), result.stop_reason) == (4, StopReason.ERROR)
+    assert isinstance(result.error, ProviderConnectionError)
+    assert result.history[-1].decision.suggestion == "retry"
+    assert result.detail == (
+        'ProviderConnectionError: compatible (some-model) answered with a body that ended early: \'{"id": "r1",\' and no more. '
+        "Try again; if it stays, look for what cuts it off: a proxy, or a limit of the server's."
+    )
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_cut_at_any_byte_of_it_has_ended_early(wire: str) -> None:
+    body = json.dumps(whole_body(wire, LOOK)).encode()
+    assert all(ends_early(body[:at]) for at in range(1, len(body)))
+    assert not ends_early(body)
 
 
 @pytest.mark.parametrize("wire", WIRES)

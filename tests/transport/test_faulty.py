@@ -124,6 +124,7 @@ CHANGED: dict[str, tuple[faults.Fault, bytes]] = {
     "slow": (faults.Slow(7, 0), BODY),
     "cut": (faults.Cut(9), BODY[:9]),
     "cut at 0": (faults.Cut(0), b""),
+    "no JSON": (faults.InvalidJson("{oops}"), b"{oops}"),
     "cut behind the end": (faults.Cut(1000), BODY),
     "garbled": (faults.Garbled(3), b"dat\xe1" + BODY[4:]),
     "garbled behind the end": (faults.Garbled(1000), BODY),
