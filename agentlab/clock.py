@@ -27,6 +27,11 @@ class Clock:
         if self._active == 0:
             self._before += time.monotonic() - self._since
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the time runs now."""
+        return self._active > 0
+
     def elapsed_s(self) -> float:
         """Active seconds so far."""
         return self._before + (time.monotonic() - self._since if self._active else 0.0)

@@ -7,18 +7,48 @@ sees the tasks that it starts of its own too. What is done is done while the tas
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
+
+import agentlab as lab
+
+ALLOWED_S = 3.0
+"""What a run may take whose time is to run out. Longer than any run of these takes by itself, and shorter than every other wait that
+has a limit of its own (a tool's is 5 s), so that turning the clock on by it ends nothing else."""
 
 Act = Callable[["Moments"], object]
 
 
+class ManualClock:
+    """The time as it is, and as far ahead as somebody has turned it."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        """What `time.monotonic` gives to those who have this clock."""
+        return time.monotonic() + self.ahead_s
+
+    @contextlib.contextmanager
+    def for_runs(self) -> Iterator[None]:
+        """Have runs count their active time by this clock."""
+        with pytest.MonkeyPatch.context() as patch:
+            for module in ("clock", "evaluate"):
+                patch.setattr(f"agentlab.{module}.time", self)
+            yield
+
+
 @dataclass
 class Moments:
-    """Counts from 1; at number `at` it does `act` once. `waited_for` is what the task waits for there: a future, or None."""
+    """Counts from 1; at number `at` it does `act` once. `waited_for` is what the task waits for there: a future, or None. With a
+    `clock` the loop's timers are by that one."""
 
     at: int
     act: Act
@@ -28,6 +58,7 @@ class Moments:
     task: asyncio.Task[Any] | None = None
     loop: asyncio.AbstractEventLoop | None = None
     problems: list[str] = field(default_factory=list)
+    clock: ManualClock | None = None
 
     @property
     def done(self) -> bool:
@@ -37,6 +68,8 @@ class Moments:
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Count what the loop's tasks do from here on, and keep what is reported to the loop as nobody's."""
         self.loop = loop
+        if self.clock is not None:
+            loop.time = self.clock.monotonic  # type: ignore[method-assign]
         loop.set_task_factory(self._made)
         loop.set_exception_handler(lambda _, told: self.problems.append(f"told to the loop: {told.get('message')}"))
 
@@ -100,6 +133,45 @@ def cancel_the_task_late(moments: Moments) -> None:
         loop.call_soon(task.cancel)
     else:
         waited_for.add_done_callback(lambda _: task.cancel())
+
+
+class TimeRunsOut:
+    """Turn the clock on by all the time that `runs` are allowed: while the task stands at the await or, `late`, at the moment at which
+    what it waits for has come. Remembers what each was doing then."""
+
+    def __init__(self, *runs: lab.Run, late: bool = False) -> None:
+        self.runs, self.late = runs, late
+        self.before: dict[str, tuple[bool, int]] = {}
+        for run in runs:
+            run.limits.timeout = ALLOWED_S
+
+    def __call__(self, moments: Moments) -> None:
+        """Do it now or late."""
+        clock, waited_for = moments.clock, moments.waited_for
+        assert clock is not None
+        if self.late and waited_for is not None:
+            waited_for.add_done_callback(lambda _: self._turn(clock))
+        else:
+            self._turn(clock)
+
+    def _turn(self, clock: ManualClock) -> None:
+        self.before = {run.id: (run.clock.is_running, run.whole_steps) for run in self.runs}
+        clock.ahead_s += ALLOWED_S
+
+    def check(self) -> None:
+        """Time counts only while a run is at work; where it did, no further step was begun, and there is no other reason than that or
+        an end that the step came to by itself."""
+        for run in self.runs:
+            if run.id not in self.before:  # what was waited for never came, since the run ended first
+                continue
+            was_running, whole = self.before[run.id]
+            assert run.result is not None
+            reason = run.result.stop_reason
+            if was_running:
+                assert len(run.history) <= whole + 1, "a step was begun after the time had run out"
+                assert reason in {"timeout", "completed", "terminating_tool", "error"}
+            else:
+                assert reason != "timeout", "time counted while the run stood still"
 
 
 def press_ctrl_c(_: Moments) -> None:

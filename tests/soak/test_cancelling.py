@@ -27,7 +27,16 @@ from agentlab.store import Store
 from agentlab.types import StopReason
 
 from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees, family
-from .moments import Act, Moments, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
+from .moments import (
+    Act,
+    ManualClock,
+    Moments,
+    TimeRunsOut,
+    cancel_the_task,
+    cancel_the_task_late,
+    from_a_thread,
+    press_ctrl_c,
+)
 from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show
 
@@ -43,6 +52,8 @@ WAYS: dict[str, Callable[[lab.Run], Act]] = {
     "run.stop()": lambda run: lambda _: run.stop("enough"),
     "run.stop(), thread": lambda run: from_a_thread(lambda: run.stop("enough")),
     "Ctrl-C": lambda run: press_ctrl_c,
+    "Budget(timeout)": TimeRunsOut,
+    "Budget(timeout), late": lambda run: TimeRunsOut(run, late=True),
 }
 
 
@@ -125,13 +136,15 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
         base = stack.enter_context(serving(*scene.replies)).base if scene.replies else ""
         run = scene.make(ledger, store, base)
         cut_at = [0.0]
+        clock = ManualClock()
+        stack.enter_context(clock.for_runs())
         act = WAYS[way](run)
 
         def timed(moments: Moments) -> None:
             cut_at[0] = time.perf_counter()
             act(moments)
 
-        moments = Moments(at, timed)
+        moments = Moments(at, timed, clock=clock)
         how = "returned"
         with asyncio.Runner() as runner:
             moments.watch(runner.get_loop())
@@ -150,6 +163,8 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
                     run.resume()
                 assert run.state is lab.RunState.READY
                 runner.run(finished(run))
+            if isinstance(act, TimeRunsOut):
+                act.check()
             runner.run(assert_it_goes_on(run))
         return run, ledger, moments, how, took_s
 
@@ -190,6 +205,9 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
     reason = run.result.stop_reason
     if how == "resumable" or not moments.done:
         return
+    if way.startswith("Budget"):
+        assert how == "returned"
+        return
     asked_for = StopReason.EXPLICIT_STOP if way.startswith("run.stop") else StopReason.CANCELLED
     assert reason in {asked_for, StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.ERROR}
     if way.startswith("run."):
@@ -198,7 +216,7 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
         assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "who was cancelled has to know"
 
 
-QUICK = ("task.cancel()", "run.cancel(), thread")
+QUICK = ("task.cancel()", "run.cancel(), thread", "Budget(timeout)")
 
 
 @pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.soak) for way in WAYS])
@@ -208,6 +226,9 @@ def test_a_run_is_cut_off_at_every_moment(name: str, way: str, store: Store) -> 
 
 
 # In the background -------------------------------------------------------------------------------------------------------------
+
+BEHIND_CLOCK = ManualClock()
+"""One for all, since the loop in the background is: the time of a loop never goes back."""
 
 BEHIND = [
     name
@@ -222,6 +243,7 @@ BEHIND = [
         "run.stop(), thread",
         pytest.param("run.cancel(), thread", marks=pytest.mark.soak),
         pytest.param("Ctrl-C in start()", marks=pytest.mark.soak),
+        pytest.param("Budget(timeout)", marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.parametrize("name", BEHIND)
@@ -233,14 +255,15 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
     waits = way == "Ctrl-C in start()"
     if waits:
         monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
-    loop = background.loop()
+    loop, clock = background.loop(), BEHIND_CLOCK
     for at in range(1, MOST_MOMENTS):
         ledger = Ledger()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(clock.for_runs())
             base = stack.enter_context(serving(*scene.replies)).base if scene.replies else ""
             run = scene.make(ledger, store, base)
             act = press_ctrl_c if waits else WAYS[way](run)
-            moments = Moments(at, act)
+            moments = Moments(at, act, clock=clock)
             on_loop(loop, lambda moments=moments: moments.watch(loop))  # type: ignore[misc]
             how = "returned"
             try:
@@ -254,6 +277,8 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
             while (left := background.submit(leftovers()).result()) and time.monotonic() < until:
                 time.sleep(0.002)
             assert left == []
+            if isinstance(act, TimeRunsOut):
+                act.check()
             background.submit(assert_it_goes_on(run)).result()
         assert moments.problems == []
         wait_for_threads()
@@ -262,7 +287,7 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
             break
         assert run.result is not None
         reason = run.result.stop_reason
-        expected = StopReason.EXPLICIT_STOP if "stop" in way else StopReason.CANCELLED
+        expected = StopReason.EXPLICIT_STOP if "stop" in way else StopReason.TIMEOUT if "timeout" in way else StopReason.CANCELLED
         assert reason in {expected, StopReason.COMPLETED}
         if reason is StopReason.CANCELLED and waits:
             assert how == "interrupted"
@@ -285,7 +310,10 @@ def on_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None
     "way",
     [
         "cancel(), thread",
-        *(pytest.param(way, marks=pytest.mark.soak) for way in ("task.cancel()", "task.cancel(), late", "stop(), thread")),
+        *(
+            pytest.param(way, marks=pytest.mark.soak)
+            for way in ("task.cancel()", "task.cancel(), late", "stop(), thread", "Budget(timeout)")
+        ),
     ],
 )
 def test_runs_in_lockstep_are_cut_off_at_every_moment(way: str, store: Store) -> None:
@@ -295,15 +323,18 @@ def test_runs_in_lockstep_are_cut_off_at_every_moment(way: str, store: Store) ->
         names = ("a tool on a thread", "an async tool with clean-up")
         runs = [SCENES[name].make(ledger, store, "") for name, ledger in zip(names, ledgers, strict=True)]
         both = lab.Lockstep(runs)
+        clock = ManualClock()
         acts: dict[str, Act] = {
             "task.cancel()": cancel_the_task,
             "task.cancel(), late": cancel_the_task_late,
             "cancel(), thread": from_a_thread(both.cancel),
             "stop(), thread": from_a_thread(lambda both=both: both.stop("enough")),  # type: ignore[misc]
         }
-        moments = Moments(at, acts[way])
+        if way == "Budget(timeout)":
+            acts[way] = TimeRunsOut(*runs)
+        moments = Moments(at, acts[way], clock=clock)
         resumable = False
-        with asyncio.Runner() as runner:
+        with clock.for_runs(), asyncio.Runner() as runner:
             moments.watch(runner.get_loop())
             with contextlib.suppress(asyncio.CancelledError):
                 runner.run(all_of(both))
@@ -313,6 +344,8 @@ def test_runs_in_lockstep_are_cut_off_at_every_moment(way: str, store: Store) ->
                 resumable = True
                 runner.run(all_of(both))
         assert moments.problems == []
+        if isinstance(out := acts[way], TimeRunsOut):
+            out.check()
         wait_for_threads()
         for run, ledger in zip(runs, ledgers, strict=True):
             assert_agreement(run, ledger, store, frames=at % EVERY == 4)
