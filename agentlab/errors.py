@@ -93,7 +93,7 @@ class ProviderError(AgentlabError):
 
 
 class ProviderConnectionError(ProviderError):
-    """No answer: connection refused, reset, timed out, or a response that broke off."""
+    """No answer: connection refused, reset, timed out, or a response that broke off or ended early."""
 
 
 class ProviderStatusError(ProviderError):

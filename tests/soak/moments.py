@@ -135,13 +135,23 @@ def cancel_the_task_late(moments: Moments) -> None:
         waited_for.add_done_callback(lambda _: task.cancel())
 
 
+@dataclass(frozen=True)
+class Doing:
+    """What a run was doing when its time ran out. `held`: it waited, in a call or a tool, for something that had not come."""
+
+    paused: bool
+    at_work: bool
+    held: bool
+    whole_steps: int
+
+
 class TimeRunsOut:
     """Turn the clock on by all the time that `runs` are allowed: while the task stands at the await or, `late`, at the moment at which
     what it waits for has come. Remembers what each was doing then."""
 
     def __init__(self, *runs: lab.Run, late: bool = False) -> None:
         self.runs, self.late = runs, late
-        self.before: dict[str, tuple[bool, int]] = {}
+        self.before: dict[str, Doing] = {}
         for run in runs:
             run.limits.timeout = ALLOWED_S
 
@@ -150,28 +160,34 @@ class TimeRunsOut:
         clock, waited_for = moments.clock, moments.waited_for
         assert clock is not None
         if self.late and waited_for is not None:
-            waited_for.add_done_callback(lambda _: self._turn(clock))
+            waited_for.add_done_callback(lambda _: self._turn(clock, held=False))
         else:
-            self._turn(clock)
+            self._turn(clock, held=waited_for is not None)
 
-    def _turn(self, clock: ManualClock) -> None:
-        self.before = {run.id: (run.clock.is_running, run.whole_steps) for run in self.runs}
+    def _turn(self, clock: ManualClock, *, held: bool) -> None:
+        for run in self.runs:
+            at_work, whole = run.clock.is_running, run.whole_steps
+            in_the_step = at_work and len(run.history) == whole
+            self.before[run.id] = Doing(
+                run.state is lab.RunState.PAUSED, at_work, held and in_the_step and len(self.runs) == 1, whole
+            )
         clock.ahead_s += ALLOWED_S
 
     def check(self) -> None:
-        """Time counts only while a run is at work; where it did, no further step was begun, and there is no other reason than that or
-        an end that the step came to by itself."""
+        """Time counts only while a run is at work; where it did, the step under way was cut off at its await, no further one was begun,
+        and the run ended for that reason or by an end that the step came to by itself."""
         for run in self.runs:
             if run.id not in self.before:  # what was waited for never came, since the run ended first
                 continue
-            was_running, whole = self.before[run.id]
-            assert run.result is not None
-            reason = run.result.stop_reason
-            if was_running:
-                assert len(run.history) <= whole + 1, "a step was begun after the time had run out"
-                assert reason in {"timeout", "completed", "terminating_tool", "error"}
-            else:
-                assert reason != "timeout", "time counted while the run stood still"
+            doing, result = self.before[run.id], run.result
+            assert result is not None
+            if doing.paused or not doing.at_work:
+                assert result.stop_reason != "timeout", "time counted while the run stood still"
+                continue
+            assert result.stop_reason in {"timeout", "completed", "terminating_tool", "error"}
+            assert len(run.history) <= doing.whole_steps + 1, "a step was begun after the time had run out"
+            if doing.held:
+                assert result.history[-1].decision.stop_reason == "timeout", "the step was not cut off where it waited"
 
 
 def press_ctrl_c(_: Moments) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from providers import bedrock_bodies, bodies, responses_bodies
@@ -30,6 +33,15 @@ WHOLE = ("tea", "milk and sugar")
 """What the tool is asked where nothing goes wrong."""
 
 PROMPT = "What is there?"
+
+_looked: ContextVar[list[str]] = ContextVar("looked")
+
+
+@lab.tool(inline=True)
+def look(q: str) -> str:
+    """Look something up."""
+    _looked.get().append(q)
+    return f"saw {q}"
 
 
 @dataclass(frozen=True)
@@ -68,19 +80,21 @@ class Talk:
         base = base.removesuffix("/v1") if self.name in ("bedrock", "anthropic") else base
         return lab.Provider(self.name, model="some-model", base_url=base, api_key=key)
 
-    def recording(self, *answers: Answer) -> Replay:
+    def recording(self) -> Replay:
         """The conversation as a recording that is served in its order."""
+        return Replay(ReplayIndex([self._cassette()], "order"), 0.0)
+
+    @functools.cache  # noqa: B019  there are few talks, and thousands of runs of each
+    def _cassette(self) -> Any:
         asked = self.provider().build_request(ModelRequest((), "", (), None, {}, self.streaming))
         interactions: list[Any] = [
             {
                 "request": {"method": asked.method, "uri": asked.url, "body": "", "headers": {}},
                 "response": {"status": {"code": 200}, "headers": {"content-type": self.kind}, "body": {"string": body}},
             }
-            for body in self.bodies(*answers)
+            for body in self.bodies()
         ]
-        from pathlib import Path
-
-        return Replay(ReplayIndex([parse_cassette({"interactions": interactions}, Path("talk"))], "order"), 0.0)
+        return parse_cassette({"interactions": interactions}, Path("talk"))
 
     async def held(
         self,
@@ -92,13 +106,7 @@ class Talk:
     ) -> Held:
         """Hold it, and say what came of it."""
         looked: list[str] = []
-
-        @lab.tool(inline=True)
-        def look(q: str) -> str:
-            """Look something up."""
-            looked.append(q)
-            return f"saw {q}"
-
+        _looked.set(looked)
         policy = retry or lab.RetryPolicy(attempts=4, first_wait_s=0.001, longest_wait_s=0.2)
         agent = lab.Agent(self.provider(base), tools=[look], stream=self.streaming, retry=policy)
         run = agent.run(PROMPT, transport=transport, **more)
