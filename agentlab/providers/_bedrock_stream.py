@@ -274,6 +274,12 @@ class BedrockStreamParser(BodyParser):
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
         return super().sound or (self._whole is not None and not self._damaged and not self._torn)
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`. The first frame only says that a
+        message begins."""
+        return super().cut_short or (self._begun and not self._done)
+
     def _assembled(self) -> dict[str, Any]:
         content = [part for _, block in sorted(self._blocks.items()) for part in block.content()]
         body = dict(self._body)

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.calls import _says_nothing
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
+from agentlab.providers._read import ends_early
 from agentlab.testing import faults, faulty
 from agentlab.types import Confidence, FinishReason
 
@@ -243,6 +245,7 @@ def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
         assert all(len(asked) == len(WHOLE[1]) for asked in found.looked[1:]), (fault, found.looked)
         return found.outcome
     assert_nothing_lost(found)
+    assert not isinstance(result.error, ProviderPayloadError), "the beginning of an answer was taken for something else"
     if found.outcome == "answered":  # the end had come: there is nothing that is not there
         assert found.looked == WHOLE
         assert talk.streaming
@@ -254,6 +257,23 @@ def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
         assert found.retries == []
         assert talk.streaming, "a whole body that is not all there is never anything but tried again"
     return found.outcome
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
+def test_a_body_of_which_nothing_came_through_is_known_to_have_ended_early_wherever_that_was(talk: Talk) -> None:
+    """By the readers alone, which is quick enough for every byte."""
+    body = talk.bodies()[SPOILT - 1]
+    if not talk.streaming:
+        assert [at for at in range(1, len(body)) if not ends_early(body[:at])] == []
+        return
+    for at in range(1, len(body)):
+        parser = talk.provider().stream_parser()
+        told = parser.feed(body[:at])
+        parser.finish()
+        if told or not _says_nothing(parser.response()):
+            break
+        assert parser.cut_short, body[:at]
+    assert at > len(b"data: {")
 
 
 PLACES = ("fault", "where", "places", "what came of it")
