@@ -39,7 +39,7 @@ from agentlab.columns import (
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
-from agentlab.rows import Leaves, attributes, repeats_itself, some_at_once, without_repetition
+from agentlab.rows import Leaves, attributes, repetition, some_at_once
 from agentlab.run import Run
 
 Recorded: TypeAlias = RunResult | Run
@@ -163,15 +163,15 @@ def array(values: list[Any], dtype: Any) -> Any:
     """The values of a column."""
     if dtype in _MASKED and not (values and values[0] is None):
         return _masked(values, dtype)
-    if repeats_itself(values):  # as most limits, words and answers do, and details that are always None
-        few, times = without_repetition(values)
+    if values and values[0] is None and values.count(None) == len(values):  # as limits that nobody set
+        return pd.array([pd.NA], dtype=dtype).repeat(len(values))
+    if repeated := repetition(values):  # as most limits, words and answers do
+        few, times = repeated
         return _array(few, dtype).repeat(times)
     return _array(values, dtype)
 
 
 def _array(values: list[Any], dtype: Any) -> Any:
-    if values and values.count(None) == len(values):
-        return pd.array([pd.NA], dtype=dtype).repeat(len(values))
     if dtype in _MASKED:
         return _masked(values, dtype)
     if dtype == "boolean" and set(map(type, values)) <= {bool, NoneType}:
@@ -215,8 +215,8 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 def any_array(values: list[Any]) -> Any:
     """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
-    if repeats_itself(values):  # as limits do
-        few, times = without_repetition(values)
+    if repeated := repetition(values):  # as limits do
+        few, times = repeated
         return any_array(few).repeat(times)
     kinds = set(map(type, values)) - {NoneType}
     if Decimal in kinds:  # money

@@ -7,7 +7,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -58,8 +58,8 @@ PLACEHOLDERS = frozenset(
 )
 """What people write where no key is needed, and everything shorter, is no secret: to replace it would spoil the text."""
 
-# The literal each pattern begins with is looked for first, and the pattern is compiled where that was found: a scan of a text without
-# keys costs next to nothing, and so does the import.
+# The literal each pattern begins with is looked for first, all of them in a few passes (`_looks`), and the pattern is compiled where
+# that was found: a scan of a text without keys costs next to nothing, and so does the import.
 _KEY_PATTERNS: tuple[tuple[bytes, bytes], ...] = (
     *(
         (prefix.encode(), (re.escape(prefix) + rest).encode())
@@ -107,6 +107,31 @@ _KEY_PATTERNS: tuple[tuple[bytes, bytes], ...] = (
 
 _SHORTEST_KEY_BYTES = 15
 """What is shorter fits none of the patterns."""
+
+_RARE = b"%JAB9-_b"
+"""Characters of those literals that are rare in other text, the rarest first."""
+
+
+@cache
+def _looks() -> tuple[re.Pattern[bytes], ...]:
+    """All literals of the patterns, those with the same rare character as one: from one such to the next goes `re` at the speed of C's
+    memchr, and sees there what stands around it. That takes a sixth of the time that looking for one literal after the other does."""
+    groups: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    for literal, _ in _KEY_PATTERNS:
+        rare = next((bytes([character]) for character in _RARE if character in literal), literal[:1])
+        before, _, behind = literal.rpartition(rare)
+        groups.setdefault(rare, []).append((before, behind))
+    return tuple(_around(rare, ways) for rare, ways in groups.items())
+
+
+def _around(rare: bytes, ways: list[tuple[bytes, bytes]]) -> re.Pattern[bytes]:
+    """The character with any of these before and behind it."""
+    rare = re.escape(rare)
+    last = b"".join(re.escape(before[-1:]) for before, _ in ways)
+    quickly = b"(?<=[%b]%b)" % (last, rare) if all(before for before, _ in ways) else b""
+    each = [(b"(?<=%b%b)" % (re.escape(before), rare) if before else b"") + re.escape(behind) for before, behind in ways]
+    return re.compile(b"%b%b(?:%b)" % (rare, quickly, b"|".join(each)))
+
 
 # A key begins a word. In JSON or YAML text the character before it may belong to an escape: \n, \u0027, %20.
 _INSIDE_WORD = re.compile(rb"[A-Za-z0-9]\Z")
@@ -209,7 +234,9 @@ class Redactor:
     def _spans(self, data: bytes) -> list[_Span]:
         """Where secrets stand: sorted, not overlapping."""
         spans = self._known_spans(data)
-        for literal, looks_like in _KEY_PATTERNS if len(data) >= _SHORTEST_KEY_BYTES else ():
+        if len(data) < _SHORTEST_KEY_BYTES or not any(look.search(data) for look in _looks()):
+            return _merged(spans)
+        for literal, looks_like in _KEY_PATTERNS:
             if literal in data:
                 found = re.compile(looks_like).finditer(data)
                 spans += [

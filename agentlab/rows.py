@@ -181,13 +181,18 @@ def _sum(before: Any, value: Any) -> Any:
 
 def without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
     """Each of the values that is not the very one before it, and how often it stands there."""
-    places = [0, *compress(count(1), _changes(values))] if values else []
+    return _taken_together(values, list(_changes(values)))
+
+
+def repetition(values: list[Any]) -> tuple[list[Any], list[int]] | None:
+    """The same where most values are the very ones before them, else None."""
+    changes = list(_changes(values)) if len(values) > MOSTLY else []
+    return _taken_together(values, changes) if changes and changes.count(True) < len(values) / MOSTLY - 1 else None
+
+
+def _taken_together(values: list[Any], changes: list[bool]) -> tuple[list[Any], list[int]]:
+    places = [0, *compress(count(1), changes)] if values else []
     return [values[place] for place in places], list(map(operator.sub, [*places[1:], len(values)], places))
-
-
-def repeats_itself(values: list[Any]) -> bool:
-    """Whether most values are the very ones before them."""
-    return len(values) > MOSTLY and sum(_changes(values)) < len(values) / MOSTLY - 1
 
 
 def _changes(values: list[Any]) -> Iterator[bool]:

@@ -107,7 +107,10 @@ def _of_each(rows: list[dict[str, Any]], name: str) -> list[Any]:
 def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows: list[dict[str, Any]], before: int) -> None:
     """Value, limit and answer of each leaf into its columns, which have `before` rows; None where a row has not that leaf."""
     for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
-        columns.setdefault(name, ([None] * before, [None] * before, [None] * before))
+        if (
+            name not in columns
+        ):  # not setdefault: lists as long as all that was read would be made for each few rows, and thrown away
+            columns[name] = ([None] * before, [None] * before, [None] * before)
     for name, three in columns.items():
         read = [row.get(name, NOT_READ) for row in rows]
         for place, column in enumerate(three):

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentlab.redaction import (
+    _KEY_PATTERNS,
     Redactor,
+    _looks,
     kept_request_headers,
     kept_response_headers,
     redact_url,
@@ -42,6 +44,23 @@ def test_what_looks_like_a_key_goes(key: str, around: str) -> None:
     assert key not in redacted
     assert "REDACTED" in redacted
     assert redacted.replace("REDACTED", key) == around.format(key)
+
+
+_LITERALS = [literal for literal, _ in _KEY_PATTERNS]
+_PIECES = sorted(
+    {literal[begin:end] for literal in _LITERALS for begin in range(len(literal)) for end in range(len(literal) + 1)}
+)
+
+
+@given(st.lists(st.sampled_from(_PIECES) | st.binary(max_size=3)).map(b"".join))
+def test_the_quick_look_finds_what_looking_for_each_beginning_of_a_key_finds(data: bytes) -> None:
+    assert any(look.search(data) for look in _looks()) == any(literal in data for literal in _LITERALS)
+
+
+@pytest.mark.parametrize("literal", _LITERALS)
+def test_the_quick_look_finds_each_beginning_of_a_key(literal: bytes) -> None:
+    for data in (literal, b"x" + literal, literal + b"x", b"-_9A" * 5 + literal + b"-_9A"):
+        assert any(look.search(data) for look in _looks())
 
 
 @pytest.mark.parametrize(
