@@ -20,6 +20,7 @@ from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
 from agentlab.run import Run
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.shown import Shown
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
@@ -32,7 +33,7 @@ Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
 """Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
 
 
-class Agent:
+class Agent(Shown):
     """A model with tools and instructions.
 
         agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search, finalize], instructions="…")

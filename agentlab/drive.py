@@ -27,6 +27,7 @@ from agentlab.owner import LoopOwner
 from agentlab.redaction import in_words
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
+from agentlab.shown import Shown
 from agentlab.step import Ending, take_step
 from agentlab.types import StopReason
 
@@ -47,7 +48,7 @@ class RunState(StrEnum):
     ENDED = "ended"
 
 
-class Drive:
+class Drive(Shown):
     """The state of a run and the loop that drives it: the part of Run that the steps work with."""
 
     def __init__(

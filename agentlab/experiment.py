@@ -29,6 +29,7 @@ from agentlab.limits import whole_number
 from agentlab.pace import Pace, intervals
 from agentlab.progress import Progress
 from agentlab.schedule import Elsewhere, Executor
+from agentlab.shown import Shown
 from agentlab.spending import Purse, Spent, spent_before
 from agentlab.standing import Standing, jobs, standings
 from agentlab.store import ENDED, Store
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Experiment:
+class Experiment(Shown):
     """Every agent on every prompt with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}

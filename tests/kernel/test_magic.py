@@ -182,7 +182,7 @@ MISTAKES = {
     "no-provider": "lab.Agent('claude-sonnet-4-6')",
     "no-key": "await lab.Agent('anthropic:claude-sonnet-4-6').run('hi')",
     "no-key-step": "await lab.Agent('anthropic:claude-sonnet-4-6').run('hi').step()",
-    "no-recording": f"with lab.replay({str(FIXTURES / 'trip')!r}):\n    run = lab.Agent('openai:gpt-5.4-mini', stream=True).run('hi')\nawait run",
+    "no-recording": f"with lab.replay({str(FIXTURES / 'trip')!r}):\n    run = lab.Agent('openai:gpt-5.4-mini').run('hi')\nawait run",
     "no-folder": "lab.replay('nowhere')",
     "limit": "lab.Budget(max_turns=-1)",
     "mistyped-limit": "lab.Budget(max_trns=1)",
