@@ -26,7 +26,7 @@ from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
-from agentlab.types import JSON, Message, ModelRequest, ModelResponse
+from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolSpec
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
@@ -73,19 +73,19 @@ class Agent(Shown):
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
         self.model: Model = _as_model(model, retry or RetryPolicy())
-        self.tools = types.MappingProxyType(as_tools(tools))
-        self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
+        self.tools: Mapping[str, Tool] = types.MappingProxyType(as_tools(tools))
+        self.tool_specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
-        self.settings = replace(
+        self.settings: RunSettings = replace(
             _settings(RunSettings(), budget, stop, policy),
             continuation=as_continuation(continuation),
             terminating=self.known_terminating(as_terminating(terminating)),
         )
         self.stream = stream
-        self.options = types.MappingProxyType(dict(options or {}))
-        self.middleware = tuple(middleware)
-        self.observers = tuple(observers)
-        self.name = name or _name_of(self.model)
+        self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
+        self.observers: tuple[RunObserver, ...] = tuple(observers)
+        self.name: str = name or _name_of(self.model)
 
     def run(
         self,

@@ -96,8 +96,8 @@ class Chat(Shown):
         if not callable(getattr(agent, "run", None)):
             raise ConfigurationError(f"Chat(agent={agent!r}): pass an agent, such as lab.Agent('openai:gpt-5.4-mini').")
         self.agent = agent
-        self.contexts = Contexts(path)
-        self.transport = transport or current()
+        self.contexts: Contexts = Contexts(path)
+        self.transport: Transport = transport or current()
         self._turns = OneAtATime()
 
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:

@@ -31,7 +31,10 @@ class ExperimentResults(Shown):
     """
 
     def __init__(self, grid: Grid, store: Store, standing: tuple[Standing, ...], problems: Mapping[str, str]) -> None:
-        self.grid, self.store, self.standing, self.problems = grid, store, standing, problems
+        self.grid: Grid = grid
+        self.store: Store = store
+        self.standing: tuple[Standing, ...] = standing
+        self.problems: Mapping[str, str] = problems
 
     @cached_property
     def runs(self) -> pd.DataFrame:

@@ -38,8 +38,8 @@ class Lockstep(Shown):
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs: tuple[Run, ...] = _checked(runs)
-        self.round = 0
-        self.round_under_way = False
+        self.round: int = 0
+        self.round_under_way: bool = False
         self._paused = False
         self._control = threading.RLock()
         self._home: asyncio.AbstractEventLoop | None = None
