@@ -20,19 +20,20 @@ from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
 from agentlab.run import Run
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.shown import Shown
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
-from agentlab.types import JSON, Message, ModelRequest, ModelResponse
+from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolSpec
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
 """Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
 
 
-class Agent:
+class Agent(Shown):
     """A model with tools and instructions.
 
         agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search, finalize], instructions="…")
@@ -72,19 +73,19 @@ class Agent:
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
         self.model: Model = _as_model(model, retry or RetryPolicy())
-        self.tools = types.MappingProxyType(as_tools(tools))
-        self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
+        self.tools: Mapping[str, Tool] = types.MappingProxyType(as_tools(tools))
+        self.tool_specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
-        self.settings = replace(
+        self.settings: RunSettings = replace(
             _settings(RunSettings(), budget, stop, policy),
             continuation=as_continuation(continuation),
             terminating=self.known_terminating(as_terminating(terminating)),
         )
         self.stream = stream
-        self.options = types.MappingProxyType(dict(options or {}))
-        self.middleware = tuple(middleware)
-        self.observers = tuple(observers)
-        self.name = name or _name_of(self.model)
+        self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
+        self.observers: tuple[RunObserver, ...] = tuple(observers)
+        self.name: str = name or _name_of(self.model)
 
     def run(
         self,

@@ -16,6 +16,9 @@ from agentlab.errors import ConfigurationError
 from agentlab.groups import By, checked, columns_of, in_order, names_of
 from agentlab.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
 
+MOST_PAIRS = 24
+"""So many pairs of groups are shown; the frame has them all."""
+
 REASONS = ("stop_reason", "finish_reason")
 MEANING = {
     "stop_reason": "the same stop_reason, why the run ended",
@@ -55,7 +58,11 @@ class Agreement:
     def _repr_html_(self) -> str:
         import html
 
-        tables = "".join(table.to_html(index=False, border=0, escape=True, na_rep="") for table in (self.overall, self.pairs))
+        tables = "".join(
+            table.head(MOST_PAIRS).to_html(index=False, border=0, escape=True, na_rep="") for table in (self.overall, self.pairs)
+        )
+        if len(self.pairs) > MOST_PAIRS:
+            tables += f"<p>… and {len(self.pairs) - MOST_PAIRS:,} more in <code>.pairs</code></p>"
         return f"<div><p>{html.escape(self.what)}: {html.escape(self._words())}</p>{tables}</div>"
 
     def _words(self) -> str:

@@ -12,6 +12,7 @@ from agentlab.errors import LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, no_such, reached, seconds, whole_number
 from agentlab.results import Reading, Remaining
+from agentlab.shown import Shown
 from agentlab.types import StopReason
 
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
@@ -36,7 +37,7 @@ def _told_of_misspellings(cls: type[C]) -> type[C]:
 
 @_told_of_misspellings
 @dataclass(frozen=True, slots=True, repr=False)
-class Budget:
+class Budget(Shown):
     """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
 
     max_turns            steps of the loop; 20 unless you say otherwise

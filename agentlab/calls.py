@@ -17,6 +17,7 @@ from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
+from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
 from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
@@ -48,7 +49,7 @@ LARGEST_ANSWER_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
     and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream.
 

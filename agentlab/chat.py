@@ -25,6 +25,7 @@ from agentlab.limits import no_such
 from agentlab.one_at_a_time import OneAtATime
 from agentlab.redaction import shown_without_keys
 from agentlab.results import RunResult
+from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
@@ -53,7 +54,7 @@ T = TypeVar("T")
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatReply(Shown):
     """What one request led to.
 
     response            the answer's text, or what a tool gave with which the run ended, as text; with `notice` at its end where the
@@ -75,7 +76,7 @@ class ChatReply:
     result: RunResult | None = field(default=None, repr=False, compare=False)
 
 
-class Chat:
+class Chat(Shown):
     """An agent in conversations that are kept, each under the id of its context.
 
         chat = lab.Chat(agent, path="chat.sqlite")
@@ -95,8 +96,8 @@ class Chat:
         if not callable(getattr(agent, "run", None)):
             raise ConfigurationError(f"Chat(agent={agent!r}): pass an agent, such as lab.Agent('openai:gpt-5.4-mini').")
         self.agent = agent
-        self.contexts = Contexts(path)
-        self.transport = transport or current()
+        self.contexts: Contexts = Contexts(path)
+        self.transport: Transport = transport or current()
         self._turns = OneAtATime()
 
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:

@@ -40,7 +40,7 @@ class Contexts:
     """
 
     def __init__(self, path: str | Path = IN_MEMORY) -> None:
-        self.path = str(path)
+        self.path: str = str(path)
         self._lock = threading.Lock()
         try:
             self._database = sqlite3.connect(

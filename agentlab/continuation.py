@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.shown import Shown
 
 RECOVERY_HINT = (
     "Previous response was truncated by token limit.\n"
@@ -21,7 +22,7 @@ FIRST_CAPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ContinuationPolicy:
+class ContinuationPolicy(Shown):
     """Caps on going on with a response that was cut at its token cap. All are counted within one step, and editable live.
 
     max_continuations_per_turn              further calls for the rest of a cut answer; 0 means that none is made

@@ -27,6 +27,7 @@ from agentlab.owner import LoopOwner
 from agentlab.redaction import in_words
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
+from agentlab.shown import Shown
 from agentlab.step import Ending, take_step
 from agentlab.types import StopReason
 
@@ -47,7 +48,7 @@ class RunState(StrEnum):
     ENDED = "ended"
 
 
-class Drive:
+class Drive(Shown):
     """The state of a run and the loop that drives it: the part of Run that the steps work with."""
 
     def __init__(
@@ -62,21 +63,21 @@ class Drive:
         history: RunHistory | None = None,
         parent: Run | None = None,
     ) -> None:
-        self.id = os.urandom(6).hex()
-        self.lane = self.id
-        self.parent = parent
-        self.parent_run_id = None if parent is None else parent.id
+        self.id: str = os.urandom(6).hex()
+        self.lane: str = self.id
+        self.parent: Run | None = parent
+        self.parent_run_id: str | None = None if parent is None else parent.id
         self.agent = agent
         self.prompt = prompt
         self.conversation = conversation
         self.limits = limits
         self.transport = transport
-        self.history = RunHistory() if history is None else history
-        self.forked_at = None if parent is None else len(self.history)
+        self.history: RunHistory = RunHistory() if history is None else history
+        self.forked_at: int | None = None if parent is None else len(self.history)
         self.events: list[events.Event] = []
         self.observers: tuple[events.RunObserver, ...] = tuple(observers)
         self._inherited = self.observers
-        self.clock = Clock(self.history.elapsed_s)
+        self.clock: Clock = Clock(self.history.elapsed_s)
         self.in_force: RunSettings = limits.snapshot()
         self.result: RunResult | None = None
         self.ending: Ending | None = None
@@ -88,7 +89,7 @@ class Drive:
         self.ceiling: Callable[[RunSettings], RunSettings] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
-        self.prompt_at = len(conversation) - 1
+        self.prompt_at: int = len(conversation) - 1
         self._offspring: tuple[Run, ...] = ()
         self._children: tuple[Run, ...] = ()
         self._fork_listeners: tuple[Callable[[Run], object], ...] = ()

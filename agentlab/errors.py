@@ -47,6 +47,12 @@ class AgentlabError(Exception):
     def __init__(self, *said: object) -> None:
         super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the person's own code, and what was wrong there."""
+        from agentlab.short_traceback import rendered
+
+        return rendered(self)
+
 
 class ConfigurationError(AgentlabError, ValueError):
     """What was asked for cannot work; the message names the value and the next step."""

@@ -8,11 +8,12 @@ from decimal import Decimal
 
 from agentlab.budget import Budget
 from agentlab.pricing import cost_of
+from agentlab.shown import Shown
 from agentlab.types import Usage, UsageSource
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun:
+class DryRun(Shown):
     """How many runs there are and what they may take at most; None where nothing bounds it.
 
     `runs` are all cells, `done` those that have ended, `to_do` the rest. `max_calls`, `max_tokens` and `max_cost_usd` bound the rest

@@ -23,12 +23,13 @@ from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, Sto
 from agentlab.estimate import DryRun, bound, estimated
 from agentlab.execute import Common, Job, Outcome, Score, SentBack
 from agentlab.experiment_results import ExperimentResults
-from agentlab.grid import Where, grid
+from agentlab.grid import Grid, Where, grid
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.pace import Pace, intervals
 from agentlab.progress import Progress
 from agentlab.schedule import Elsewhere, Executor
+from agentlab.shown import Shown
 from agentlab.spending import Purse, Spent, spent_before
 from agentlab.standing import Standing, jobs, standings
 from agentlab.store import ENDED, Store
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Experiment:
+class Experiment(Shown):
     """Every agent on every prompt with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}
@@ -77,7 +78,7 @@ class Experiment:
         max_runs: int | None = None,
         rate_limits: Mapping[str, float] | None = None,
     ) -> None:
-        self.grid = grid(name, agents, prompts, settings, repeats=repeats, where=where, cells=cells)
+        self.grid: Grid = grid(name, agents, prompts, settings, repeats=repeats, where=where, cells=cells)
         if score is not None and not callable(score):
             raise ConfigurationError(
                 f"score={score!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
@@ -86,8 +87,10 @@ class Experiment:
             raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=5).")
         if max_runs is not None:
             whole_number("Experiment", "max_runs", max_runs)
-        self.score, self.budget, self.max_runs = score, budget, max_runs
-        self.store = store if isinstance(store, Store) else Store(store)
+        self.score = score
+        self.budget: Budget | None = budget
+        self.max_runs: int | None = max_runs
+        self.store: Store = store if isinstance(store, Store) else Store(store)
         self._providers = {cell: self.grid.provider_of(cell) for cell in self.grid.cells}
         self._interval_s = intervals(rate_limits, set(self._providers.values()))
         self._paces = {provider: Pace(interval_s) for provider, interval_s in self._interval_s.items()}

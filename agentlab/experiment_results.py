@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentlab import sugar
 from agentlab.grid import Grid
 from agentlab.run import Run
+from agentlab.shown import Shown
 from agentlab.standing import Standing
 from agentlab.store import Store
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from agentlab.plots import PlotFigure
 
 
-class ExperimentResults:
+class ExperimentResults(Shown):
     """The frames of an experiment: `runs`, with a row for each cell, also where nothing was run; `steps`, `calls`, `tools` of those
     that were. Sorted by cell: what runs first plays no part.
 
@@ -30,7 +31,10 @@ class ExperimentResults:
     """
 
     def __init__(self, grid: Grid, store: Store, standing: tuple[Standing, ...], problems: Mapping[str, str]) -> None:
-        self.grid, self.store, self.standing, self.problems = grid, store, standing, problems
+        self.grid: Grid = grid
+        self.store: Store = store
+        self.standing: tuple[Standing, ...] = standing
+        self.problems: Mapping[str, str] = problems
 
     @cached_property
     def runs(self) -> pd.DataFrame:

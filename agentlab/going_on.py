@@ -12,6 +12,7 @@ from agentlab.leaf_names import describe
 from agentlab.more_room import Raised, conditions_off, more_room, raised_conditions, twice
 from agentlab.results import StepResult
 from agentlab.settings import LiveSettings, RunSettings
+from agentlab.shown import Shown
 from agentlab.stop import StopCondition
 from agentlab.types import StopReason
 
@@ -23,7 +24,7 @@ Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Shown):
     """One thing that can be done about a run's end: a branch from step `at` on, with some settings changed.
 
     `label` is what stands on its button, `why` one sentence about it, which may quote a provider. `edits` are fields for

@@ -14,6 +14,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits import whole_number
 from agentlab.run import Run
 from agentlab.settings import PARTS
+from agentlab.shown import Shown
 from agentlab.transport import Transport
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ AXES = ("agent", "prompt_id", "settings", "repeat")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Shown):
     """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the task itself."""
 
     agent: str

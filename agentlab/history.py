@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import overload
 
 from agentlab.results import StepResult
+from agentlab.shown import Shown
 from agentlab.types import Cost, CostSource, FinishReason, Usage, UsageSource
 
 ZERO = Decimal(0)
@@ -38,7 +39,7 @@ def add_cost(left: Cost, right: Cost) -> Cost:
     return Cost(None if left.usd is None or right.usd is None else left.usd + right.usd, source)
 
 
-class RunHistory(Sequence[StepResult]):
+class RunHistory(Sequence[StepResult], Shown):
     """The steps of a run, append only, with totals in O(1).
 
     `usage` and `cost` are sums over all steps, unknown (None) as soon as one part is; `known_tokens` and `known_cost_usd` are

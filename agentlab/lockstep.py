@@ -22,13 +22,14 @@ from agentlab.jupyter import frontend, interrupts, kernel_mend
 from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run, RunState
+from agentlab.shown import Shown
 
 T = TypeVar("T")
 Round = tuple[StepResult | None, ...]
 """The steps of one round, in the order of the runs; None for a run that took none."""
 
 
-class Lockstep:
+class Lockstep(Shown):
     """Runs that take their steps together: a round is over when each of them has taken one, and none is ahead by more than that.
 
     Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
@@ -37,8 +38,8 @@ class Lockstep:
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs: tuple[Run, ...] = _checked(runs)
-        self.round = 0
-        self.round_under_way = False
+        self.round: int = 0
+        self.round_under_way: bool = False
         self._paused = False
         self._control = threading.RLock()
         self._home: asyncio.AbstractEventLoop | None = None

@@ -37,6 +37,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
+from agentlab.harmless import cut
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.rows import Leaves, attributes, repetition, some_at_once
@@ -247,6 +248,10 @@ SHOWN = [
 ]
 
 
+SHOWN_STEPS = 20
+"""Of a longer run so many of its first steps are shown, and of its last."""
+
+
 def table_of(steps: pd.DataFrame) -> str:
     """Steps as HTML, what is unknown called so. Whatever came from a model is escaped."""
     unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
@@ -259,7 +264,13 @@ def table_of(steps: pd.DataFrame) -> str:
 
 def result_bundle(result: RunResult) -> dict[str, str]:
     """A result as plain text and as HTML: why it ended, and its steps. Whatever came from a model is escaped."""
-    table = table_of(to_frame(result)[SHOWN])
+    steps = to_frame(result)[SHOWN]
+    left_out = len(steps) - 2 * SHOWN_STEPS
+    parts = [steps] if left_out <= 0 else [steps.head(SHOWN_STEPS), steps.tail(SHOWN_STEPS)]
+    table = f"<p>… {left_out:,} more in <code>.to_frame()</code> …</p>".join(map(table_of, parts))
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
-    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(without_keys(head))}</b></p>{table}</div>"}
+    return {
+        "text/plain": cut(repr(result), 2_000),
+        "text/html": f"<div><p><b>{html.escape(without_keys(head))}</b></p>{table}</div>",
+    }

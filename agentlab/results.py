@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentlab import errors, sugar
 from agentlab.redaction import holds_no_key, shown_without_keys
+from agentlab.shown import Shown
 from agentlab.types import (
     JSON,
     Cost,
@@ -37,7 +38,7 @@ Scalar: TypeAlias = int | float | Decimal | str | bool | None
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Shown):
     """What a condition read at one step: its value, the limit that held, and whether it was met.
 
     `value` None means that it is not known (usage that was not reported); `met` None that it cannot be said, or that an async
@@ -119,7 +120,7 @@ class Action(StrEnum):
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Shown):
     """What follows from a response, and why in one sentence. `stop_reason` is set where the action ends the run; `suggestion` is what
     a person could do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None."""
 
@@ -131,7 +132,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(Shown):
     """One round trip to the model. `index` counts the run's calls from 1; `usage` is what counts against the budget (its `source`
     says whether the provider reported it); `started_s` is the time since the run's first step, `retries` the attempts that failed
     before this answer. `used` is False where a middleware left the answer aside: it was paid for, and is no part of what the model
@@ -174,7 +175,7 @@ class ChildUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class Remaining(Shown):
     """What is left on each dimension of the budget after a step. None: no limit, or not known (then the limit is set and
     `known_*` of the history is a lower bound of what was used)."""
 
@@ -187,7 +188,7 @@ class Remaining:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True, repr=False)
-class StepResult:
+class StepResult(Shown):
     """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
 
     `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used stands in `children`. `settings` are those it

@@ -17,6 +17,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.leaf_names import describe
 from agentlab.limits import no_such
 from agentlab.results import Decision
+from agentlab.shown import Shown
 from agentlab.stop import StopCondition, as_condition
 from agentlab.stop_tree import leaf_switched
 from agentlab.terminating import TerminatingTools
@@ -25,7 +26,7 @@ LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
+class RunSettings(Shown):
     """All that bounds a run at one moment. One of these is read per step, and kept on it.
 
     `policy` decides what follows from the end of each response, see `agentlab.termination`; None is its standard table.
@@ -105,7 +106,7 @@ def _live(name: str) -> Any:
     return property(get, set_, doc=f"`{EDITABLE[PART_OF[name]].__name__}.{name}`, live.")
 
 
-class LiveSettings:
+class LiveSettings(Shown):
     """The settings of a run as they are now: read and written from code, from the panel and from the loop alike.
 
         run.limits.max_cost = 0.10

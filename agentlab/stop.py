@@ -25,12 +25,13 @@ from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, reached, whole_number
 from agentlab.predicates import discard, is_async, name_of
 from agentlab.results import Reading, Scalar
+from agentlab.shown import Shown
 from agentlab.types import FinishReason
 
 Predicate: TypeAlias = Callable[[RunHistory], Any]
 
 
-class StopCondition:
+class StopCondition(Shown):
     """What all conditions have in common: the operators, and how they are taken apart and changed."""
 
     __slots__ = ()

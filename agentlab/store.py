@@ -23,6 +23,7 @@ from agentlab.keeper import Keeper, at_work
 from agentlab.rebuild import rebuilt, refuse_what_is_forgotten
 from agentlab.run import Run
 from agentlab.settings import RunSettings
+from agentlab.shown import Shown
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.termination import Policy
 
@@ -34,7 +35,7 @@ Where: TypeAlias = str | Path | Storage | None
 ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
 
 
-class Store:
+class Store(Shown):
     """Runs and all their steps, kept where `where` says: a path, None for memory, or a Storage of your own.
 
     It is an observer: give it to an agent or to a run. What cannot be written (a full disk) stays in memory, is told in a warning, and

@@ -26,6 +26,7 @@ from agentlab import genai_names as names
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
 from agentlab.run import Run
+from agentlab.shown import Shown
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -39,7 +40,7 @@ LINKS_KEPT = 1024
 Instrumented = TypeVar("Instrumented", Agent, Run)
 
 
-class Telemetry:
+class Telemetry(Shown):
     """An observer that turns runs into OpenTelemetry spans and metrics.
 
     tracer_provider, meter_provider   where they go; without, to the process's own (nowhere, where no SDK is set up)

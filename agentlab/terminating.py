@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.shown import Shown
 
 NUDGE_MESSAGE = (
     "You are currently in an autonomous execution mode with no user interaction. "
@@ -16,7 +17,7 @@ NUDGE_MESSAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class TerminatingTools:
+class TerminatingTools(Shown):
     """The run ends when one of these tools has been called, and not before.
 
         agent.run("…", terminating=TerminatingTools(["finalize", "give_up"]))

@@ -37,12 +37,13 @@ from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.results import Action, Decision
 from agentlab.settings import RunSettings
+from agentlab.shown import Shown
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP, for_error, larger_cap
 from agentlab.types import Confidence, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionContext:
+class DecisionContext(Shown):
     """What a decision may rest on beside the signal. Nothing of it need be given: a signal alone can be decided on too.
 
     `response` is what the model answered; `turn` the step under way, from 1; `call` the number of this round trip within the step, from

@@ -34,6 +34,7 @@ import pydantic_core
 
 from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.redaction import in_words, known_hidden
+from agentlab.shown import Shown
 from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
 
 Function: TypeAlias = Callable[..., Any]
@@ -43,7 +44,7 @@ _PREFIX = "argument_"  # keeps a parameter called `schema` or `copy` apart from 
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Shown):
     """A function that a model can call.
 
     `timeout_s` bounds one call (None: the run's own timeout alone does). A sync function runs on a thread of its own, so that it

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import Redactor, clean_json, shown_without_keys
+from agentlab.shown import Shown
 
 JSON: TypeAlias = Any
 """A value as `json.loads` returns it."""
@@ -82,7 +83,7 @@ class UsageSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Shown):
     """Tokens of one or several calls, by one convention for all providers. `None` means that it was not reported.
 
     `input_tokens` includes what was read from and written to a cache; `total_tokens` is input + output; `reasoning_tokens` are
@@ -110,7 +111,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Shown):
     """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN."""
 
     usd: Decimal | None = None
@@ -130,7 +131,7 @@ class ToolSpec:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Shown):
     """A tool call as the model sent it.
 
     `arguments` is the raw JSON text, unparsed, since it may be cut off or wrong. `closed` is False where the block that holds
@@ -145,7 +146,7 @@ class ToolCall:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Shown):
     """Returned by a tool: end the run for this reason; `output` is then the result's output."""
 
     reason: str
@@ -154,7 +155,7 @@ class Stop:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Shown):
     """What a tool call led to.
 
     `content` is the text handed back to the model; `value` what the function returned, or the exception it raised. `error` says
@@ -191,7 +192,7 @@ class NativeContent:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(Shown):
     """One message of the conversation. The system text is not one: it is `ModelRequest.instructions`.
 
     A `tool` message carries the results of all calls of the assistant message before it, in order.
@@ -223,7 +224,7 @@ class ModelRequest:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class TerminationSignal:
+class TerminationSignal(Shown):
     """Why a response ended, and how sure that is.
 
     `raw_field` and `raw_value` are the provider's own, as sent (`raw_value` None: missing). `message` is one sentence.
@@ -288,7 +289,7 @@ def _check_signal(signal: TerminationSignal) -> None:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class ModelResponse:
+class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
     as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 
 import pandas as pd
 
+from agentlab.harmless import cut, escape
 from agentlab.recorder import SHOWN, table_of
 
 ROWS_SHOWN = 10
+LONGEST_TEXT = 4_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -28,7 +29,7 @@ class Imported:
     def __repr__(self) -> str:
         counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         told = "".join(f"\n  - {note}" for note in self.notes)
-        return f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}"
+        return cut(f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}", LONGEST_TEXT)
 
     def _repr_html_(self) -> str:
         shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN)
@@ -36,8 +37,8 @@ class Imported:
         head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)
         parts = [
-            f"<p><b>{head}</b>{html.escape(f' from {self.source}') if self.source else ''}</p>",
-            f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in self.notes)}</ul>" if self.notes else "",
+            f"<p><b>{head}</b>{escape(f' from {self.source}') if self.source else ''}</p>",
+            f"<ul>{''.join(f'<li>{escape(note, 1_000)}</li>' for note in self.notes)}</ul>" if self.notes else "",
             table,
             f"<p>… and {_many(more, 'more step')} in <code>.steps</code></p>" if more else "",
         ]

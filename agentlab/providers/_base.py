@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentlab.http import HttpRequest
+from agentlab.shown import Shown
 from agentlab.types import JSON, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Shown):
     """What can be expected of a provider's wire."""
 
     streaming: bool = True

@@ -12,11 +12,12 @@ from agentlab.providers._chat_completions import PLAIN, Dialect, Origin, read_bo
 from agentlab.providers._chat_stream import ChatStreamParser
 from agentlab.providers._request import clean_url, content_headers
 from agentlab.providers._signals import body_message
+from agentlab.shown import Shown
 from agentlab.types import JSON, ModelRequest, ModelResponse
 
 
 @dataclass(frozen=True, slots=True)
-class ChatCompletions:
+class ChatCompletions(Shown):
     """A server on the chat completions wire.
 
     `base_url` is the address up to and without `/chat/completions`. `headers` are further ones, sent with live calls only. Keys and

@@ -14,13 +14,14 @@ from agentlab.providers._responses import Origin, read_body
 from agentlab.providers._responses_request import request_body
 from agentlab.providers._responses_stream import ResponsesStreamParser
 from agentlab.providers._signals import body_message
+from agentlab.shown import Shown
 from agentlab.types import JSON, ModelRequest, ModelResponse
 
 NOTHING: Mapping[str, JSON] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Responses:
+class Responses(Shown):
     """A server on the Responses wire.
 
     `base_url` is the address up to and without `/responses`. `headers` are further ones, sent with live calls only. Keys and headers

@@ -21,6 +21,7 @@ from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
 from agentlab.providers._versions import check_date
+from agentlab.shown import Shown
 from agentlab.types import (
     JSON,
     Confidence,
@@ -68,7 +69,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cr
 
 
 @dataclass(frozen=True, slots=True)
-class Anthropic:
+class Anthropic(Shown):
     """Anthropic's own server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
 
     `api_version` is the date that is sent as `anthropic-version`. `headers` are further ones, such as `anthropic-beta`, sent with live

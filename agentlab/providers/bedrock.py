@@ -26,6 +26,7 @@ from agentlab.providers._bedrock_stream import BedrockStreamParser, end_details,
 from agentlab.providers._event_stream import missing_decoder
 from agentlab.providers._request import clean_url
 from agentlab.providers._signals import Ended, Facts, Table, find_error, judge
+from agentlab.shown import Shown
 from agentlab.types import (
     JSON,
     FinishReason,
@@ -63,7 +64,7 @@ _REGION = re.compile(r"[a-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Bedrock:
+class Bedrock(Shown):
     """Bedrock's own endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
 
     `model` is a model's id, an inference profile's, or an ARN. The region is `region`, else that of AWS_REGION or

@@ -21,6 +21,7 @@ from agentlab.providers._gemini_stream import GeminiStreamParser, unwrapped
 from agentlab.providers._request import clean_url, content_headers, find_key
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
 from agentlab.providers._versions import place_version
+from agentlab.shown import Shown
 from agentlab.types import (
     JSON,
     Confidence,
@@ -85,7 +86,7 @@ _NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 
 @dataclass(frozen=True, slots=True)
-class Gemini:
+class Gemini(Shown):
     """The Gemini API, or a server that speaks its wire at `base_url` (up to and without `/models`).
 
     `api_version` is the version that `base_url` ends in; given, it takes that one's place. `headers` are further ones, sent with live

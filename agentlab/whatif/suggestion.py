@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -12,6 +11,7 @@ import pandas as pd
 from agentlab import sugar
 from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError
+from agentlab.harmless import cut, escape
 from agentlab.stop import StopCondition
 from agentlab.whatif.grids import Grid
 from agentlab.whatif.spelled import budget_code, condition_code
@@ -114,7 +114,7 @@ class Suggestion:
 
     def __repr__(self) -> str:
         if self.found is None:
-            return f"Suggestion(none: {' '.join(self.why)})"
+            return cut(f"Suggestion(none: {' '.join(self.why)})", 2_000)
         return f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})"
 
     def in_short(self) -> str:
@@ -124,8 +124,8 @@ class Suggestion:
         return f"keeps {kept} of the successes and saves {saved} of {IN_WORDS[self.cost_in]}"
 
     def _repr_html_(self) -> str:
-        head = "<p>No suggestion</p>" if self.found is None else f"<pre>{html.escape(self.found.code)}</pre>"
-        return f"<div>{head}<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in self.why)}</ul></div>"
+        head = "<p>No suggestion</p>" if self.found is None else f"<pre>{escape(self.found.code, 2_000)}</pre>"
+        return f"<div>{head}<ul>{''.join(f'<li>{escape(sentence, 1_000)}</li>' for sentence in self.why)}</ul></div>"
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TypeGuard
 
+from agentlab import harmless
 from agentlab.going_on import nothing_to_do
-from agentlab.providers._read import whole_text
-from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
 from agentlab.stop import Custom, read_off
@@ -22,21 +21,14 @@ from agentlab.widgets.answer import Said
 NEAR = 0.8
 """From this share of a limit on, its bar says so."""
 
+escape, printable = harmless.escape, harmless.printable
+
 _STATE_WORDS = {
     RunState.READY: "ready",
     RunState.RUNNING: "running",
     RunState.PAUSED: "paused",
     RunState.ENDED: "ended",
 }
-
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def escape(value: object, longest: int = 300) -> str:
-    """Any text as harmless HTML, cut where it is long; control characters are made visible."""
-    text = without_keys(str(value)[: 4 * longest + 4096])  # looked through before it is cut: half a key is a key too
-    return html.escape(printable(text if len(text) <= longest else text[: longest - 1] + "…"))
 
 
 def tokens(value: int | None) -> str:
@@ -304,12 +296,6 @@ def answer(said: Said) -> str:
         f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{label}">'
         f'<pre dir="auto">\n{text}</pre></div>'
     )
-
-
-def printable(text: str) -> str:
-    """Text with its line breaks and tabs, and without keys; other control characters, such as those that steer a terminal, and halves
-    of characters are made visible."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(without_keys(text).replace("\r\n", "\n")))
 
 
 def fault(message: str) -> str:

@@ -1,0 +1,15 @@
+"""Values that a notebook shows as a small table beside their repr: `agentlab.cards` makes it, and is loaded when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+
+class Shown:
+    """Gives a class its rich display: text and HTML, short, escaped and without keys. `repr` stays what it is."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle: dict[str, str] = import_module("agentlab.cards").bundle(self)
+        return bundle

@@ -1,0 +1,250 @@
+"""What a notebook shows of every public value: text and HTML, escaped, short, without keys, the same at every execution."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import inspect
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import agentlab as lab
+from agentlab.cards import LONGEST_TEXT
+from agentlab.cards.card import FIRST, LAST, MOST_ROWS
+from agentlab.importers._imported import Imported
+from agentlab.testing import ScriptedProvider, call, say
+
+KEY = "sk-ant-" + "a1B2" * 8
+HOSTILE = f'</td></table><script>alert(1)</script><img src=x onerror="alert(2)"> {KEY} \x1b[31m ' + "long " * 2_000
+ALLOWED = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "pre", "code"}
+MOST_LINES = 40
+MOST_TABLE_ROWS = MOST_ROWS + FIRST + LAST + 3
+MOST_HTML = 60_000
+
+
+def look(city: str) -> str:
+    """Look out of the window."""
+    return HOSTILE
+
+
+def scripted() -> lab.Agent:
+    return lab.Agent(
+        ScriptedProvider([call("look", {"city": HOSTILE}), say(HOSTILE)]),
+        tools=[look],
+        instructions=HOSTILE,
+        stop=lab.StepCountIs(8) | (lab.HasToolCall("look", "</b><script>") & ~lab.MaxTokensUsed(5_000_000)),
+        name=HOSTILE[:200],
+    )
+
+
+def ended() -> lab.Run:
+    run = scripted().run(HOSTILE)
+    asyncio.run(_to_the_end(run))
+    return run
+
+
+async def _to_the_end(run: Any) -> None:
+    await run
+
+
+def conducted() -> Any:
+    experiment = lab.Experiment({"<b>it</b>": lab.Agent(ScriptedProvider(["<script>"]))}, {"p": "</td><script>"})
+    return asyncio.run(experiment.run(progress=False))
+
+
+def agreed() -> lab.Agreement:
+    rows = [
+        {"model": f"</td>{model}", "prompt_id": str(prompt), "stop_reason": "<script>"}
+        for model in range(12)
+        for prompt in range(3)
+    ]
+    return lab.agreement(pd.DataFrame(rows), by="model")
+
+
+def proposed() -> lab.Proposal:
+    run = scripted().run("go", budget=lab.Budget(max_turns=1), stop=lab.StepCountIs(9))
+    asyncio.run(_to_the_end(run))
+    return run.proposals[0]
+
+
+run = cache(ended)
+
+MADE: dict[str, Callable[[], Any]] = {
+    "Agent": scripted,
+    "Agreement": agreed,
+    "AllOf": lambda: lab.AllOf(*[lab.StepCountIs(number + 1) for number in range(200)]),
+    "AnyOf": lambda: lab.StepCountIs(8) | lab.HasToolCall(HOSTILE),
+    "Budget": lambda: lab.Budget(max_cost=0.05, timeout=60),
+    "Cell": lambda: lab.Cell(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE),
+    "Chat": lambda: lab.Chat(scripted()),
+    "ChatReply": lambda: lab.ChatReply(HOSTILE, (lab.Message("assistant", HOSTILE),), (), lab.StopReason.COMPLETED, HOSTILE, HOSTILE),
+    "ContinuationPolicy": lambda: lab.ContinuationPolicy(hint=HOSTILE),
+    "Custom": lambda: lab.Custom(lambda history: False, name=HOSTILE),
+    "Decision": lambda: lab.Decision(lab.Action.ABORT, HOSTILE, lab.StopReason.ERROR, "retry"),
+    "DecisionContext": lambda: lab.DecisionContext(run().history[0].calls[0].response, history=run().history),
+    "DryRun": lambda: lab.Experiment({HOSTILE[:60]: scripted()}, {"p": HOSTILE}).dry_run(),
+    "Experiment": lambda: lab.Experiment({f"{number}{HOSTILE[:60]}": scripted() for number in range(40)}, [HOSTILE]),
+    "ExperimentResults": conducted,
+    "FinishReasonIs": lambda: lab.FinishReasonIs(HOSTILE),
+    "HasToolCall": lambda: lab.HasToolCall(HOSTILE),
+    "LiveSettings": lambda: scripted().run("go").limits,
+    "Lockstep": lambda: lab.Lockstep([scripted().run("go") for _ in range(40)]),
+    "MaxCost": lambda: lab.MaxCost(0.05),
+    "MaxTokensUsed": lambda: lab.MaxTokensUsed(500),
+    "Message": lambda: lab.Message("assistant", HOSTILE, run().messages[1].tool_calls * 50),
+    "Not": lambda: ~lab.HasToolCall(HOSTILE),
+    "Off": lambda: lab.Off(lab.HasToolCall(HOSTILE)),
+    "Proposal": proposed,
+    "Reading": lambda: lab.Reading("AnyOf", children=tuple(lab.Reading(HOSTILE, HOSTILE, HOSTILE, True) for _ in range(200))),
+    "RetryPolicy": lambda: lab.RetryPolicy(attempts=2),
+    "Run": run,
+    "RunHistory": lambda: run().history,
+    "RunResult": lambda: run().result,
+    "RunSettings": lambda: scripted().settings,
+    "StepCountIs": lambda: lab.StepCountIs(8),
+    "StepResult": lambda: run().history[0],
+    "Stop": lambda: lab.Stop(HOSTILE, HOSTILE),
+    "Store": lab.Store,
+    "Suggestion": lambda: lab.Suggestion(0.9, "cost_usd", None, why=(HOSTILE[:200],)),
+    "Telemetry": lab.Telemetry,
+    "TerminatingTools": lambda: lab.TerminatingTools(["look"], nudge_message=HOSTILE),
+    "TerminationSignal": lambda: lab.TerminationSignal(lab.FinishReason.ERROR, lab.Confidence.LOW, HOSTILE, HOSTILE, HOSTILE, HOSTILE),
+    "Tool": lambda: lab.tool(name="look", description=HOSTILE)(look),
+    "Usage": lambda: lab.Usage(10, None),
+    # not classes of lab, but what its functions give, and what stands inside the values
+    "provider": lambda: lab.Provider("anthropic", model="</td><script>", api_key=KEY, headers={"x-key": KEY}),
+    "openai": lambda: lab.Provider("openai", model="gpt-5.4-mini", api_key=KEY),
+    "openai-responses": lambda: lab.Provider("openai-responses", model="gpt-5.4-mini", api_key=KEY),
+    "gemini": lambda: lab.Provider("gemini", model="gemini-3.5-flash", api_key=KEY),
+    "Capabilities": lambda: lab.capabilities("openai"),
+    "Cost": lambda: run().history.cost,
+    "Remaining": lambda: run().history[0].remaining,
+    "ToolCall": lambda: run().messages[1].tool_calls[0],
+    "ToolResult": lambda: run().messages[2].tool_results[0],
+    "ModelCall": lambda: run().history[0].calls[0],
+    "ModelResponse": lambda: run().history[0].calls[0].response,
+    "own-condition": lambda: own_condition(),  # noqa: PLW0108  defined below
+    "Imported": lambda: Imported(run().to_frame(), run().to_frame(), (HOSTILE[:200],), source="<script>"),
+}  # fmt: skip
+WITHOUT_A_VALUE = {"StopCondition"}  # what all conditions have in common: see own-condition
+
+
+def own_condition() -> lab.StopCondition:
+    class Never(lab.StopCondition):
+        def read(self, history: lab.RunHistory) -> lab.Reading:
+            return lab.Reading("Never", met=False)
+
+        def __repr__(self) -> str:
+            return HOSTILE
+
+    return Never()
+
+
+class Tags(HTMLParser):
+    """The tags of a text, and what is in their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_every_public_class_is_looked_at() -> None:
+    classes = {name: value for name in lab.__all__ if inspect.isclass(value := getattr(lab, name))}
+    words = {name for name, kind in classes.items() if issubclass(kind, enum.Enum | Exception)}
+    assert set(classes) - words - WITHOUT_A_VALUE == {name for name in MADE if hasattr(lab, name)}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE.keys())
+def test_it_is_shown_in_short_and_harmless(make: Callable[[], Any]) -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    value = make()
+    shown, _ = DisplayFormatter().format(value)
+    text, page = shown["text/plain"], shown["text/html"]
+    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text) <= LONGEST_TEXT + 100
+    tags = Tags(page)
+    assert set(tags.found) <= ALLOWED
+    assert tags.attributes <= {"style", "class", "colspan", "scope", "border"}
+    assert tags.found.count("tr") <= MOST_TABLE_ROWS
+    assert len(page) <= MOST_HTML
+    assert "color" not in page  # those of the theme hold
+    for told in (text, page):
+        assert KEY not in told
+        assert KEY[:20] not in told
+        assert "\x1b" not in told
+
+
+def test_it_is_the_same_at_every_execution() -> None:
+    for name in ("Run", "StepResult", "RunHistory"):
+        first, second = (ended(), ended())
+        pick = {"Run": lambda one: one, "StepResult": lambda one: one.history[0], "RunHistory": lambda one: one.history}[name]
+        assert pick(first)._repr_mimebundle_() == pick(second)._repr_mimebundle_()
+
+
+def test_what_is_not_known_is_called_so_and_is_never_0() -> None:
+    assert ">unknown<" in lab.Usage(10, None)._repr_mimebundle_()["text/html"]
+    assert ">0<" not in lab.Usage(10, None)._repr_mimebundle_()["text/html"]
+    assert ">unknown<" in ended().history._repr_mimebundle_()["text/html"]
+
+
+def test_a_history_of_10_000_steps_shows_its_ends_at_once() -> None:
+    one = ended().history[0]
+    history = lab.RunHistory([one] * 10_000)
+    begun = time.perf_counter()
+    page = history._repr_mimebundle_()["text/html"]
+    assert time.perf_counter() - begun < 0.1
+    assert "… 9,980 more …" in page
+    assert Tags(page).found.count("tr") < MOST_TABLE_ROWS
+
+
+def test_a_result_of_many_steps_shows_its_ends() -> None:
+    model = ScriptedProvider(lambda request, index: call("look", {"city": str(index)}))
+    long = lab.Agent(model, tools=[look]).run("go", budget=lab.Budget(max_turns=90))
+    asyncio.run(_to_the_end(long))
+    assert long.result is not None
+    page = long.result._repr_mimebundle_()["text/html"]
+    assert "… 50 more in" in page
+    assert Tags(page).found.count("tr") == 42
+
+
+LIGHT = """
+import sys
+import agentlab as lab
+from agentlab.testing import ScriptedProvider
+agent = lab.Agent(ScriptedProvider(["It rains."]))
+for value in (agent, agent.run("hi"), lab.Budget(), lab.StepCountIs(8), lab.Usage(1, 2), lab.Message("user", "hi")):
+    assert value._repr_mimebundle_()["text/html"]
+assert not {"pandas", "matplotlib", "ipywidgets", "IPython"} & set(sys.modules)
+"""
+
+
+def test_to_be_shown_loads_nothing_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_class_of_anothers_own_with_a_known_name_is_not_taken_for_it() -> None:
+    from agentlab.cards import card_of
+
+    class Budget(SimpleNamespace):
+        pass
+
+    assert card_of(Budget(a=1)).title == "Budget"
+    assert card_of(Budget(a=1)).table is None
