@@ -7,7 +7,7 @@ SECONDS ?= 60
 WORKERS ?= 2
 PROVIDER ?= all
 
-.PHONY: audit lowest soak demo lab test test-unit notebooks refresh pictures lint bench kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit lowest soak demo lab test test-unit notebooks refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -42,6 +42,9 @@ lint: $(VENV)/.dev ## style, types, and the direction of imports
 
 bench: $(VENV)/.dev ## figures as ratios against peers and floors, measured in one run
 	$(BIN)/python -m tests.benchmarks
+
+peers: $(VENV)/.dev ## other frameworks through the same scenarios, and the table of it (ARGS=--write: into README.md and docs/peers.md)
+	$(BIN)/python -m tests.peers $(ARGS)
 
 kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
 	$(BIN)/python -m tests.kernel.matrix
@@ -88,4 +91,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,7 @@
 """Makes the peers' environment, so that what they need never mixes with what this project needs."""
 
 import os
+import shutil
 import subprocess
 import venv
 from functools import cache
@@ -9,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 ENVIRONMENT = ROOT / ".venv-peers"
+PACKAGES = ROOT / "tests" / "peers" / "node"
+NODE = ROOT / ".venv-peers-node"
 
 
 @cache
@@ -23,6 +26,26 @@ def peers_python() -> Path:
         subprocess.run([python, "-m", "pip", "install", "-qq", "--requirement", REQUIREMENTS], check=True)
         installed.write_text(wanted)
     return python
+
+
+@cache
+def peers_node() -> Path:
+    """The Node that has the peers in JavaScript, itself one of their packages: the system's may be too old for them."""
+    node = NODE / "node_modules" / ".bin" / "node"
+    wanted = (PACKAGES / "package.json").read_text()
+    installed = NODE / "package.json"
+    if not node.exists() or not installed.exists() or installed.read_text() != wanted:
+        if shutil.which("npm") is None:
+            raise OSError("npm is not there: install Node, or leave the peers in JavaScript out with --only.")
+        print("Installing the peers in JavaScript, once.", flush=True)
+        shutil.rmtree(NODE, ignore_errors=True)
+        NODE.mkdir()
+        (NODE / "package.json").write_text(wanted)
+        command = ["npm", "install", "--silent", "--no-package-lock", "--no-audit", "--no-fund"]
+        subprocess.run(command, cwd=NODE, check=True)
+    for program in PACKAGES.glob("*.mjs"):  # they find the packages beside them
+        shutil.copy(program, NODE)
+    return node
 
 
 if __name__ == "__main__":
