@@ -30,9 +30,9 @@ notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committ
 refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py
 
-pictures: $(VENV)/.dev ## take the panel's pictures for the README anew; look at them before they are committed
-	$(BIN)/python -m pytest tests/browser/test_pictures.py
-	cp test-output/pictures/*.png notebooks/images/
+pictures: $(VENV)/.dev ## take the panel's pictures for the README anew, the moving one too; look at them before they are committed
+	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_moving_picture.py
+	cp $(addprefix test-output/pictures/panel, -idle.png -running.png -stopped.png -dark.png -error.png .gif) notebooks/images/
 
 lint: $(VENV)/.dev ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -57,7 +57,7 @@ READ: Mapping[str, Mapping[str, str]] = {
         "sub_agent": "not tried",
         "look": "AutoGen Studio, OpenTelemetry",
         "evals": "agbench, in its repository",
-        "in_out": "yes; yes; yes; yes",
+        "in_out": "yes; yes; yes; by a UserProxyAgent",
         "beyond": "teams, graphs, distributed; Python, .NET; in maintenance",
     },
     "inspect": {

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+CONSTRAINTS = Path(__file__).with_name("constraints.txt")
+"""What the peers bring along, as `pip freeze` has it: an environment made next year is this one."""
 ENVIRONMENT = ROOT / ".venv-peers"
 PACKAGES = ROOT / "tests" / "peers" / "node"
 NODE = ROOT / ".venv-peers-node"
@@ -20,11 +22,13 @@ def peers_python() -> Path:
     python = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     installed = ENVIRONMENT / "installed.txt"  # a copy of the requirements, written last: it says that all went well
     wanted = REQUIREMENTS.read_text()
-    if not installed.exists() or installed.read_text() != wanted:
+    asked = wanted + CONSTRAINTS.read_text()
+    if not installed.exists() or installed.read_text() != asked:
         print("Installing the peers, once:", ", ".join(wanted.split()), flush=True)
         venv.create(ENVIRONMENT, clear=True, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-qq", "--requirement", REQUIREMENTS], check=True)
-        installed.write_text(wanted)
+        command = [python, "-m", "pip", "install", "-qq", "--constraint", CONSTRAINTS, "--requirement", REQUIREMENTS]
+        subprocess.run(command, check=True)
+        installed.write_text(asked)
     return python
 
 
