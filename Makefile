@@ -7,7 +7,7 @@ SECONDS ?= 60
 WORKERS ?= 2
 PROVIDER ?= all
 
-.PHONY: audit lowest soak demo lab test test-unit notebooks refresh pictures lint bench kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit lowest soak demo lab test test-unit notebooks refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -30,9 +30,9 @@ notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committ
 refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py
 
-pictures: $(VENV)/.dev ## take the panel's pictures for the README anew; look at them before they are committed
-	$(BIN)/python -m pytest tests/browser/test_pictures.py
-	cp test-output/pictures/*.png notebooks/images/
+pictures: $(VENV)/.dev ## take the panel's pictures for the README anew, the moving one too; look at them before they are committed
+	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_moving_picture.py
+	cp $(addprefix test-output/pictures/panel, -idle.png -running.png -stopped.png -dark.png -error.png .gif) notebooks/images/
 
 lint: $(VENV)/.dev ## style, types, and the direction of imports
 	$(BIN)/ruff check .
@@ -42,6 +42,9 @@ lint: $(VENV)/.dev ## style, types, and the direction of imports
 
 bench: $(VENV)/.dev ## figures as ratios against peers and floors, measured in one run
 	$(BIN)/python -m tests.benchmarks
+
+peers: $(VENV)/.dev ## other frameworks through the same scenarios, and the table of it (ARGS=--write: into README.md and docs/peers.md)
+	$(BIN)/python -m tests.peers $(ARGS)
 
 kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
 	$(BIN)/python -m tests.kernel.matrix
@@ -88,4 +91,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,6 +21,7 @@ LONG_S = {
     "tests/browser/test_accessibility.py": 25,
     "tests/browser/test_branching.py": 25,
     "tests/browser/test_voila.py": 20,
+    "tests/browser/test_moving_picture.py": 18,
     "tests/browser/test_harness.py": 18,
     "tests/browser/test_hostile_output.py": 10,
     "tests/browser/test_notebook7.py": 10,
