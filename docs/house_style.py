@@ -127,10 +127,14 @@ def _code(code: str, before: str, after: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", text)
+    """Text with no sign that means anything, apart from `**bold**`."""
+    return "".join(
+        piece if number % 2 else _SPECIAL.sub(r"\\\1", piece) for number, piece in enumerate(re.split(r"(\*\*[^*]+\*\*)", text))
+    )
 
 
-def _process(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+def _process(*of_the_event: Any) -> None:
+    lines: list[str] = of_the_event[-1]
     lines[:] = as_rst(lines)
 
 

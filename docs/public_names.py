@@ -127,8 +127,8 @@ def link_to(code: str) -> str | None:
 
 
 _OBJECTS = {
-    "run": "Run", "result": "RunResult", "step": "StepResult", "agent": "Agent", "store": "Store", "study": "Experiment", "chat": "Chat",
-    "results": "ExperimentResults", "history": "RunHistory", "budget": "Budget",
+    "run": "Run", "result": "RunResult", "step": "StepResult", "agent": "Agent", "store": "Store", "study": "Experiment",
+    "chat": "Chat", "results": "ExperimentResults", "history": "RunHistory", "budget": "Budget",
 }  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
                 from sphinx.util.nodes import make_refnode
 
                 return make_refnode(app.builder, node["refdoc"], shown.docname, shown.node_id, contnode, public)
-    if node.get("refexplicit") or target.startswith("agentlab.") and target.count(".") == 1:
+    if node.get("refexplicit") or (target.startswith("agentlab.") and target.count(".") == 1):
         return None  # somebody wrote it: it is to be there
     return contnode
 

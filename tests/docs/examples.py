@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import doctest
 import importlib.util
-import inspect
 import io
 import re
 import sys
@@ -74,12 +73,9 @@ class Notebook:
         return out.getvalue(), raised
 
 
-def examples_of(value: Any) -> list[doctest.Example]:
+def examples_of(value: object) -> list[doctest.Example]:
     """The `>>>` of an object's own docstring."""
-    doc = inspect.getattr_static(value, "__doc__", None) if not isinstance(value, str) else value
-    if isinstance(value, classmethod | staticmethod):
-        doc = value.__func__.__doc__
-    return doctest.DocTestParser().get_examples(doc or "")
+    return doctest.DocTestParser().get_examples(value.__doc__ or "")
 
 
 def failures(examples: list[doctest.Example], notebook: Notebook) -> list[str]:
