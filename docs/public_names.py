@@ -37,8 +37,8 @@ INNER: Mapping[str, tuple[str, ...]] = {
 _ALIKE = (agentlab.StopCondition, agentlab.testing.faults.Fault, agentlab.testing.StorageContract)
 """Classes whose subclasses have the same methods: they are shown once. Those of a StorageContract are tests, and pytest finds them."""
 
-PLACES: Mapping[str, str] = {"telemetry.Telemetry": "Telemetry", "termination.DecisionContext": "DecisionContext"}
-"""Names that are there twice, and where the reference shows them; those of errors that `agentlab` has too are found by themselves."""
+NOT_CALLED = ("Run", "ExperimentResults", "plots.PlotAxes", "plots.PlotFigure", "testing.Faulty", "testing.StorageContract")
+"""Classes that nobody calls: their objects come from functions, so that the reference shows no arguments."""
 
 
 @cache
@@ -66,11 +66,9 @@ def _names_of(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def twice(name: str) -> str | None:
-    """Where the reference shows a name that is there twice; None for one that is there once, or shown here."""
-    if name in PLACES:
-        return PLACES[name]
+    """The name in `agentlab` itself of what a module has too: the reference shows it there. None for what is there once."""
     module, _, last = name.rpartition(".")
-    return last if module == "errors" and last in agentlab.__all__ else None
+    return last if module and last in agentlab.__all__ and getattr(agentlab, last) == public_names()[name] else None
 
 
 def members(name: str) -> list[str]:
@@ -165,6 +163,11 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     return contnode
 
 
+def _signature(*of_the_event: Any) -> tuple[str, str] | None:
+    name = of_the_event[2]
+    return ("", "") if name.removeprefix("agentlab.") in NOT_CALLED else None
+
+
 def setup(app: Any) -> dict[str, bool]:
     """The directive `public-names`, and links in signatures."""
     from sphinx.util.docutils import SphinxDirective
@@ -191,4 +194,5 @@ def setup(app: Any) -> dict[str, bool]:
 
     app.add_directive("public-names", PublicNames)
     app.connect("missing-reference", _resolve)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
