@@ -31,7 +31,7 @@ docs: $(VENV)/.dev ## the documentation site, in build/docs: open build/docs/ind
 	$(BIN)/python -m sphinx -W --keep-going -n -q -c docs -d build/doctrees . build/docs
 
 docs-links: $(VENV)/.dev ## whether the addresses in the documentation answer, where there is a network; links within it are tested by `make test`
-	$(BIN)/python -m sphinx -b linkcheck -q -c docs -d build/doctrees . build/links
+	$(BIN)/python -m sphinx -b linkcheck -q -D suppress_warnings=mystnb.mime_priority,misc.highlighting_failure -c docs -d build/doctrees . build/links
 
 refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py
