@@ -7,7 +7,7 @@ SECONDS ?= 60
 WORKERS ?= 2
 PROVIDER ?= all
 
-.PHONY: audit lowest soak demo lab test test-unit notebooks refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit lowest soak demo lab test test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -26,6 +26,12 @@ test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
 
 notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committed with
 	AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
+
+docs: $(VENV)/.dev ## the documentation site, in build/docs: open build/docs/index.html
+	$(BIN)/python -m sphinx -W --keep-going -n -q -c docs -d build/doctrees . build/docs
+
+docs-links: $(VENV)/.dev ## whether the addresses in the documentation answer, where there is a network; links within it are tested by `make test`
+	$(BIN)/python -m sphinx -b linkcheck -q -D suppress_warnings=mystnb.mime_priority,misc.highlighting_failure -c docs -d build/doctrees . build/links
 
 refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py

@@ -50,6 +50,12 @@ class Agent(Shown):
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
     retry         how calls that failed are tried again
     observers     callables that get every event of every run
+
+    Example:
+        >>> with lab.replay("fixtures/trip"):
+        ...     result = await agent.run(TASK, budget=lab.Budget(max_cost=0.05))
+        >>> result.stop_reason, len(result.history), result.cost.usd
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
     def __init__(
@@ -104,6 +110,13 @@ class Agent(Shown):
 
         `messages` go before the prompt (an earlier conversation); `transport` is the one of the surrounding `lab.replay` or
         `lab.record` unless given. It is captured now: the run keeps it after the `with` block.
+
+        Example:
+            >>> run = brief.run("What is the capital of France?", budget=lab.Budget(max_turns=3))
+            >>> run
+            Run(scripted:script, ready, 0 steps, Budget(max_turns=3))
+            >>> (await run).text
+            'Paris.'
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
@@ -155,6 +168,14 @@ class Agent(Shown):
         Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own.
         The caller's model is told how it ended and what is left, and may have it go on: `continue_run`, `raise_budget`,
         `fresh_context`. A person sees it in `run.children`. Raises what `run` and `lab.tool` raise for values that cannot be.
+
+        Example:
+            >>> scout = brief.as_tool("scout", "Knows capitals.", budget=lab.Budget(max_turns=2))
+            >>> script = [call("scout", {"task": "Capital of France?"}), "It is Paris."]
+            >>> planner = lab.Agent(ScriptedProvider(script), tools=[scout])
+            >>> result = await planner.run("Where shall I go?")
+            >>> result.text, result.history[0].children[0].handle
+            ('It is Paris.', 'scout-1')
         """
         made: Tool = sugar.call(
             "agentlab.subagent:as_tool", self, name, description, budget=budget, stop=stop, terminating=terminating
@@ -162,7 +183,12 @@ class Agent(Shown):
         return made
 
     def with_model(self, model: str | Provider | Model) -> Agent:
-        """The same agent on another model; its name follows the model unless it was given by hand."""
+        """The same agent on another model; its name follows the model unless it was given by hand.
+
+        Example:
+            >>> agent.with_model("openai:gpt-5.4-mini").name
+            'openai:gpt-5.4-mini'
+        """
         other = copy.copy(self)
         other.model = _as_model(model, self.model.retry if isinstance(self.model, HttpModel) else RetryPolicy())
         if self.name == _name_of(self.model):

@@ -28,7 +28,16 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How often groups of runs ended for the same reason on the same tasks; what `agreement` gives."""
+    """How often groups of runs ended for the same reason on the same tasks; what `agreement` gives.
+
+    Example:
+        >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
+        >>> both.pairs[["group_a", "group_b", "scenarios", "same"]]
+             group_a group_b  scenarios  same
+        0  anthropic  openai          1     1
+        1  anthropic  gemini          1     1
+        2     openai  gemini          1     1
+    """
 
     what: str
     """What counts as the same, in words."""
@@ -44,7 +53,15 @@ class Agreement:
     """A row a scenario: what it is, a column a group with its reason (NA: no run that ended), and `same` (NA: not all have)."""
 
     def table(self, group_a: str, group_b: str) -> pd.DataFrame:
-        """How often which reasons met: a row for each reason of `group_a`, a column for each of `group_b`, counts of scenarios."""
+        """How often which reasons met: a row for each reason of `group_a`, a column for each of `group_b`, counts of scenarios.
+
+        Example:
+            >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
+            >>> both.table("anthropic", "openai")
+            openai          stop_condition
+            anthropic
+            stop_condition               1
+        """
         groups = list(self.overall["groups"].iloc[0].split(", ")) if len(self.overall) else []
         for name in (group_a, group_b):
             if name not in self.scenarios.columns:
@@ -87,6 +104,10 @@ def agreement(
     as disagreement. A run with no reason is no answer, and its scenario is left out.
 
     Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
+
+    Example:
+        >>> lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
+        Agreement(the same stop_reason, why the run ended; the same in 1 of 1 scenario)
     """
     columns, level = columns_of(by), checked_level(level)
     of = what if what is not None else next((name for name in REASONS if name in getattr(frame, "columns", ())), REASONS[0])

@@ -66,6 +66,14 @@ def backtest(
 
     NA is unknown, never 0. Money is in US dollars. Errors: ConfigurationError for what cannot be tried, LimitError for a value that is
     no limit.
+
+    Example:
+        >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
+        >>> tried[["StepCountIs", "success_rate", "tokens_mean", "tokens_saved"]]
+           StepCountIs  success_rate  tokens_mean  tokens_saved
+        0            2           0.0   852.333333   1344.333333
+        1            4      0.666667  2010.666667         186.0
+        2            8           1.0  2196.666667           0.0
     """
     if per not in ("configuration", "run"):
         raise ConfigurationError(f"per={per!r}: choose 'configuration' or 'run'.")

@@ -48,6 +48,17 @@ class Budget(Shown):
     timeout              seconds of wall time from the first step; time paused by the person does not count
     missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
+
+    Example:
+        >>> lab.Budget(max_turns=5, max_cost=0.05)
+        Budget(max_turns=5, max_cost=0.05)
+        >>> run = endless.run("?", budget=lab.Budget(max_turns=5, max_cost="0.025"))
+        >>> (await run).detail
+        'Budget reached: max_cost 0.03 of 0.025.'
+        >>> lab.Budget(max_tunrs=5)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.LimitError: There is no limit 'max_tunrs'. Did you mean 'max_turns'? There is: max_turns...
     """
 
     max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, start=20, help="steps of the loop")
@@ -85,7 +96,12 @@ class Budget(Shown):
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nothing at all bounds the run."""
+        """Whether nothing at all bounds the run.
+
+        Example:
+            >>> lab.Budget().is_unlimited, lab.Budget(max_turns=None).is_unlimited
+            (False, True)
+        """
         limits = (self.max_turns, self.max_calls, self.max_tokens, self.max_cost, self.timeout)
         return all(limit is None for limit in limits)
 
@@ -95,6 +111,10 @@ class Budget(Shown):
         """What is used of each limit that is set, in the order in which they are looked at.
 
         `turns` and `calls` are those of the history unless a step is under way.
+
+        Example:
+            >>> [str(reading) for reading in lab.Budget(max_turns=8, max_cost=0.05).readings(result.history, elapsed_s=1.0)]
+            ['max_turns 4 of 8', 'max_cost 0.014346 of 0.05']
         """
         used_turns = len(history) if turns is None else turns
         used_calls = history.calls if calls is None else calls
@@ -112,7 +132,12 @@ class Budget(Shown):
         return found
 
     def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
-        """The first limit that is met, or None."""
+        """The first limit that is met, or None.
+
+        Example:
+            >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
+            Reading(name='max_turns', value=4, limit=4, met=True, children=(), goal=False)
+        """
         if not self._is_spent(history, elapsed_s):
             return None
         return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
@@ -129,7 +154,13 @@ class Budget(Shown):
         )
 
     def remaining(self, history: RunHistory, elapsed_s: float) -> Remaining:
-        """What is left on each dimension, never below 0; None where there is no limit or the use is unknown."""
+        """What is left on each dimension, never below 0; None where there is no limit or the use is unknown.
+
+        Example:
+            >>> left = lab.Budget(max_turns=8, max_tokens=5000).remaining(result.history, elapsed_s=1.0)
+            >>> left.turns, left.tokens, left.cost_usd
+            (4, 1854, None)
+        """
         tokens, cost = history.tokens, history.cost_usd
         return Remaining(
             None if self.max_turns is None else max(0, self.max_turns - len(history)),
@@ -143,6 +174,10 @@ class Budget(Shown):
         """The output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
 
         None without `max_tokens_per_turn`: a provider refuses a cap above its model's own, which nobody here knows.
+
+        Example:
+            >>> lab.Budget(max_tokens_per_turn=500, max_tokens=1000).output_cap(known_tokens=800)
+            200
         """
         if self.max_tokens_per_turn is None or self.max_tokens is None:
             return self.max_tokens_per_turn

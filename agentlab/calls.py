@@ -55,6 +55,15 @@ class RetryPolicy(Shown):
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
+
+    Example:
+        >>> patient = lab.RetryPolicy(attempts=6, longest_wait_s=60)
+        >>> lab.Agent("openai:gpt-5.4-mini", retry=patient).model.retry.attempts
+        6
+        >>> lab.RetryPolicy(attempts=0)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.LimitError: RetryPolicy(attempts=0): give a whole number of at least 1 (1 means no retry).
     """
 
     attempts: int = 4

@@ -65,6 +65,11 @@ class ChatReply(Shown):
     detail              the same in one sentence
     notice              says that the answer is not whole; empty where it is
     result              the run's whole result; None where the agent was not run
+
+    Example:
+        >>> reply = await lab.Chat(brief).chat("anna", "What is the capital of France?")
+        >>> reply.response, reply.stop_reason, reply.result.usage.total_tokens
+        ('Paris.', <StopReason.COMPLETED: 'completed'>, 15)
     """
 
     response: str
@@ -90,6 +95,14 @@ class Chat(Shown):
 
     Raises ChatInputError for what was said wrongly, RunFailed (or what was wrong with the set-up) where the run ended as ERROR, and
     ContextChangedError where another process wrote to the context meanwhile; nothing is saved then.
+
+    Example:
+        >>> chat = lab.Chat(brief)  # path="chat.sqlite" keeps it
+        >>> reply = await chat.chat("anna", "What is the capital of France?")
+        >>> reply.response, reply.stop_reason
+        ('Paris.', <StopReason.COMPLETED: 'completed'>)
+        >>> [message.text for message in chat.messages("anna")]
+        ['What is the capital of France?', 'Paris.']
     """
 
     def __init__(self, agent: Agent, path: str | Path = IN_MEMORY, *, transport: Transport | None = None) -> None:
@@ -104,18 +117,42 @@ class Chat(Shown):
         """Say something in a context: the agent answers with the conversation so far before its eyes, and both are saved.
 
         `terminating_config` names the tools that end the run (see TerminatingTools); without it the agent's own setting holds.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> (await chat.chat("anna", "What is the capital of France?")).response
+            'Paris.'
+            >>> await chat.chat("anna", "")
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.ChatInputError: message='': say something, as text.
         """
         return await self._answer(_checked_id(context_id), _checked_text("message", message), terminating_config)
 
     async def invoke(
         self, prompt: str, terminating_config: TerminatingConfig | None = None, *, context_id: str | None = None
     ) -> ChatReply:
-        """Run the agent on a prompt. With a context this is `chat`; without, it knows of no other request and nothing is kept."""
+        """Run the agent on a prompt. With a context this is `chat`; without, it knows of no other request and nothing is kept.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> (await chat.invoke("What is the capital of France?")).response
+            'Paris.'
+            >>> chat.context_ids()  # nothing was kept
+            []
+        """
         checked = None if context_id is None else _checked_id(context_id)
         return await self._answer(checked, _checked_text("prompt", prompt), terminating_config)
 
     async def add_ai_message(self, context_id: str, message: str) -> ChatReply:
-        """Put words into the assistant's mouth: the message is added to the context as the assistant's; the agent is not run."""
+        """Put words into the assistant's mouth: the message is added to the context as the assistant's; the agent is not run.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> reply = await chat.add_ai_message("anna", "Your parcel has arrived.")
+            >>> chat.messages("anna")[0].role
+            'assistant'
+        """
         said = Message("assistant", _checked_text("message", message))
         async with self._turns.holding(_checked_id(context_id)):
             before = await _off_the_loop(lambda: self.contexts.messages(context_id))
@@ -123,15 +160,36 @@ class Chat(Shown):
         return ChatReply(said.text, (said,), ())
 
     def messages(self, context_id: str) -> tuple[Message, ...]:
-        """The conversation of a context; empty where there is none yet."""
+        """The conversation of a context; empty where there is none yet.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> reply = await chat.chat("anna", "What is the capital of France?")
+            >>> [(message.role, message.text) for message in chat.messages("anna")]
+            [('user', 'What is the capital of France?'), ('assistant', 'Paris.')]
+        """
         return tuple(self.contexts.messages(_checked_id(context_id)))
 
     def context_ids(self) -> list[str]:
-        """The contexts that hold anything, sorted."""
+        """The contexts that hold anything, sorted.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> reply = await chat.chat("anna", "Hello.")
+            >>> chat.context_ids()
+            ['anna']
+        """
         return self.contexts.ids()
 
     def close(self) -> None:
-        """Close the file of the contexts."""
+        """Close the file of the contexts.
+
+        Example:
+            >>> with lab.Chat(brief) as chat:  # closed at the end
+            ...     reply = await chat.invoke("What is the capital of France?")
+            >>> reply.response
+            'Paris.'
+        """
         self.contexts.close()
 
     def __enter__(self) -> Self:

@@ -90,6 +90,15 @@ def suggest(
 
     Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
     keeps are no errors: the Suggestion is then False and says why.
+
+    Example:
+        >>> good = [await brief.run("?") for _ in range(30)]
+        >>> bad = [await endless.run("?", stop=lab.StepCountIs(9)) for _ in range(30)]
+        >>> found = lab.suggest(good + bad, lab.StepCountIs([1, 3, 9]), cost="tokens")
+        >>> found.code
+        'stop=StepCountIs(1)'
+        >>> found.kept, round(found.saved, 2)
+        (1.0, 0.8)
     """
     keep, level, folds = _checked_keep(keep), checked_level(level), _checked_folds(folds)
     if cost not in get_args(CostIn):

@@ -44,6 +44,14 @@ def summary(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, suc
     - `small_sample`: in words, where there are few runs; `no_interval`: which intervals could not be made, and why
 
     `level` is that of all intervals. NA is unknown, never 0. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.summary(runs)[["provider", "runs", "completed", "tokens_mean"]]
+            provider  runs  completed  tokens_mean
+        0  anthropic     1          1       3146.0
+        1     openai     1          1       1424.0
+        2     gemini     1          1       2020.0
     """
     columns, level = columns_of(by), checked_level(level)
     if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
@@ -143,6 +151,14 @@ def paired(
     - `small_sample`, `no_interval`: in words
 
     Of twenty such intervals at 95 %, one is expected to miss by chance. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.paired(runs, "total_tokens")[["group", "against", "difference"]]
+            group    against  difference
+        0  openai  anthropic     -1722.0
+        1  gemini  anthropic     -1126.0
+        2  gemini     openai       596.0
     """
     columns, level = columns_of(by), checked_level(level)
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)

@@ -30,6 +30,13 @@ class ContinuationPolicy(Shown):
     max_total_output_chars_per_turn         characters of the answer
     max_tool_repair_attempts                further calls for a tool call that was cut in half; 0 means that none is made
     hint                                    what the model is told, where it cannot be given its own words to go on from
+
+    Example:
+        >>> policy = lab.ContinuationPolicy(max_continuations_per_turn=1)
+        >>> half = say("A cut", finish=lab.FinishReason.MAX_TOKENS)
+        >>> cut = lab.Agent(ScriptedProvider([half, say(" answer.")]), continuation=policy)
+        >>> (await cut.run("?")).text
+        'A cut answer.'
     """
 
     max_continuations_per_turn: int = limit_field(
@@ -57,7 +64,12 @@ class ContinuationPolicy(Shown):
             raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): say in words what the model is to do.")
 
     def completion_tokens(self, first_cap: int | None) -> int | None:
-        """The cap on the step's output tokens, given that of its first call; None where neither is known."""
+        """The cap on the step's output tokens, given that of its first call; None where neither is known.
+
+        Example:
+            >>> lab.ContinuationPolicy().completion_tokens(first_cap=500)
+            2000
+        """
         if self.max_total_completion_tokens_per_turn is not None:
             return self.max_total_completion_tokens_per_turn
         return None if first_cap is None else FIRST_CAPS * first_cap

@@ -40,7 +40,14 @@ T = TypeVar("T")
 
 
 class RunState(StrEnum):
-    """Where a run is: READY before the first step and between manual ones, PAUSED between steps at a person's wish."""
+    """Where a run is: READY before the first step and between manual ones, PAUSED between steps at a person's wish.
+
+    Example:
+        >>> list(lab.RunState)
+        [<RunState.READY: 'ready'>, <RunState.RUNNING: 'running'>, <RunState.PAUSED: 'paused'>, <RunState.ENDED:...
+        >>> ended.state is lab.RunState.ENDED
+        True
+    """
 
     READY = "ready"
     RUNNING = "running"
@@ -109,7 +116,12 @@ class Drive(Shown):
 
     @property
     def state(self) -> RunState:
-        """Where the run is."""
+        """Where the run is.
+
+        Example:
+            >>> run.state, ended.state
+            (<RunState.READY: 'ready'>, <RunState.ENDED: 'ended'>)
+        """
         if self.result is not None:
             return RunState.ENDED
         if self._task is not None:
@@ -120,12 +132,23 @@ class Drive(Shown):
 
     @property
     def pausing(self) -> bool:
-        """Whether a pause was asked for and takes hold after the step under way."""
+        """Whether a pause was asked for and takes hold after the step under way.
+
+        Example:
+            >>> run.pause()
+            >>> run.pausing
+            True
+        """
         return self._paused and self.result is None
 
     @property
     def paused_s(self) -> float:
-        """Seconds that the run was paused by a person; they do not count against the timeout."""
+        """Seconds that the run was paused by a person; they do not count against the timeout.
+
+        Example:
+            >>> run.paused_s
+            0.0
+        """
         return self._paused_s + (time.monotonic() - self._paused_at if self.pausing else 0.0)
 
     # What the step does to the run ------------------------------------------------------------------------------------------
@@ -165,7 +188,16 @@ class Drive(Shown):
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
-        """Tell `observer` of every event of this run from now on, and of none of its forks; returns what ends that."""
+        """Tell `observer` of every event of this run from now on, and of none of its forks; returns what ends that.
+
+        Example:
+            >>> seen = []
+            >>> end = run.observe(lambda event: seen.append(type(event).__name__))
+            >>> step = await run.step()
+            >>> end()
+            >>> seen[:3], seen[-1]
+            (['RunStarted', 'TurnStarted', 'TextReceived'], 'TurnCompleted')
+        """
         self.observers = (*self.observers, observer)
 
         def end() -> None:

@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys."""
+    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys.
+
+    Example:
+        >>> lab.Agent("openai")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.UnknownProviderError: 'openai' is not a provider and a model: write provider:model, e.g....
+    """
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
@@ -55,51 +62,142 @@ class AgentlabError(Exception):
 
 
 class ConfigurationError(AgentlabError, ValueError):
-    """What was asked for cannot work; the message names the value and the next step."""
+    """What was asked for cannot work; the message names the value and the next step.
+
+    Example:
+        >>> lab.Agent(5)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ConfigurationError: 5 is not a model: pass a string such as 'openai:gpt-4.1-mini', or la...
+    """
 
 
 class UnknownProviderError(ConfigurationError):
-    """No provider of that name, or a string that is not `provider:model`."""
+    """No provider of that name, or a string that is not `provider:model`.
+
+    Example:
+        >>> lab.Agent("opneai:gpt-5.4-mini")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.UnknownProviderError: No provider 'opneai'. Did you mean 'openai'? Providers: anthropic,...
+    """
 
 
 class MissingKeyError(ConfigurationError):
-    """A live call needs an API key and none was found."""
+    """A live call needs an API key and none was found.
+
+    Example:
+        >>> await lab.Agent("openai:gpt-5.4-mini").run("Hello.")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.MissingKeyError: No API key for openai. Set the environment variable OPENAI_API_KEY, or...
+    """
 
 
 class LimitError(ConfigurationError):
-    """A limit or another setting with an impossible value."""
+    """A limit or another setting with an impossible value.
+
+    Example:
+        >>> lab.Budget(max_turns=0)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+    """
 
 
 class ToolDefinitionError(ConfigurationError):
-    """A function that cannot be offered to a model as a tool."""
+    """A function that cannot be offered to a model as a tool.
+
+    Example:
+        >>> lab.tool(lambda words: words)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ToolDefinitionError: '<lambda>' cannot be a tool's name (letters, digits, _ and -, at mo...
+    """
 
 
 class ChatInputError(ConfigurationError):
-    """What was said to a Chat cannot be taken; the message names the field."""
+    """What was said to a Chat cannot be taken; the message names the field.
+
+    Example:
+        >>> await lab.Chat(brief).chat("anna", " ")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ChatInputError: message=' ': say something, as text.
+    """
 
 
 class FixtureError(AgentlabError):
-    """Recorded responses that cannot be used."""
+    """Recorded responses that cannot be used.
+
+    Example:
+        >>> issubclass(lab.errors.ReplayMissError, lab.errors.FixtureError)
+        True
+        >>> lab.replay("no-such-folder")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.FixtureNotFoundError: no-such-folder does not exist:...
+    """
 
 
 class FixtureNotFoundError(FixtureError, FileNotFoundError):
-    """The fixture folder or file does not exist, or holds no cassette."""
+    """The fixture folder or file does not exist, or holds no cassette.
+
+    Example:
+        >>> lab.replay("no-such-folder")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.FixtureNotFoundError: no-such-folder does not exist:...
+    """
 
 
 class MalformedCassetteError(FixtureError, ValueError):
-    """A cassette that cannot be read."""
+    """A cassette that cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "broken.yaml"
+        >>> written = path.write_text("interactions: 5")
+        >>> lab.replay(path)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.MalformedCassetteError: broken.yaml, the top level: expected a mapping with a list `inte...
+    """
 
 
 class ReplayMissError(FixtureError, LookupError):
-    """A request that matches nothing recorded; the message shows the nearest recording and what differs."""
+    """A request that matches nothing recorded; the message shows the nearest recording and what differs.
+
+    Example:
+        >>> with lab.replay("fixtures/trip"):
+        ...     result = await agent.run("Another question.")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ReplayMissError: No recording matches this request to POST api.anthropic.com/v1/messages...
+    """
 
 
 class ProviderError(AgentlabError):
-    """The provider could not be reached, or answered with an error."""
+    """The provider could not be reached, or answered with an error.
+
+    Example:
+        >>> result = await lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")])).run("?")
+        >>> result.stop_reason, result.error
+        (<StopReason.ERROR: 'error'>, ProviderError('no answer'))
+    """
 
 
 class ProviderConnectionError(ProviderError):
-    """No answer: connection refused, reset, timed out, or a response that broke off or ended early."""
+    """No answer: connection refused, reset, timed out, or a response that broke off or ended early.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Refused(), times=None):
+        ...     result = await agent.run(TASK)
+        >>> type(result.error).__name__, result.stop_reason
+        ('ProviderConnectionError', <StopReason.ERROR: 'error'>)
+    """
 
 
 class ProviderStatusError(ProviderError):
@@ -107,6 +205,13 @@ class ProviderStatusError(ProviderError):
 
     `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say), `code` the provider's
     own word for what is wrong, such as `insufficient_quota` (empty: it has none).
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Status(429, retry_after_s=2), times=None):
+        ...     result = await agent.run(TASK)
+        >>> result.error.status, result.error.retry_after_s
+        (429, 2.0)
     """
 
     def __init__(self, message: str, *, status: int, retry_after_s: float | None = None, code: str = "") -> None:
@@ -117,23 +222,62 @@ class ProviderStatusError(ProviderError):
 
 
 class ProviderPayloadError(ProviderError):
-    """A body that is not what the provider documents (not JSON, or not an object)."""
+    """A body that is not what the provider documents (not JSON, or not an object).
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Page(), times=None):
+        ...     result = await agent.run(TASK)
+        >>> type(result.error).__name__
+        'ProviderPayloadError'
+    """
 
 
 class MissingUsageError(AgentlabError):
-    """The provider reported no usage and `Budget(missing_usage="fail")` was asked for."""
+    """The provider reported no usage and `Budget(missing_usage="fail")` was asked for.
+
+    Example:
+        >>> silent = lab.Agent(ScriptedProvider([say("Hello.", tokens=(None, None))]))
+        >>> result = await silent.run("?", budget=lab.Budget(max_tokens=100, missing_usage="fail"))
+        >>> type(result.error).__name__
+        'MissingUsageError'
+    """
 
 
 class ContextChangedError(AgentlabError):
-    """Another process wrote to a chat's context while a request was under way; nothing was saved."""
+    """Another process wrote to a chat's context while a request was under way; nothing was saved.
+
+    Example:
+        >>> from agentlab.contexts import Contexts
+        >>> contexts = Contexts()
+        >>> contexts.append("anna", [lab.Message("user", "Hello.")], after=0)
+        >>> contexts.append("anna", [lab.Message("user", "Hello?")], after=0)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ContextChangedError: The context 'anna' had 0 messages when the request began, and now h...
+    """
 
 
 class StorageError(AgentlabError):
-    """Runs cannot be written to, or read from, where they are kept; the message names the place and the next step."""
+    """Runs cannot be written to, or read from, where they are kept; the message names the place and the next step.
+
+    Example:
+        >>> lab.Store().load("monday")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.StorageError: There is no run 'monday'. There are 0 runs.
+    """
 
 
 class StoredError(AgentlabError):
-    """An error that ended a run, read back from where the run was kept. `kind` is the name of the class it had."""
+    """An error that ended a run, read back from where the run was kept. `kind` is the name of the class it had.
+
+    Example:
+        >>> store = lab.Store()
+        >>> result = await store.keep(lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")])).run("?"))
+        >>> store.load(result.run_id).result.error.kind
+        'ProviderError'
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -147,18 +291,43 @@ class StoredError(AgentlabError):
 
 
 class RunEndedError(AgentlabError):
-    """A step was asked of a run that has ended."""
+    """A step was asked of a run that has ended.
+
+    Example:
+        >>> await ended.step()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunEndedError: The run has ended (stop_condition: Stop condition met: HasToolCall(finali...
+    """
 
 
 class AgentlabWarning(UserWarning):
-    """Something that a person should know and that ends nothing: a limit that cannot be watched, a run without any limit."""
+    """Something that a person should know and that ends nothing: a limit that cannot be watched, a run without any limit.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as told:
+        ...     warnings.simplefilter("always")
+        ...     result = await brief.run("?", budget=lab.Budget(max_turns=None))
+        >>> str(told[0].message)[:28]
+        'This run has no limit at all'
+    """
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
 
 
 class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error
-    """Raise this in a tool or in a middleware to end the run, with a reason and, if there is one, the run's output."""
+    """Raise this in a tool or in a middleware to end the run, with a reason and, if there is one, the run's output.
+
+    Example:
+        >>> def check(city: str) -> str:
+        ...     'Check a city.'
+        ...     raise lab.StopRequested("the city is closed", output=city)
+        >>> result = await lab.Agent(ScriptedProvider([call("check", {"city": "Graz"})]), tools=[check]).run("?")
+        >>> result.detail, result.output
+        ('Stopped by the tool: the city is closed', 'Graz')
+    """
 
     def __init__(self, reason: str, output: Any = None) -> None:
         super().__init__(reason)
@@ -167,7 +336,15 @@ class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, no
 
 
 class RunStopped(AgentlabError):  # noqa: N818  an outcome turned into an exception at the caller's wish
-    """From `result.raise_for_stop()`: the run did not come to an end of its own. `result` holds every step."""
+    """From `result.raise_for_stop()`: the run did not come to an end of its own. `result` holds every step.
+
+    Example:
+        >>> try:
+        ...     (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
+        ... except lab.errors.RunStopped as stopped:
+        ...     print(type(stopped).__name__, len(stopped.result.history))
+        ConditionReached 2
+    """
 
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
@@ -175,48 +352,140 @@ class RunStopped(AgentlabError):  # noqa: N818  an outcome turned into an except
 
 
 class TurnLimitReached(RunStopped):
-    """`Budget.max_turns` was reached."""
+    """`Budget.max_turns` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
+    """
 
 
 class CallLimitReached(RunStopped):
-    """`Budget.max_calls` was reached."""
+    """`Budget.max_calls` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_calls=2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.CallLimitReached: Budget reached: max_calls 2 of 2.
+    """
 
 
 class TokenBudgetReached(RunStopped):
-    """`Budget.max_tokens` was reached."""
+    """`Budget.max_tokens` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_tokens=30))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TokenBudgetReached: Budget reached: max_tokens 30 of 30.
+    """
 
 
 class CostBudgetReached(RunStopped):
-    """`Budget.max_cost` was reached."""
+    """`Budget.max_cost` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_cost="0.02"))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.CostBudgetReached: Budget reached: max_cost 0.02 of 0.02.
+    """
 
 
 class TimeoutReached(RunStopped):
-    """`Budget.timeout` was reached."""
+    """`Budget.timeout` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(timeout=0.000001))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TimeoutReached: Budget reached: timeout ...
+    """
 
 
 class ConditionReached(RunStopped):
-    """A stop condition was met before the agent came to an end of its own."""
+    """A stop condition was met before the agent came to an end of its own.
+
+    Example:
+        >>> (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ConditionReached: Stop condition met: StepCountIs 2 of 2.
+    """
 
 
 class ExplicitlyStopped(RunStopped):
-    """A person, a tool or a middleware stopped the run."""
+    """A person, a tool or a middleware stopped the run.
+
+    Example:
+        >>> run = endless.run("?")
+        >>> run.stop("enough")
+        >>> run.result.raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ExplicitlyStopped: Stopped by the person: enough
+    """
 
 
 class ResponseTruncated(RunStopped):
-    """A response was cut off at its output cap."""
+    """A response was cut off at its output cap.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut answ", finish=lab.FinishReason.MAX_TOKENS)]), continuation=None)
+        >>> (await cut.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ResponseTruncated: The response was cut off at its output cap.
+    """
 
 
 class ResponseFiltered(RunStopped):
-    """A response was withheld or cut by a content filter."""
+    """A response was withheld or cut by a content filter.
+
+    Example:
+        >>> held_back = lab.Agent(ScriptedProvider([say(finish=lab.FinishReason.CONTENT_FILTERED)]))
+        >>> (await held_back.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ResponseFiltered: The response ended with content_filtered.
+    """
 
 
 class NudgesExhausted(RunStopped):
-    """The agent kept answering without a tool call."""
+    """The agent kept answering without a tool call.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["I am done."] * 9), tools=[finalize], terminating=["finalize"])
+        >>> (await clerk.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.NudgesExhausted: Max consecutive nudges exceeded: 1 of 1, and no terminating tool was called.
+    """
 
 
 class RunCancelled(RunStopped):
-    """The run was cancelled."""
+    """The run was cancelled.
+
+    Example:
+        >>> run = endless.run("?")
+        >>> run.cancel()
+        >>> run.result.raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunCancelled: Cancelled after step 0.
+    """
 
 
 class RunFailed(RunStopped):
-    """An error ended the run; it is the `__cause__` of this one."""
+    """An error ended the run; it is the `__cause__` of this one.
+
+    Example:
+        >>> failing = lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")]))
+        >>> (await failing.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunFailed: ProviderError: no answer
+    """

@@ -18,6 +18,11 @@ class DryRun(Shown):
 
     `runs` are all cells, `done` those that have ended, `to_do` the rest. `max_calls`, `max_tokens` and `max_cost_usd` bound the rest
     together; a limit on tokens or cost may be passed by one model call a run. `unbounded` says whose cost nothing bounds.
+
+    Example:
+        >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))
+        >>> lab.Experiment({"brief": brief}, ["?"], [limits], repeats=5).dry_run()
+        DryRun(5 of 5 runs to do: at most 30 calls, any number of tokens; at most $0.1000, and what one more mod...
     """
 
     runs: int

@@ -117,6 +117,12 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
 
     `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` a history or any
     sequence of StepResult.
+
+    Example:
+        >>> await lab.is_stop_condition_met(lab.StepCountIs(4), result.history)
+        True
+        >>> await lab.is_stop_condition_met(lambda history: "Vienna" in history.last.text, result.history)
+        False
     """
     history = steps if isinstance(steps, RunHistory) else RunHistory(steps)
     return bool((await read_condition(as_condition(conditions), history)).met)

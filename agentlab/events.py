@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The root of all events."""
+    """The root of all events.
+
+    Example:
+        >>> sorted({type(event).__name__ for event in result.events})[:4]
+        ['RunEnded', 'RunStarted', 'StopReasonObserved', 'ToolFinished']
+        >>> all(isinstance(event, lab.events.Event) for event in result.events)
+        True
+    """
 
     at_s: float
 
@@ -27,7 +34,13 @@ class Event:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
-    """The first step is about to be taken; or the first one after the run was resumed from a store."""
+    """The first step is about to be taken; or the first one after the run was resumed from a store.
+
+    Example:
+        >>> started = result.events[0]
+        >>> type(started).__name__, started.provider, started.settings.budget
+        ('RunStarted', 'anthropic', Budget(max_turns=20))
+    """
 
     run_id: str
     provider: str
@@ -37,7 +50,13 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(Event):
-    """A step begins, with this much left."""
+    """A step begins, with this much left.
+
+    Example:
+        >>> turns = [event for event in result.events if isinstance(event, lab.events.TurnStarted)]
+        >>> [(event.turn, event.budget_remaining.turns) for event in turns]
+        [(1, 20), (2, 19), (3, 18), (4, 17)]
+    """
 
     turn: int
     budget_remaining: Remaining
@@ -46,7 +65,15 @@ class TurnStarted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
-    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line."""
+    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Status(529), at=2):
+        ...     result = await agent.run(TASK)
+        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.CallRetried)]
+        [(2, 1)]
+    """
 
     turn: int
     attempt: int
@@ -57,7 +84,14 @@ class CallRetried(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TextReceived(Event):
-    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`."""
+    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`.
+
+    Example:
+        >>> seen = []
+        >>> result = await brief.run("?", observers=[seen.append])
+        >>> [(event.turn, event.text) for event in seen if isinstance(event, lab.events.TextReceived)]
+        [(1, 'Paris.')]
+    """
 
     turn: int
     text: str
@@ -67,7 +101,13 @@ class TextReceived(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class StopReasonObserved(Event):
-    """A response came in and ended for this reason."""
+    """A response came in and ended for this reason.
+
+    Example:
+        >>> seen = [event for event in result.events if isinstance(event, lab.events.StopReasonObserved)]
+        >>> seen[0].finish_reason, seen[0].raw_value, seen[0].turn
+        (<FinishReason.TOOL_CALLS: 'tool_calls'>, 'tool_use', 1)
+    """
 
     provider: str
     model: str
@@ -86,6 +126,12 @@ class ContinuationAttempted(Event):
 
     `output_tokens` (None: not reported) and `output_chars` are those of the step so far, `remaining` how many more times it may be
     asked.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
+        >>> result = await cut.run("?")
+        >>> [(event.attempt, event.remaining) for event in result.events if isinstance(event, lab.events.ContinuationAttempted)]
+        [(1, 2)]
     """
 
     turn: int
@@ -101,6 +147,12 @@ class ContinuationEnded(Event):
 
     `completed`: the answer is whole. `retry_limit`: it is not, and no attempt is left (or none was allowed). `budget_exhausted`: a cap
     on tokens or characters of the step, or the run's budget, is reached. `safety_blocked`: the provider filtered what came.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
+        >>> result = await cut.run("?")
+        >>> [(event.outcome, event.attempts) for event in result.events if isinstance(event, lab.events.ContinuationEnded)]
+        [('completed', 1)]
     """
 
     turn: int
@@ -113,7 +165,14 @@ class ContinuationEnded(Event):
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair(Event):
     """A tool call came incomplete. `issue` says how: `incomplete` (cut off) or `malformed` (the provider could not read it).
-    `attempted` is whether the model was asked again, `succeeded` whether it then gave a whole one."""
+    `attempted` is whether the model was asked again, `succeeded` whether it then gave a whole one.
+
+    Example:
+        >>> script = [call("search", '{"words": "umb'), call("search", {"words": "umbrella"}), "Nothing found."]
+        >>> result = await lab.Agent(ScriptedProvider(script), tools=[search]).run("?")
+        >>> [(event.issue, event.succeeded) for event in result.events if isinstance(event, lab.events.ToolPayloadRepair)]
+        [('incomplete', True)]
+    """
 
     turn: int
     issue: str
@@ -123,7 +182,14 @@ class ToolPayloadRepair(Event):
 
 @dataclass(frozen=True, slots=True)
 class Nudged(Event):
-    """An answer without a tool call was answered with the reminder, the `consecutive`-th in a row of at most `allowed`."""
+    """An answer without a tool call was answered with the reminder, the `consecutive`-th in a row of at most `allowed`.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["I am done.", call("finalize", {"answer": "IC 41"})]), tools=[finalize])
+        >>> result = await clerk.run("?", terminating=["finalize"])
+        >>> [(event.consecutive, event.allowed) for event in result.events if isinstance(event, lab.events.Nudged)]
+        [(1, 1)]
+    """
 
     turn: int
     consecutive: int
@@ -132,7 +198,12 @@ class Nudged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(Event):
-    """A tool is about to run."""
+    """A tool is about to run.
+
+    Example:
+        >>> [event.tool_call.name for event in result.events if isinstance(event, lab.events.ToolStarted)][:2]
+        ['get_weather', 'get_weather']
+    """
 
     turn: int
     tool_call: ToolCall
@@ -140,7 +211,13 @@ class ToolStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
-    """A tool came back, or failed."""
+    """A tool came back, or failed.
+
+    Example:
+        >>> finished = [event for event in result.events if isinstance(event, lab.events.ToolFinished)]
+        >>> finished[0].result.content, finished[0].result.is_error
+        ('{"city":"Graz","sky":"rain","high_c":17}', False)
+    """
 
     turn: int
     result: ToolResult
@@ -150,7 +227,14 @@ class ToolFinished(Event):
 @dataclass(frozen=True, slots=True)
 class ChildStarted(Event):
     """A tool call has made a run of a sub-agent, which is about to begin; `settings` are those it begins with. Its own events are its
-    own affair: they are told to whoever observes it."""
+    own affair: they are told to whoever observes it.
+
+    Example:
+        >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+        >>> result = await planner.run("?")
+        >>> [(event.turn, event.tool) for event in result.events if isinstance(event, lab.events.ChildStarted)]
+        [(1, 'scout')]
+    """
 
     turn: int
     call_id: str
@@ -161,7 +245,14 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChildEnded(Event):
-    """That run is over, and this is what it used."""
+    """That run is over, and this is what it used.
+
+    Example:
+        >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+        >>> result = await planner.run("?")
+        >>> [event.child.stop_reason for event in result.events if isinstance(event, lab.events.ChildEnded)]
+        [<StopReason.COMPLETED: 'completed'>]
+    """
 
     turn: int
     child: ChildUse
@@ -169,7 +260,16 @@ class ChildEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitsChanged(Event):
-    """Someone changed the run's settings; `by` says who: `code` or `panel`. In force from the next reading on."""
+    """Someone changed the run's settings; `by` says who: `code` or `panel`. In force from the next reading on.
+
+    Example:
+        >>> run = endless.run("?", stop=lab.StepCountIs(2))
+        >>> step = await run.step()
+        >>> run.limits.max_turns = 5
+        >>> result = await run
+        >>> [(event.after.budget.max_turns, event.by) for event in result.events if isinstance(event, lab.events.LimitsChanged)]
+        [(5, 'code')]
+    """
 
     before: RunSettings
     after: RunSettings
@@ -178,12 +278,27 @@ class LimitsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunPaused(Event):
-    """The run waits for a person before its next step."""
+    """The run waits for a person before its next step.
+
+    Example:
+        >>> step = await run.step()
+        >>> run.pause()
+        >>> type(run.events[-1]).__name__
+        'RunPaused'
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed(Event):
-    """The run goes on after `paused_s` seconds, which do not count against the timeout."""
+    """The run goes on after `paused_s` seconds, which do not count against the timeout.
+
+    Example:
+        >>> step = await run.step()
+        >>> run.pause()
+        >>> run.resume()
+        >>> run.events[-1].paused_s >= 0
+        True
+    """
 
     paused_s: float
 
@@ -191,14 +306,30 @@ class RunResumed(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Warned(Event):
-    """Something that a person should know and that ends nothing."""
+    """Something that a person should know and that ends nothing.
+
+    Example:
+        >>> import warnings
+        >>> silent = lab.Agent(ScriptedProvider([say("Hello.", tokens=(None, None))]))
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # it is told in both ways
+        ...     result = await silent.run("?", budget=lab.Budget(max_tokens=100))
+        >>> [event.message[:44] for event in result.events if isinstance(event, lab.events.Warned)]
+        ['scripted (script) reports no usage, so max_t']
+    """
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class TurnCompleted(Event):
-    """A step is in the history."""
+    """A step is in the history.
+
+    Example:
+        >>> done = [event for event in result.events if isinstance(event, lab.events.TurnCompleted)]
+        >>> [(event.step.index, event.cumulative_usage.total_tokens) for event in done]
+        [(1, 637), (2, 1384), (3, 2208), (4, 3146)]
+    """
 
     step: StepResult
     cumulative_usage: Usage
@@ -207,13 +338,26 @@ class TurnCompleted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunEnded(Event):
-    """The run is over."""
+    """The run is over.
+
+    Example:
+        >>> result.events[-1].result is result
+        True
+    """
 
     result: RunResult
 
 
 class RunObserver(Protocol):
-    """Anything that takes an event."""
+    """Anything that takes an event.
+
+    Example:
+        >>> def print_turns(event):
+        ...     if isinstance(event, lab.events.TurnCompleted):
+        ...         print(event.step)
+        >>> result = await brief.run("?", observers=[print_turns])
+        StepResult(1, end_turn, tokens=15, cost_usd=unknown, stop_reason=completed)
+    """
 
     def __call__(self, event: Event, /) -> object:
         """Look at the event; what is returned is ignored."""

@@ -60,6 +60,21 @@ class Experiment(Shown):
 
     The transport is that of the `lab.replay` or `lab.record` around `run()`, or else around this. In a recording each cell goes its own
     way, by its names alone, so that what comes out does not depend on what runs beside it.
+
+    Example:
+        >>> study = lab.Experiment(
+        ...     {"brief": brief, "endless": endless},
+        ...     {"capital": "What is the capital of France?"},
+        ...     {"short": dict(budget=lab.Budget(max_turns=2)), "long": dict(budget=lab.Budget(max_turns=4))},
+        ...     score=lambda result: "Paris" in result.text,
+        ... )
+        >>> results = await study.run(progress=False)
+        >>> results.runs[["agent", "settings", "stop_reason", "steps", "score"]]
+             agent settings stop_reason  steps  score
+        0    brief    short   completed      1   True
+        1    brief     long   completed      1   True
+        2  endless    short  turn_limit      2  False
+        3  endless     long  turn_limit      4  False
     """
 
     def __init__(
@@ -102,12 +117,25 @@ class Experiment(Shown):
     # Before -----------------------------------------------------------------------------------------------------------------
 
     def plan(self, *, retry: bool = False) -> pd.DataFrame:
-        """A row for each run to be done, and what bounds it. With `retry` those too that failed."""
+        """A row for each run to be done, and what bounds it. With `retry` those too that failed.
+
+        Example:
+            >>> lab.Experiment({"brief": brief}, ["?"], repeats=2).plan()[["agent", "prompt_id", "repeat"]]
+               agent prompt_id  repeat
+            0  brief        p1       1
+            1  brief        p1       2
+        """
         frame: pd.DataFrame = sugar.call("agentlab.experiment_frames:plan", self.grid, self._to_do(retry=retry))
         return frame
 
     def dry_run(self, *, concurrency: int = 8, retry: bool = False) -> DryRun:
-        """How many runs there are to be done and what they may cost at most. Nothing is asked of anybody."""
+        """How many runs there are to be done and what they may cost at most. Nothing is asked of anybody.
+
+        Example:
+            >>> study = lab.Experiment({"brief": brief}, ["?"], [dict(budget=lab.Budget(max_calls=6))], repeats=5)
+            >>> study.dry_run().to_do, study.dry_run().max_calls
+            (5, 30)
+        """
         to_do = [one for one in self._to_do(retry=retry) if one.state != ENDED]
         standing, kept = standings(self.grid, self.store)
         bounds = []
@@ -144,6 +172,13 @@ class Experiment(Shown):
         progress    a bar for each provider, on a terminal or in a page: runs, cost so far, time left
 
         Raises StorageError where runs cannot be kept, once those under way have ended: they stay in memory until it is called again.
+
+        Example:
+            >>> study = lab.Experiment({"brief": brief}, ["?"], repeats=2, name="twice")
+            >>> await study.run(concurrency=2, progress=False)
+            ExperimentResults('twice', 2 runs: 2 ended)
+            >>> await study.run(progress=False)  # what has ended is not run again
+            ExperimentResults('twice', 2 runs: 2 ended)
         """
         whole_number("run", "concurrency", concurrency)
         schedule.check(executor)
@@ -246,7 +281,13 @@ class Experiment(Shown):
     # After ------------------------------------------------------------------------------------------------------------------
 
     def results(self) -> ExperimentResults:
-        """What there is by now, without running anything."""
+        """What there is by now, without running anything.
+
+        Example:
+            >>> study = lab.Experiment({"brief": brief}, ["?"], repeats=2)
+            >>> study.results()
+            ExperimentResults('experiment', 2 runs: 2 not started)
+        """
         standing, _ = standings(self.grid, self.store)
         return ExperimentResults(self.grid, self.store, tuple(standing), dict(self._problems))
 

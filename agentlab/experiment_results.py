@@ -28,6 +28,15 @@ class ExperimentResults(Shown):
     In front stand `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or not known) and `score_error`; a score that is
     a dict has a column `score.<key>` each. `runs` has besides `state` (`ended`, `interrupted`, `open`, `not_started`), the `attempt`,
     and a `problem` that was none of the run's own, such as a worker that died. Of several attempts the newest counts.
+
+    Example:
+        >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?"]).run(progress=False)
+        >>> results
+        ExperimentResults('experiment', 2 runs: 2 ended)
+        >>> results.runs[["agent", "state", "stop_reason", "steps"]]
+             agent  state stop_reason  steps
+        0    brief  ended   completed      1
+        1  endless  ended  turn_limit     20
     """
 
     def __init__(self, grid: Grid, store: Store, standing: tuple[Standing, ...], problems: Mapping[str, str]) -> None:
@@ -38,52 +47,124 @@ class ExperimentResults(Shown):
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row a run, in the order of the cells."""
+        """A row a run, in the order of the cells.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
+            >>> results.runs[["agent", "prompt_id", "repeat", "stop_reason"]]
+               agent prompt_id  repeat stop_reason
+            0  brief        p1       1   completed
+            1  brief        p1       2   completed
+        """
         return self.frame("runs")
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """A row a step."""
+        """A row a step.
+
+        Example:
+            >>> results = await lab.Experiment({"endless": endless}, ["?"], [dict(stop=lab.StepCountIs(2))]).run(progress=False)
+            >>> results.steps[["agent", "step", "total_tokens"]]
+                 agent  step  total_tokens
+            0  endless     1            15
+            1  endless     2            15
+        """
         return self.frame("steps")
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A row a round trip to a model."""
+        """A row a round trip to a model.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
+            >>> results.calls[["repeat", "call", "finish_reason"]]
+               repeat  call finish_reason
+            0       1     1      end_turn
+            1       2     1      end_turn
+        """
         return self.frame("calls")
 
     @cached_property
     def tools(self) -> pd.DataFrame:
-        """A row a tool call."""
+        """A row a tool call.
+
+        Example:
+            >>> results = await lab.Experiment({"endless": endless}, ["?"], [dict(stop=lab.StepCountIs(1))]).run(progress=False)
+            >>> results.tools[["step", "tool", "arguments"]]
+               step    tool              arguments
+            0     1  search  {"words": "umbrella"}
+        """
         return self.frame("tools")
 
     @cached_property
     def loaded(self) -> list[Run]:
-        """All runs as they are kept, in the order of the cells: to look at one by one, and to fork."""
+        """All runs as they are kept, in the order of the cells: to look at one by one, and to fork.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"]).run(progress=False)
+            >>> results.loaded[0].messages[-1].text
+            'Paris.'
+        """
         return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.standing if one.kept is not None]
 
     def frame(self, what: str = "runs") -> pd.DataFrame:
-        """Any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
+        """Any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"]).run(progress=False)
+            >>> results.frame("termination")[["agent", "finish_reason", "action"]]
+               agent finish_reason    action
+            0  brief      end_turn  complete
+        """
         made: pd.DataFrame = sugar.call("agentlab.experiment_frames:frame", self, what)
         return made
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
         """Completion, success, tokens and cost of each agent (and settings, where there are several) with intervals; see
-        `lab.summary`."""
+        `lab.summary`.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=3).run(progress=False)
+            >>> results.summary()[["agent", "runs", "completed", "tokens_mean"]]
+                 agent  runs  completed  tokens_mean
+            0    brief     3          3         15.0
+            1  endless     3          0        300.0
+        """
         made: pd.DataFrame = sugar.call("agentlab.compare:summary", self.runs, self._groups(by), **more)
         return made
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
-        """How agents differ on the same prompts; see `lab.paired`."""
+        """How agents differ on the same prompts; see `lab.paired`.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?", "??"]).run(progress=False)
+            >>> results.paired("total_tokens")[["group", "against", "difference"]]
+                 group against  difference
+            0  endless   brief       285.0
+        """
         made: pd.DataFrame = sugar.call("agentlab.compare:paired", self.runs, what, by or "agent", **more)
         return made
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
-        """Whether agents end for the same reasons on the same prompts; see `lab.agreement`."""
+        """Whether agents end for the same reasons on the same prompts; see `lab.agreement`.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief, "other": brief}, ["?", "??"]).run(progress=False)
+            >>> results.agreement().overall[["groups", "scenarios", "same"]]
+                     groups  scenarios  same
+            0  brief, other          2     2
+        """
         made: Agreement = sugar.call("agentlab.agreements:agreement", self.runs, what, by or "agent", **more)
         return made
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
-        """The picture of the whole comparison; see `lab.plots.comparison`."""
+        """The picture of the whole comparison; see `lab.plots.comparison`.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?", "??"]).run(progress=False)
+            >>> len(results.plot().axes)
+            6
+        """
         made: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
         return made
 

@@ -30,6 +30,14 @@ class Proposal(Shown):
     `label` is what stands on its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
     `LiveSettings.edit`, `leaves` fields of single conditions for `edit_leaf`, `off` the conditions to be turned off, all of the
     branch. `needs_prompt`: a person has to write another prompt.
+
+    Example:
+        >>> run = endless.run("?", stop=lab.StepCountIs(2))
+        >>> result = await run
+        >>> run.proposals[0].label
+        'Raise StepCountIs to 4 and go on'
+        >>> (await run.go_on(run.proposals[0])).stop_reason
+        <StopReason.STOP_CONDITION: 'stop_condition'>
     """
 
     kind: Kind

@@ -27,7 +27,12 @@ AXES = ("agent", "prompt_id", "settings", "repeat")
 
 @dataclass(frozen=True, slots=True)
 class Cell(Shown):
-    """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the task itself."""
+    """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the task itself.
+
+    Example:
+        >>> lab.Experiment({"brief": brief}, {"capital": "?"}, where=lambda cell: cell.repeat == 1, repeats=3).grid.cells
+        (Cell(agent='brief', prompt_id='capital', settings='default', repeat=1),)
+    """
 
     agent: str
     prompt_id: str
@@ -37,7 +42,12 @@ class Cell(Shown):
 
     @property
     def label(self) -> str:
-        """The cell in one text, by which a recording knows it again."""
+        """The cell in one text, by which a recording knows it again.
+
+        Example:
+            >>> lab.Cell("brief", "capital", "short", 2).label
+            'brief/capital/short/2'
+        """
         return f"{self.agent}/{self.prompt_id}/{self.settings}/{self.repeat}"
 
 

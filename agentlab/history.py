@@ -45,6 +45,12 @@ class RunHistory(Sequence[StepResult], Shown):
     `usage` and `cost` are sums over all steps, unknown (None) as soon as one part is; `known_tokens` and `known_cost_usd` are
     the sums of what is known, a lower bound. `calls` counts round trips, `elapsed_s` is the active time up to the last step's end.
     All of these include what sub-agents used; `own_calls`, `own_usage` and `own_cost` do not.
+
+    Example:
+        >>> result.history
+        RunHistory(4 steps, 4 calls, 3146 tokens, $0.014346)
+        >>> result.history[-1].index, result.history.calls
+        (4, 4)
     """
 
     __slots__ = (
@@ -109,48 +115,98 @@ class RunHistory(Sequence[StepResult], Shown):
 
     @property
     def own_calls(self) -> int:
-        """Round trips of the run itself, without those of sub-agents."""
+        """Round trips of the run itself, without those of sub-agents.
+
+        Example:
+            >>> result.history.own_calls == result.history.calls  # no sub-agents
+            True
+        """
         return self.calls if self._own is None else self._own[0]
 
     @property
     def own_usage(self) -> Usage:
-        """Tokens of the run itself, without those of sub-agents."""
+        """Tokens of the run itself, without those of sub-agents.
+
+        Example:
+            >>> result.history.own_usage.total_tokens
+            3146
+        """
         return self.usage if self._own is None else self._own[1]
 
     @property
     def own_cost(self) -> Cost:
-        """Money of the run itself, without that of sub-agents."""
+        """Money of the run itself, without that of sub-agents.
+
+        Example:
+            >>> result.history.own_cost.usd
+            Decimal('0.014346')
+        """
         return self.cost if self._own is None else self._own[2]
 
     @property
     def tokens(self) -> int | None:
-        """All tokens so far; None where a part is unknown."""
+        """All tokens so far; None where a part is unknown.
+
+        Example:
+            >>> result.history.tokens
+            3146
+        """
         return self.usage.total_tokens
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """All money so far; None where a part is unknown."""
+        """All money so far; None where a part is unknown.
+
+        Example:
+            >>> result.history.cost_usd
+            Decimal('0.014346')
+        """
         return self.cost.usd
 
     @property
     def last(self) -> StepResult | None:
-        """The newest step."""
+        """The newest step.
+
+        Example:
+            >>> result.history.last.index
+            4
+        """
         return self._steps[-1] if self._steps else None
 
     def tool_count(self, name: str) -> int:
-        """How often the model called this tool."""
+        """How often the model called this tool.
+
+        Example:
+            >>> result.history.tool_count("get_weather"), result.history.tool_count("search")
+            (2, 0)
+        """
         return self._tool_counts.get(name, 0)
 
     def has_finish(self, reason: FinishReason | str) -> bool:
-        """Whether any response ended for this reason: a FinishReason, or a provider's own word."""
+        """Whether any response ended for this reason: a FinishReason, or a provider's own word.
+
+        Example:
+            >>> result.history.has_finish("tool_use"), result.history.has_finish(lab.FinishReason.MAX_TOKENS)
+            (True, False)
+        """
         return str(reason) in self._finish_values
 
     def prefix(self, length: int) -> RunHistory:
-        """The history as it was after `length` steps."""
+        """The history as it was after `length` steps.
+
+        Example:
+            >>> result.history.prefix(2)
+            RunHistory(2 steps, 2 calls, 1384 tokens, $0.007008)
+        """
         return RunHistory(self._steps[:length])
 
     def since(self, length: int) -> RunHistory:
-        """The steps behind the first `length`, with totals of their own."""
+        """The steps behind the first `length`, with totals of their own.
+
+        Example:
+            >>> result.history.since(2)
+            RunHistory(2 steps, 2 calls, 1762 tokens, $0.007338)
+        """
         return RunHistory(self._steps[length:])
 
     def __len__(self) -> int:

@@ -34,6 +34,12 @@ class Lockstep(Shown):
 
     Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
     stands in its result. `round` counts the rounds so far.
+
+    Example:
+        >>> both = lab.Lockstep([brief.run("?"), endless.run("?", stop=lab.StepCountIs(3))])
+        >>> steps = await both.step()
+        >>> [result.stop_reason.value for result in await both]
+        ['completed', 'stop_condition']
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
@@ -53,17 +59,38 @@ class Lockstep(Shown):
 
     @property
     def results(self) -> tuple[RunResult | None, ...]:
-        """The results in the order of the runs; None for a run that goes on."""
+        """The results in the order of the runs; None for a run that goes on.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), endless.run("?")])
+            >>> step = await both.step()
+            >>> both.results
+            (RunResult(completed, terminated, 1 step, 'The model ended its turn.'), None)
+        """
         return tuple([run.result for run in self.runs])
 
     @property
     def ended(self) -> bool:
-        """Whether all runs have ended."""
+        """Whether all runs have ended.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), brief.run("??")])
+            >>> both.ended
+            False
+            >>> results = await both
+            >>> both.ended
+            True
+        """
         return all(run.result is not None for run in self.runs)
 
     @property
     def state(self) -> RunState:
-        """Where they are: RUNNING from the first round to the last, PAUSED between two at a person's wish, ENDED with the last run."""
+        """Where they are: RUNNING from the first round to the last, PAUSED between two at a person's wish, ENDED with the last run.
+
+        Example:
+            >>> lab.Lockstep([brief.run("?"), brief.run("?")]).state
+            <RunState.READY: 'ready'>
+        """
         if self.ended:
             return RunState.ENDED
         if self.round_under_way:
@@ -74,11 +101,26 @@ class Lockstep(Shown):
 
     @property
     def pausing(self) -> bool:
-        """Whether a pause was asked for; it takes hold after the round under way."""
+        """Whether a pause was asked for; it takes hold after the round under way.
+
+        Example:
+            >>> lab.Lockstep([endless.run("?"), endless.run("?")]).pausing
+            False
+        """
         return self._paused and not self.ended
 
     def to_frame(self, what: str = "steps") -> Any:
-        """A DataFrame of all runs: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
+        """A DataFrame of all runs: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), endless.run("?", stop=lab.StepCountIs(2))])
+            >>> results = await both
+            >>> both.to_frame()[["step", "total_tokens"]]
+               step  total_tokens
+            0     1            15
+            1     1            15
+            2     2            15
+        """
         return sugar.call("agentlab.recorder:to_frame", self.runs, what)
 
     def __len__(self) -> int:
@@ -91,7 +133,15 @@ class Lockstep(Shown):
     # Going on ---------------------------------------------------------------------------------------------------------------
 
     async def step(self) -> Round:
-        """One step of every run that goes on, all at the same time, also while they are paused. Raises RunEndedError after the end."""
+        """One step of every run that goes on, all at the same time, also while they are paused. Raises RunEndedError after the end.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), endless.run("?")])
+            >>> [step.index for step in await both.step()]
+            [1, 1]
+            >>> await both.step()  # the first has come to its end
+            (None, StepResult(2, tool_calls, tools=['search'], tokens=15, cost_usd=0.01))
+        """
         self._refuse_if_ended()
         return await self._owned(self._one_round)
 
@@ -108,7 +158,13 @@ class Lockstep(Shown):
                 yield steps
 
     def start(self) -> Lockstep:
-        """Run all to the end in the background and return at once; where nobody can click, finish them first."""
+        """Run all to the end in the background and return at once; where nobody can click, finish them first.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), brief.run("?")]).start()
+            >>> [result.text for result in both.results]
+            ['Paris.', 'Paris.']
+        """
         self._refuse_if_ended()
         if frontend.is_present():
             self.launch()
@@ -133,7 +189,13 @@ class Lockstep(Shown):
         self._in_background(self.step)
 
     def wait(self, timeout_s: float | None = None) -> tuple[RunResult, ...] | None:
-        """Block until all have ended; their results, or None where that took longer than `timeout_s`."""
+        """Block until all have ended; their results, or None where that took longer than `timeout_s`.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), brief.run("?")]).start()
+            >>> len(both.wait(timeout_s=5))
+            2
+        """
         if not self.ended:
             if self._home is None and not self._owner.is_busy and timeout_s is None:
                 raise ConfigurationError("The runs have not been started, so there is no end to wait for: call start() first.")
@@ -142,14 +204,29 @@ class Lockstep(Shown):
         return self._all_results() if self.ended else None
 
     def pause(self) -> None:
-        """Wait before the next round, until `resume()`; each run is paused with it. The time does not count against a timeout."""
+        """Wait before the next round, until `resume()`; each run is paused with it. The time does not count against a timeout.
+
+        Example:
+            >>> both = lab.Lockstep([endless.run("?"), endless.run("?")])
+            >>> both.pause()
+            >>> both.pausing
+            True
+        """
         self._refuse_if_ended()
         with self._control:
             self._paused = True
             self._each(Run.pause)
 
     def resume(self) -> None:
-        """Go on after a pause, of all or of single runs."""
+        """Go on after a pause, of all or of single runs.
+
+        Example:
+            >>> both = lab.Lockstep([brief.run("?"), brief.run("?")])
+            >>> both.pause()
+            >>> both.resume()
+            >>> both.pausing
+            False
+        """
         self._refuse_if_ended()
         with self._control:
             self._paused = False
@@ -157,12 +234,26 @@ class Lockstep(Shown):
         self._poke()
 
     def stop(self, reason: str = "the person asked for it") -> None:
-        """End every run after the round under way, or at once where none is. Nothing happens to runs that have ended."""
+        """End every run after the round under way, or at once where none is. Nothing happens to runs that have ended.
+
+        Example:
+            >>> both = lab.Lockstep([endless.run("?"), endless.run("?")])
+            >>> both.stop("enough")
+            >>> both.results[0].detail
+            'Stopped by the person: enough'
+        """
         self._each(lambda run: run.stop(reason))
         self._poke()
 
     def cancel(self) -> None:
-        """End every run at once, in mid-step if need be; what came back so far is recorded."""
+        """End every run at once, in mid-step if need be; what came back so far is recorded.
+
+        Example:
+            >>> both = lab.Lockstep([endless.run("?"), endless.run("?")])
+            >>> both.cancel()
+            >>> [result.stop_reason.value for result in both.results]
+            ['cancelled', 'cancelled']
+        """
         self._each(Run.cancel)
         self._poke()
 

@@ -77,7 +77,19 @@ FRAMES = ("runs", "steps", *list(_KINDS)[1:])
 
 
 def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd.DataFrame:
-    """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
+    """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+
+    Example:
+        >>> lab.frame([result, *others], "runs")[["provider", "stop_reason", "steps", "total_tokens"]]
+            provider     stop_reason  steps  total_tokens
+        0  anthropic  stop_condition      4          3146
+        1     openai  stop_condition      4          1424
+        2     gemini  stop_condition      5          2020
+        >>> lab.frame(result, "tools")[["step", "tool"]].head(2)
+           step         tool
+        0     1  get_weather
+        1     1  get_weather
+    """
     if what not in FRAMES:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
     several = recorded if isinstance(recorded, Iterable) and not isinstance(recorded, str | RunResult | Run) else [recorded]
@@ -115,6 +127,13 @@ def termination_report(recorded: Recorded | Iterable[Recorded], *, summary: bool
     """How every response of one or several runs ended, what followed, and what could be done about it: a row a response.
 
     With `summary`, a row for each kind of end, and how many `responses` ended so, the most frequent first.
+
+    Example:
+        >>> lab.termination_report(others)[["provider", "step", "raw_finish_reason", "action"]].head(3)
+          provider  step raw_finish_reason         action
+        0   openai     1        tool_calls  execute_tools
+        1   openai     2        tool_calls  execute_tools
+        2   openai     3        tool_calls  execute_tools
     """
     frame = to_frame(recorded, "termination")
     if not summary:

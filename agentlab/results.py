@@ -45,6 +45,13 @@ class Reading(Shown):
     condition was not awaited since the others had decided. A combination has `children` and no value of its own. `goal` marks a
     condition on what the agent itself did (it called `finalize`), as against one that cuts it off. What is turned off has its values
     and `met` None, below a reading named `Off`.
+
+    Example:
+        >>> reading = lab.StepCountIs(8).read(result.history)
+        >>> reading.value, reading.limit, reading.met
+        (4, 8, False)
+        >>> str(reading)
+        'StepCountIs 4 of 8'
     """
 
     name: str
@@ -55,14 +62,26 @@ class Reading(Shown):
     goal: bool = False
 
     def leaves(self) -> Iterator[Reading]:
-        """The readings of the single conditions, in the order they were written."""
+        """The readings of the single conditions, in the order they were written.
+
+        Example:
+            >>> reading = (lab.StepCountIs(8) | lab.HasToolCall("finalize")).read(result.history)
+            >>> [(one.name, one.met) for one in reading.leaves()]
+            [('StepCountIs', False), ('HasToolCall', True)]
+        """
         if not self.children:
             yield self
         for child in self.children:
             yield from child.leaves()
 
     def deciding(self) -> Iterator[Reading]:
-        """The readings that made this one met; nothing where it is not."""
+        """The readings that made this one met; nothing where it is not.
+
+        Example:
+            >>> reading = (lab.StepCountIs(4) | lab.MaxCost(1)).read(result.history)
+            >>> [str(one) for one in reading.deciding()]
+            ['StepCountIs 4 of 4']
+        """
         if not self.met:
             return
         if not self.children:
@@ -107,7 +126,12 @@ def _plainly(value: Scalar) -> str:
 
 
 class Action(StrEnum):
-    """What follows from a response."""
+    """What follows from a response.
+
+    Example:
+        >>> [step.decision.action.value for step in result.history]
+        ['execute_tools', 'execute_tools', 'execute_tools', 'execute_tools']
+    """
 
     EXECUTE_TOOLS = "execute_tools"
     CONTINUE_OUTPUT = "continue_output"
@@ -122,7 +146,12 @@ class Action(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Decision(Shown):
     """What follows from a response, and why in one sentence. `stop_reason` is set where the action ends the run; `suggestion` is what
-    a person could do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None."""
+    a person could do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
+
+    Example:
+        >>> [step.decision.reason for step in (await brief.run("?")).history]
+        ['The model ended its turn.']
+    """
 
     action: Action
     reason: str
@@ -194,6 +223,12 @@ class StepResult(Shown):
     `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used stands in `children`. `settings` are those it
     was judged by; `readings` is what the stop condition read after it (None without a condition). `stop_reason` is set on the run's
     last step, `error` where an exception cut the step short.
+
+    Example:
+        >>> result.history[0]
+        StepResult(1, tool_calls, tools=['get_weather', 'get_weather'], tokens=637, cost_usd=0.003207)
+        >>> result.history[0].tool_results[0].content
+        '{"city":"Graz","sky":"rain","high_c":17}'
     """
 
     index: int
@@ -224,43 +259,85 @@ class StepResult(Shown):
 
     @property
     def child_tokens(self) -> int | None:
-        """Tokens of the sub-agents that were called in this step; None where a part is unknown."""
+        """Tokens of the sub-agents that were called in this step; None where a part is unknown.
+
+        Example:
+            >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+            >>> step = (await planner.run("?")).history[0]
+            >>> step.usage.total_tokens, step.child_tokens, step.all_tokens
+            (15, 15, 30)
+        """
         return tokens_of(self.children)
 
     @property
     def child_cost_usd(self) -> Decimal | None:
-        """Money that they cost; None where a part is unknown."""
+        """Money that they cost; None where a part is unknown.
+
+        Example:
+            >>> result.history[0].child_cost_usd  # no sub-agent was called
+            Decimal('0')
+        """
         return cost_usd_of(self.children)
 
     @property
     def all_tokens(self) -> int | None:
-        """Tokens of the step, sub-agents included; None where a part is unknown."""
+        """Tokens of the step, sub-agents included; None where a part is unknown.
+
+        Example:
+            >>> result.history[0].all_tokens
+            637
+        """
         own = self.usage.total_tokens
         return own if not self.children else _sum([own, self.child_tokens], 0)
 
     @property
     def all_cost_usd(self) -> Decimal | None:
-        """Money of the step, sub-agents included; None where a part is unknown."""
+        """Money of the step, sub-agents included; None where a part is unknown.
+
+        Example:
+            >>> result.history[0].all_cost_usd
+            Decimal('0.003207')
+        """
         return self.cost.usd if not self.children else _sum([self.cost.usd, self.child_cost_usd], Decimal(0))
 
     @property
     def response(self) -> ModelResponse | None:
-        """The last response of the step; None where no call came back."""
+        """The last response of the step; None where no call came back.
+
+        Example:
+            >>> result.history[0].response.model
+            'claude-sonnet-4-6'
+        """
         return self.calls[-1].response if self.calls else None
 
     @property
     def signal(self) -> TerminationSignal | None:
-        """Why the step's last response ended."""
+        """Why the step's last response ended.
+
+        Example:
+            >>> result.history[0].signal.raw_field, result.history[0].signal.raw_value
+            ('stop_reason', 'tool_use')
+        """
         return self.calls[-1].response.signal if self.calls else None
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the step's last response ended, in one word."""
+        """Why the step's last response ended, in one word.
+
+        Example:
+            >>> [step.finish_reason.value for step in result.history]
+            ['tool_calls', 'tool_calls', 'tool_calls', 'tool_calls']
+        """
         return self.calls[-1].response.signal.finish_reason if self.calls else None
 
     @property
     def text(self) -> str:
-        """What the model said, over all calls of the step."""
+        """What the model said, over all calls of the step.
+
+        Example:
+            >>> result.history[0].text
+            "I'll look at the forecast for both cities first."
+        """
         if self.answer is not None:
             return self.answer.text
         if len(self.calls) == 1 and (only := self.calls[0]).used:
@@ -269,7 +346,12 @@ class StepResult(Shown):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """What the model asked for, over all calls of the step."""
+        """What the model asked for, over all calls of the step.
+
+        Example:
+            >>> result.history[0].tool_calls[0].arguments
+            '{"city":"Graz","day":"2027-06-12"}'
+        """
         if self.answer is not None:
             return self.answer.tool_calls
         if len(self.calls) == 1:
@@ -321,6 +403,14 @@ class RunResult:
     exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`. Of a fork,
     `parent_run_id` is the run it came from and `forked_at` the number of steps it has from there. Of a sub-agent's run it is the run
     that called it. Of both, where a tool call started them, `parent_step` is the step and `called_by` the id of that call.
+
+    Example:
+        >>> result
+        RunResult(stop_condition, terminated, 4 steps, 'Stop condition met: HasToolCall(finalize): 1 call.')
+        >>> result.stop_reason, result.terminated, result.usage.total_tokens
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, True, 3146)
+        >>> result.output[:26]
+        'Salzburg, by a wide margin'
     """
 
     run_id: str
@@ -343,17 +433,34 @@ class RunResult:
 
     @property
     def text(self) -> str:
-        """The last text of the model: the answer, where the run completed."""
+        """The last text of the model: the answer, where the run completed.
+
+        Example:
+            >>> (await brief.run("What is the capital of France?")).text
+            'Paris.'
+        """
         return next((step.text for step in reversed(self.history) if step.text), "")
 
     @property
     def stopped_by_condition(self) -> bool:
-        """Whether a stop condition was met at the last step, whichever reason won."""
+        """Whether a stop condition was met at the last step, whichever reason won.
+
+        Example:
+            >>> result.stopped_by_condition, result.conditions_met
+            (True, (Reading(name='HasToolCall', value=1, limit='finalize', met=True, children=(), goal=True),))
+        """
         return bool(self.conditions_met)
 
     @property
     def terminated(self) -> bool:
-        """Whether the agent came to an end of its own: it completed, or called a tool that was to end the run."""
+        """Whether the agent came to an end of its own: it completed, or called a tool that was to end the run.
+
+        Example:
+            >>> result.terminated
+            True
+            >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).terminated
+            False
+        """
         if self.stop_reason is StopReason.STOP_CONDITION:
             return any(reading.goal for reading in self.conditions_met)
         if self.stop_reason is StopReason.EXPLICIT_STOP:
@@ -362,21 +469,45 @@ class RunResult:
 
     @property
     def truncated(self) -> bool:
-        """Whether something cut the agent off."""
+        """Whether something cut the agent off.
+
+        Example:
+            >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).truncated
+            True
+        """
         return not self.terminated
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the whole run, sub-agents included; `history.own_usage` is without them."""
+        """Tokens of the whole run, sub-agents included; `history.own_usage` is without them.
+
+        Example:
+            >>> result.usage.input_tokens, result.usage.output_tokens
+            (2737, 409)
+        """
         return self.history.usage
 
     @property
     def cost(self) -> Cost:
-        """Money of the whole run, sub-agents included; `history.own_cost` is without them."""
+        """Money of the whole run, sub-agents included; `history.own_cost` is without them.
+
+        Example:
+            >>> result.cost
+            Cost(usd=Decimal('0.014346'), source=<CostSource.PRICED: 'priced'>)
+        """
         return self.history.cost
 
     def raise_for_stop(self) -> RunResult:
-        """Raise the RunStopped error of a run that something cut off; return the result of one that came to an end of its own."""
+        """Raise the RunStopped error of a run that something cut off; return the result of one that came to an end of its own.
+
+        Example:
+            >>> result.raise_for_stop() is result
+            True
+            >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).raise_for_stop()
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
+        """
         if self.terminated:
             return self
         raise _STOPPED[self.stop_reason](self.detail, self) from self._cause()
@@ -386,7 +517,14 @@ class RunResult:
         return self.error if self.error is None or holds_no_key(self.error) else None
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
-        """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events`, `readings` or `termination`."""
+        """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events`, `readings` or `termination`.
+
+        Example:
+            >>> result.to_frame()[["step", "input_tokens", "output_tokens"]].tail(2)
+               step  input_tokens  output_tokens
+            2     3           753             71
+            3     4           838            100
+        """
         frame: pd.DataFrame = sugar.call("agentlab.recorder:to_frame", self, what)
         return frame
 

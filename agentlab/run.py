@@ -54,6 +54,16 @@ class Run(Drive):
 
     `limits` are live and can be edited at any time, from any thread; `history` holds the steps, `events` what happened, `result` the
     RunResult once the run has ended (None before). A run lives on one event loop at a time; calls from others are handed over.
+
+    Example:
+        >>> with lab.replay("fixtures/trip"):
+        ...     run = agent.run(TASK)
+        >>> step = await run.step()
+        >>> [call.name for call in step.tool_calls]
+        ['get_weather', 'get_weather']
+        >>> run.limits.max_turns = 10
+        >>> (await run).stop_reason
+        <StopReason.STOP_CONDITION: 'stop_condition'>
     """
 
     recall: Callable[[str, Agent, RunSettings], Run] | None = None
@@ -63,13 +73,22 @@ class Run(Drive):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far."""
+        """The conversation so far.
+
+        Example:
+            >>> [message.role for message in ended.messages[:3]]
+            ['user', 'assistant', 'tool']
+        """
         return self.conversation.view()
 
     def messages_of(self, step: int) -> Sequence[Message]:
         """What this step (from 1) added to the conversation: the model's answer, the tools' results, a reminder.
 
         With 0 what stood there before the first step, the prompt included. Raises ConfigurationError for a step that there is not.
+
+        Example:
+            >>> ended.messages_of(1)[-1].tool_results[0].content
+            '{"city":"Graz","sky":"rain","high_c":17}'
         """
         steps, marks = len(self.history), self._marks
         if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= steps:
@@ -79,11 +98,25 @@ class Run(Drive):
         return self.conversation[begin:end]
 
     def to_frame(self, what: str = "steps") -> Any:
-        """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events`, `readings` or `termination`."""
+        """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+
+        Example:
+            >>> ended.to_frame()[["step", "finish_reason", "total_tokens"]].head(2)
+               step finish_reason  total_tokens
+            0     1    tool_calls           637
+            1     2    tool_calls           747
+            >>> ended.to_frame("tools")["tool"].tolist()[:3]
+            ['get_weather', 'get_weather', 'find_trains']
+        """
         return sugar.call("agentlab.recorder:to_frame", self, what)
 
     def panel(self) -> Any:
-        """The live control of this run in a notebook; a static table and picture where nobody can click."""
+        """The live control of this run in a notebook; a static table and picture where nobody can click.
+
+        Example:
+            >>> ended.panel()
+            Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
+        """
         return sugar.call("agentlab.widgets:panel", self)
 
     def __repr__(self) -> str:
@@ -115,6 +148,15 @@ class Run(Drive):
         """Take one step, also while the run is paused. None where the run ended without another one.
 
         Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
+
+        Example:
+            >>> step = await run.step()
+            >>> step.index, step.finish_reason, [call.name for call in step.tool_calls]
+            (1, <FinishReason.TOOL_CALLS: 'tool_calls'>, ['get_weather', 'get_weather'])
+            >>> await ended.step()
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.RunEndedError: The run has ended (stop_condition: Stop condition met: HasToolCall(finali...
         """
         self._refuse_if_ended()
         return await self._owned(self._one_step)
@@ -136,6 +178,11 @@ class Run(Drive):
 
         Where nobody can click (no front end) the run is finished first, so that notebooks are deterministic. `loop="kernel"` runs on
         the loop this is called on, for clients that are bound to it.
+
+        Example:
+            >>> run = brief.run("?").start()  # where nobody can click, it has ended when this comes back
+            >>> run.result.text
+            'Paris.'
         """
         self._refuse_if_ended()
         if loop not in ("background", "kernel"):
@@ -171,7 +218,13 @@ class Run(Drive):
         self._in_background(self.step)
 
     def wait(self, timeout_s: float | None = None) -> RunResult | None:
-        """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`."""
+        """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`.
+
+        Example:
+            >>> run = brief.run("?").start()
+            >>> run.wait(timeout_s=5).text
+            'Paris.'
+        """
         if self.result is None:
             if self._home is None and not self._owner.is_busy and timeout_s is None:
                 raise ConfigurationError("The run has not been started, so there is no end to wait for: call run.start() first.")
@@ -185,14 +238,30 @@ class Run(Drive):
             raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
 
     def pause(self) -> None:
-        """Wait before the next step, until `resume()`. The time does not count against the timeout."""
+        """Wait before the next step, until `resume()`. The time does not count against the timeout.
+
+        Example:
+            >>> run.pause()
+            >>> run.state, run.pausing
+            (<RunState.PAUSED: 'paused'>, True)
+            >>> run.resume()
+            >>> (await run).stop_reason
+            <StopReason.STOP_CONDITION: 'stop_condition'>
+        """
         self._refuse_if_ended()
         if not self._paused:
             self._paused, self._paused_at = True, time.monotonic()
             self.emit(events.RunPaused(self.clock.elapsed_s()))
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Go on after a pause.
+
+        Example:
+            >>> run.pause()
+            >>> run.resume()
+            >>> run.pausing
+            False
+        """
         self._refuse_if_ended()
         if self._paused:
             paused_s = time.monotonic() - self._paused_at
@@ -201,7 +270,14 @@ class Run(Drive):
             self._poke()
 
     def stop(self, reason: str = "the person asked for it") -> None:
-        """End the run after the step under way, or at once where none is. Nothing happens to a run that has ended."""
+        """End the run after the step under way, or at once where none is. Nothing happens to a run that has ended.
+
+        Example:
+            >>> step = await run.step()
+            >>> run.stop("seen enough")
+            >>> run.result.stop_reason, run.result.detail
+            (<StopReason.EXPLICIT_STOP: 'explicit_stop'>, 'Stopped by the person: seen enough')
+        """
         if self.result is not None:
             return
         self.stop_request = ExplicitStop(reason, None, "person")
@@ -209,7 +285,15 @@ class Run(Drive):
             self._poke()
 
     def cancel(self) -> None:
-        """End the run at once, in mid-step if need be; what came back so far is recorded."""
+        """End the run at once, in mid-step if need be; what came back so far is recorded.
+
+        Example:
+            >>> await run.step()
+            StepResult(1, tool_calls, tools=['get_weather', 'get_weather'], tokens=637, cost_usd=0.003207)
+            >>> run.cancel()
+            >>> run.result
+            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.')
+        """
         self._call_off()
 
     # Branches ---------------------------------------------------------------------------------------------------------------
@@ -240,6 +324,12 @@ class Run(Drive):
         Where the kept steps end with the model's own words, there is nothing that it could be asked, and most providers refuse such a
         conversation. An answer that was cut is followed by the continuation policy's `hint`; where the model has come to its end (a
         run that COMPLETED, kept whole), a ConfigurationError asks for a `message` or for fewer steps.
+
+        Example:
+            >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
+            >>> result = await branch
+            >>> result.forked_at, len(result.history), result.stop_reason
+            (2, 3, <StopReason.TURN_LIMIT: 'turn_limit'>)
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
@@ -308,7 +398,12 @@ class Run(Drive):
         """Give a run that has not begun an id of your own, and a `label` by which a recording knows it again (see `lab.replay`): it is
         given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
 
-        Raises ConfigurationError for a run that has begun."""
+        Raises ConfigurationError for a run that has begun.
+
+        Example:
+            >>> brief.run("?").known_as("monday").id
+            'monday'
+        """
         if self._started:
             raise ConfigurationError(f"known_as({run_id!r}): the run {self.id!r} has begun already.")
         self.lane = f"{os.urandom(6).hex()}#{label}" if label else run_id
@@ -321,13 +416,26 @@ class Run(Drive):
 
     @property
     def branches(self) -> tuple[Run, ...]:
-        """The runs that were forked from this one, in order. Theirs have this one as `parent`, and `forked_at` steps of it."""
+        """The runs that were forked from this one, in order. Theirs have this one as `parent`, and `forked_at` steps of it.
+
+        Example:
+            >>> branch = ended.fork(at=2)
+            >>> [one.forked_at for one in ended.branches]
+            [2]
+        """
         return tuple([one for one in self._offspring if one.parent is self])
 
     def watch_forks(self, listener: Callable[[Run], object]) -> Callable[[], None]:
         """Call `listener(branch)` after each fork of this run, on the thread that made it; returns what ends that.
 
         What a listener raises is a warning: the fork holds.
+
+        Example:
+            >>> told = []
+            >>> end = ended.watch_forks(told.append)
+            >>> branch = ended.fork(at=1)
+            >>> told == [branch]
+            True
         """
         self._fork_listeners = (*self._fork_listeners, listener)
 
@@ -357,7 +465,15 @@ class Run(Drive):
     def children(self) -> tuple[Run, ...]:
         """The runs of sub-agents that this run's tools called (`agent.as_tool`), in order, the one under way included: their `limits`
         can be edited, and they can be stopped. Theirs have this one as `caller`, its step as `parent_step`, the tool call's id as
-        `called_by`."""
+        `called_by`.
+
+        Example:
+            >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+            >>> run = planner.run("?")
+            >>> result = await run
+            >>> [child.result.text for child in run.children]
+            ['Paris.']
+        """
         return self._children
 
     @property
@@ -381,13 +497,28 @@ class Run(Drive):
 
     @property
     def proposals(self) -> tuple[Proposal, ...]:
-        """What can be done about this run's end, the best first; empty while it goes on, and where there is nothing to do."""
+        """What can be done about this run's end, the best first; empty while it goes on, and where there is nothing to do.
+
+        Example:
+            >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
+            >>> result = await run
+            >>> [proposal.label for proposal in run.proposals]
+            ['Raise the turn limit to 4 and go on']
+        """
         return going_on.proposals(self)
 
     def go_on(self, proposal: Proposal | None = None, *, prompt: str | None = None) -> Run:
         """The branch that does what is proposed (without one the first of `proposals`), not started.
 
         Raises ConfigurationError where nothing is proposed, with the reason, and where a new `prompt` is needed and missing.
+
+        Example:
+            >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
+            >>> (await run).stop_reason
+            <StopReason.TURN_LIMIT: 'turn_limit'>
+            >>> branch = run.go_on()
+            >>> branch.limits.max_turns
+            4
         """
         chosen = going_on.chosen(self, proposal, prompt)
         settings = going_on.settings_for(self, chosen)

@@ -31,6 +31,12 @@ class RunSettings(Shown):
 
     `policy` decides what follows from the end of each response, see `agentlab.termination`; None is its standard table.
     `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
+
+    Example:
+        >>> run.limits.snapshot() == lab.RunSettings(stop=lab.HasToolCall("finalize") | lab.StepCountIs(8))
+        True
+        >>> result.history[0].settings.budget
+        Budget(max_turns=20)
     """
 
     budget: Budget = Budget()
@@ -116,6 +122,17 @@ class LiveSettings(Shown):
 
     Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: a value that cannot be raises a
     LimitError and changes nothing. A change takes effect at the loop's next reading.
+
+    Example:
+        >>> run.limits.max_cost = 0.10
+        >>> run.limits.max_cost
+        Decimal('0.1')
+        >>> run.limits.max_turns = 0
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        >>> run.limits.max_turns
+        20
     """
 
     __slots__ = ("_listeners", "_lock", "_settings")
@@ -143,12 +160,25 @@ class LiveSettings(Shown):
         self._listeners: list[LimitListener] = []
 
     def snapshot(self) -> RunSettings:
-        """The settings as they are now; immutable."""
+        """The settings as they are now; immutable.
+
+        Example:
+            >>> before = run.limits.snapshot()
+            >>> run.limits.max_turns = 5
+            >>> before.budget.max_turns
+            20
+        """
         return self._settings
 
     @property
     def budget(self) -> Budget:
-        """The whole budget, live."""
+        """The whole budget, live.
+
+        Example:
+            >>> run.limits.budget = lab.Budget(max_turns=3)
+            >>> run.limits.max_turns
+            3
+        """
         return self._settings.budget
 
     @budget.setter
@@ -157,7 +187,13 @@ class LiveSettings(Shown):
 
     @property
     def stop(self) -> StopCondition | None:
-        """The stop condition, live. Set it to a condition, a function, a list, or None."""
+        """The stop condition, live. Set it to a condition, a function, a list, or None.
+
+        Example:
+            >>> run.limits.stop = lab.StepCountIs(2) | lab.MaxCost(0.05)
+            >>> (await run).detail
+            'Stop condition met: StepCountIs 2 of 2.'
+        """
         return self._settings.stop
 
     @stop.setter
@@ -166,7 +202,13 @@ class LiveSettings(Shown):
 
     @property
     def policy(self) -> Callable[..., Decision] | None:
-        """What decides on the end of a response, live: a function of signal and context, or None for the standard table."""
+        """What decides on the end of a response, live: a function of signal and context, or None for the standard table.
+
+        Example:
+            >>> run.limits.policy = lab.termination.lenient
+            >>> run.limits.policy.__name__
+            'lenient'
+        """
         return self._settings.policy
 
     @policy.setter
@@ -175,7 +217,13 @@ class LiveSettings(Shown):
 
     @property
     def continuation(self) -> ContinuationPolicy:
-        """The caps on going on with a cut answer, live."""
+        """The caps on going on with a cut answer, live.
+
+        Example:
+            >>> run.limits.continuation = lab.ContinuationPolicy(max_continuations_per_turn=0)
+            >>> run.limits.max_continuations_per_turn
+            0
+        """
         return self._settings.continuation
 
     @continuation.setter
@@ -184,7 +232,13 @@ class LiveSettings(Shown):
 
     @property
     def terminating(self) -> TerminatingTools | None:
-        """The tools that end the run, live; None: a plain answer does."""
+        """The tools that end the run, live; None: a plain answer does.
+
+        Example:
+            >>> run.limits.terminating = ["finalize"]
+            >>> run.limits.consecutive_nudges
+            1
+        """
         return self._settings.terminating
 
     @terminating.setter
@@ -193,7 +247,12 @@ class LiveSettings(Shown):
 
     @property
     def leaves(self) -> dict[str, StopCondition]:
-        """The single conditions of `stop`, by a name unique in it."""
+        """The single conditions of `stop`, by a name unique in it.
+
+        Example:
+            >>> run.limits.leaves
+            {'HasToolCall': HasToolCall('finalize'), 'StepCountIs': StepCountIs(steps=8)}
+        """
         return {} if self._settings.stop is None else dict(describe(self._settings.stop))
 
     def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
@@ -201,6 +260,10 @@ class LiveSettings(Shown):
 
         `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before any of their fields; None takes the
         latter four away. `by` says who did it, in the LimitsChanged event.
+
+        Example:
+            >>> run.limits.edit(max_turns=5, max_cost=0.02).budget
+            Budget(max_turns=5, max_cost=0.02)
         """
         for name in fields:
             if name not in PART_OF and name not in PARTS:
@@ -224,7 +287,12 @@ class LiveSettings(Shown):
         return self._swap(changed, by)
 
     def edit_leaf(self, name: str, /, *, by: str = "code", **fields: Any) -> RunSettings:
-        """Change one condition of `stop`, by its name in `leaves`; returns the new settings."""
+        """Change one condition of `stop`, by its name in `leaves`; returns the new settings.
+
+        Example:
+            >>> run.limits.edit_leaf("StepCountIs", steps=3).stop
+            AnyOf(HasToolCall('finalize'), StepCountIs(steps=3))
+        """
 
         def changed(now: RunSettings) -> RunSettings:
             leaves = {} if now.stop is None else describe(now.stop)
@@ -242,6 +310,10 @@ class LiveSettings(Shown):
         """Turn one condition of `stop` off, so that it is kept and does not count, or on again; by its name in `leaves`.
 
         The others count as before: turned on within a group that is off, it leaves the rest of the group off. Returns the new settings.
+
+        Example:
+            >>> run.limits.switch_leaf("StepCountIs", on=False).stop
+            AnyOf(HasToolCall('finalize'), Off(StepCountIs(steps=8)))
         """
 
         def changed(now: RunSettings) -> RunSettings:
@@ -255,6 +327,14 @@ class LiveSettings(Shown):
         """Call `listener(before, after, by)` after each change, on the thread that made it; returns what ends that.
 
         What a listener raises is a warning: the change holds.
+
+        Example:
+            >>> seen = []
+            >>> end = run.limits.subscribe(lambda before, after, by: seen.append((after.budget.max_turns, by)))
+            >>> run.limits.max_turns = 5
+            >>> end()
+            >>> seen
+            [(5, 'code')]
         """
         self._listeners.append(listener)
 

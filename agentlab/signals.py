@@ -30,7 +30,14 @@ MOST_KEPT = 256
 
 
 class SignalRegistry:
-    """Which detector reads which provider. Starts out with agentlab's own providers; safe for threads."""
+    """Which detector reads which provider. Starts out with agentlab's own providers; safe for threads.
+
+    Example:
+        >>> own = lab.signals.SignalRegistry()
+        >>> undo = own.register("my-gateway", "anthropic")
+        >>> own.detect("my-gateway", {"type": "message", "content": [], "stop_reason": "max_tokens"}).finish_reason
+        <FinishReason.MAX_TOKENS: 'max_tokens'>
+    """
 
     def __init__(self) -> None:
         self._registered: dict[str, Detector] = {}
@@ -47,6 +54,12 @@ class SignalRegistry:
         `provider` may carry a version (`my-gateway@2`), and then stands for that version only. `detector` is a Detector, or a function
         from a response body to its TerminationSignal, or the name of a provider whose wire it is. `like` names the wire for a function,
         which gets streams put together; without it that is the provider's own, or found by the pattern.
+
+        Example:
+            >>> undo = lab.signals.register("my-gateway", "openai")
+            >>> lab.detect("my-gateway", {"choices": [{"message": {"content": "Hi"}, "finish_reason": "length"}]}).finish_reason
+            <FinishReason.MAX_TOKENS: 'max_tokens'>
+            >>> undo()
         """
         name = _name(provider)
         made = self._made(name, detector, like)
@@ -64,7 +77,12 @@ class SignalRegistry:
 
     def get(self, provider: str) -> Detector:
         """The detector for a provider, with a version or without: the registered one, else agentlab's, else the one that goes by the
-        response's pattern."""
+        response's pattern.
+
+        Example:
+            >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
+            <FinishReason.CONTENT_FILTERED: 'content_filtered'>
+        """
         return self._registered_for(provider) or self._own(_name(provider))
 
     def detect(
@@ -85,11 +103,27 @@ class SignalRegistry:
         tokens.
 
         Never raises on what a provider sent.
+
+        Example:
+            >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}
+            >>> signal = lab.detect("gemini", body)
+            >>> signal.finish_reason, signal.raw_value, signal.confidence
+            (<FinishReason.MAX_TOKENS: 'max_tokens'>, 'MAX_TOKENS', <Confidence.HIGH: 'high'>)
+            >>> lab.detect("openai", b"<html>Bad gateway</html>", status=502).finish_reason
+            <FinishReason.ERROR: 'error'>
         """
         return self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
 
     def stream(self, provider: str, *, requested_cap: int | None = None) -> StreamParser:
-        """A parser for one stream of a provider: `feed(bytes) -> events`, `finish() -> TerminationSignal`, `response()`, `reset()`."""
+        """A parser for one stream of a provider: `feed(bytes) -> events`, `finish() -> TerminationSignal`, `response()`, `reset()`.
+
+        Example:
+            >>> parser = lab.signals.stream("openai")
+            >>> parser.feed(b'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "length"}]}' + bytes([10, 10]))
+            [TextDelta(text='Hi'), SignalSeen(signal=TerminationSignal(finish_reason=<FinishReason.MAX_TOKENS: 'max_...
+            >>> parser.finish().finish_reason
+            <FinishReason.MAX_TOKENS: 'max_tokens'>
+        """
         return self.get(provider).stream(requested_cap=requested_cap)
 
     def reread(self, provider: str, response: ModelResponse, *, sound: bool = True) -> ModelResponse:

@@ -32,7 +32,19 @@ Predicate: TypeAlias = Callable[[RunHistory], Any]
 
 
 class StopCondition(Shown):
-    """What all conditions have in common: the operators, and how they are taken apart and changed."""
+    """What all conditions have in common: the operators, and how they are taken apart and changed.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, slots=True)
+        ... class TextsAre(lab.StopCondition):
+        ...     texts: int
+        ...     def read(self, history):
+        ...         said = sum(bool(step.text) for step in history)
+        ...         return lab.Reading("TextsAre", said, self.texts, said >= self.texts)
+        >>> (TextsAre(1) | lab.StepCountIs(9)).read(result.history).met
+        True
+    """
 
     __slots__ = ()
     parts: ClassVar[tuple[StopCondition, ...]] = ()
@@ -40,22 +52,44 @@ class StopCondition(Shown):
     is_off: ClassVar[bool] = False
 
     def read(self, history: RunHistory) -> Reading:
-        """What the condition says after the newest step."""
+        """What the condition says after the newest step.
+
+        Example:
+            >>> lab.StepCountIs(8).read(result.history)
+            Reading(name='StepCountIs', value=4, limit=8, met=False, children=(), goal=False)
+        """
         raise NotImplementedError
 
     def combine(self, readings: Iterator[Reading]) -> Reading:
-        """The reading of this tree, given those of its leaves in the order of `leaves()`."""
+        """The reading of this tree, given those of its leaves in the order of `leaves()`.
+
+        Example:
+            >>> tree = ~lab.StepCountIs(4)
+            >>> tree.combine(leaf.read(result.history) for leaf in tree.leaves()).met
+            False
+        """
         return next(readings)
 
     def leaves(self, *, that_count: bool = False) -> Iterator[StopCondition]:
-        """The single conditions of this tree, in the order they were written; `that_count` leaves out those turned off."""
+        """The single conditions of this tree, in the order they were written; `that_count` leaves out those turned off.
+
+        Example:
+            >>> list((lab.StepCountIs(8) & ~lab.HasToolCall("search")).leaves())
+            [StepCountIs(steps=8), HasToolCall('search')]
+        """
         if not self.parts:
             yield self
         for part in () if that_count and self.is_off else self.parts:
             yield from part.leaves(that_count=that_count)
 
     def with_leaf(self, leaf: StopCondition, new: StopCondition) -> StopCondition:
-        """This tree with one of its leaves (found by identity) replaced."""
+        """This tree with one of its leaves (found by identity) replaced.
+
+        Example:
+            >>> steps = lab.StepCountIs(8)
+            >>> (steps | lab.MaxCost("0.05")).with_leaf(steps, lab.StepCountIs(3))
+            AnyOf(StepCountIs(steps=3), MaxCost(0.05))
+        """
         if self is leaf:
             return new
         if not self.parts:
@@ -63,11 +97,21 @@ class StopCondition(Shown):
         return self.with_parts(tuple(part.with_leaf(leaf, new) for part in self.parts))
 
     def changed(self, **fields: Any) -> StopCondition:
-        """This condition with other values, checked as at its making."""
+        """This condition with other values, checked as at its making.
+
+        Example:
+            >>> lab.StepCountIs(8).changed(steps=3)
+            StepCountIs(steps=3)
+        """
         return dataclasses.replace(self, **fields)  # type: ignore[type-var]
 
     def with_parts(self, parts: tuple[StopCondition, ...]) -> StopCondition:
-        """A combination of the same kind of other parts."""
+        """A combination of the same kind of other parts.
+
+        Example:
+            >>> (lab.StepCountIs(8) | lab.MaxCost("0.05")).with_parts((lab.StepCountIs(3), lab.HasToolCall("finalize")))
+            AnyOf(StepCountIs(steps=3), HasToolCall('finalize'))
+        """
         return type(self)(*parts)
 
     def __or__(self, other: StopCondition | Predicate) -> StopCondition:
@@ -150,7 +194,15 @@ class _Combination(StopCondition):
 
 
 class AnyOf(_Combination):
-    """Met when any of its conditions is; not met when all are not; otherwise it cannot be said yet."""
+    """Met when any of its conditions is; not met when all are not; otherwise it cannot be said yet.
+
+    Example:
+        >>> either = lab.StepCountIs(8) | lab.HasToolCall("finalize")
+        >>> either
+        AnyOf(StepCountIs(steps=8), HasToolCall('finalize'))
+        >>> [str(reading) for reading in either.read(result.history).leaves()]
+        ['StepCountIs 4 of 8', 'HasToolCall(finalize): 1 call']
+    """
 
     def _combined(self, children: tuple[Reading, ...]) -> Reading:
         met: bool | None = False
@@ -164,7 +216,13 @@ class AnyOf(_Combination):
 
 
 class AllOf(_Combination):
-    """Met when all of its conditions are; not met when any is not; otherwise it cannot be said yet."""
+    """Met when all of its conditions are; not met when any is not; otherwise it cannot be said yet.
+
+    Example:
+        >>> both = lab.StepCountIs(2) & lab.HasToolCall("finalize")
+        >>> both.read(result.history).met, both.read(result.history.prefix(2)).met
+        (True, False)
+    """
 
     def _combined(self, children: tuple[Reading, ...]) -> Reading:
         met: bool | None = True
@@ -178,7 +236,15 @@ class AllOf(_Combination):
 
 
 class Not(_Combination):
-    """Met when its one condition is not."""
+    """Met when its one condition is not.
+
+    Example:
+        >>> no_search = ~lab.HasToolCall("search")
+        >>> no_search.read(result.history).met
+        True
+        >>> ~no_search
+        HasToolCall('search')
+    """
 
     def __init__(self, condition: StopCondition | Predicate) -> None:
         super().__init__(condition)
@@ -196,6 +262,11 @@ class Off(_Combination):
 
     What has only such parts is off itself; alone it is never met. It is still read, so that the values are recorded (never whether they
     were met), but a function of one's own below it is not called.
+
+    Example:
+        >>> stop = lab.Off(lab.StepCountIs(2)) | lab.StepCountIs(3)
+        >>> (await endless.run("?", stop=stop)).detail
+        'Stop condition met: StepCountIs 3 of 3.'
     """
 
     def __init__(self, condition: StopCondition | Predicate) -> None:
@@ -226,7 +297,14 @@ def read_off(leaf: StopCondition, history: RunHistory) -> Reading:
 
 @dataclass(frozen=True, slots=True, init=False)
 class StepCountIs(StopCondition):
-    """Met after so many steps."""
+    """Met after so many steps.
+
+    Example:
+        >>> (await endless.run("?", stop=lab.StepCountIs(3))).detail
+        'Stop condition met: StepCountIs 3 of 3.'
+        >>> lab.StepCountIs(4).read(result.history).met, lab.StepCountIs(5).read(result.history).met
+        (True, False)
+    """
 
     steps: int = limit_field(unit="steps", minimum=1, start=8, help="stop after this many steps")
 
@@ -244,6 +322,10 @@ class MaxTokensUsed(StopCondition):
     """Met when the run has used so many tokens, input and output of all calls together.
 
     Where a provider reports no usage the sum is unknown; the condition is then met only if what is known already reaches the limit.
+
+    Example:
+        >>> lab.MaxTokensUsed(3000).read(result.history)
+        Reading(name='MaxTokensUsed', value=3146, limit=3000, met=True, children=(), goal=False)
     """
 
     tokens: int = limit_field(unit="tokens", minimum=1, start=10_000, help="stop when this many tokens were used")
@@ -258,7 +340,14 @@ class MaxTokensUsed(StopCondition):
 
 @dataclass(frozen=True, slots=True)
 class MaxCost(StopCondition):
-    """Met when the run has cost so many US dollars. Where a price is unknown, as for tokens."""
+    """Met when the run has cost so many US dollars. Where a price is unknown, as for tokens.
+
+    Example:
+        >>> str(lab.MaxCost(0.05).read(result.history))
+        'MaxCost 0.014346 of 0.05'
+        >>> (await endless.run("?", stop=lab.MaxCost("0.03"))).detail
+        'Stop condition met: MaxCost 0.03 of 0.03.'
+    """
 
     usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")
 
@@ -275,7 +364,12 @@ class MaxCost(StopCondition):
 
 @dataclass(frozen=True, slots=True, init=False)
 class HasToolCall(StopCondition):
-    """Met when the model has called one of these tools in any step so far."""
+    """Met when the model has called one of these tools in any step so far.
+
+    Example:
+        >>> lab.HasToolCall("search", "finalize").read(result.history)
+        Reading(name='HasToolCall', value=1, limit='search or finalize', met=True, children=(), goal=True)
+    """
 
     names: tuple[str, ...] = dataclasses.field(
         metadata={"help": "stop when one of these tools was called", "start": ("finalize",)}
@@ -308,7 +402,14 @@ class HasToolCall(StopCondition):
 
 @dataclass(frozen=True, slots=True, init=False)
 class FinishReasonIs(StopCondition):
-    """Met when any response so far ended for one of these reasons: a FinishReason, or a provider's own word such as `length`."""
+    """Met when any response so far ended for one of these reasons: a FinishReason, or a provider's own word such as `length`.
+
+    Example:
+        >>> lab.FinishReasonIs("max_tokens").read(result.history).met
+        False
+        >>> lab.FinishReasonIs("tool_use").read(result.history).met
+        True
+    """
 
     reasons: tuple[FinishReason | str, ...] = dataclasses.field(
         metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",)}
@@ -344,7 +445,13 @@ class FinishReasonIs(StopCondition):
 
 @dataclass(frozen=True, slots=True)
 class Custom(StopCondition):
-    """Met when the predicate answers with anything truthy. It gets the history and may be async."""
+    """Met when the predicate answers with anything truthy. It gets the history and may be async.
+
+    Example:
+        >>> seen_twice = lab.Custom(lambda history: history.tool_count("search") >= 2)
+        >>> len((await endless.run("?", stop=seen_twice)).history)
+        2
+    """
 
     predicate: Predicate
     name: str = ""

@@ -40,6 +40,16 @@ class Store(Shown):
 
     It is an observer: give it to an agent or to a run. What cannot be written (a full disk) stays in memory, is told in a warning, and
     is written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
+
+    Example:
+        >>> store = lab.Store()  # lab.Store("runs.db") is a file
+        >>> keeping = lab.Agent(ScriptedProvider(["Paris."]), observers=[store])
+        >>> result = await keeping.run("What is the capital of France?")
+        >>> store.frame("runs")[["prompt", "state", "steps"]]
+                                   prompt  state  steps
+        0  What is the capital of France?  ended      1
+        >>> store.load(result.run_id).messages[-1].text
+        'Paris.'
     """
 
     def __init__(self, where: Where = None) -> None:
@@ -65,7 +75,15 @@ class Store(Shown):
 
     def keep(self, run: Run) -> Run:
         """Keep this run from here on, with all that it has done so far, and what comes from it later: sub-agents' runs and forks. The
-        same run comes back. What could not be written before is tried again. Raises StorageError where it cannot be written."""
+        same run comes back. What could not be written before is tried again. Raises StorageError where it cannot be written.
+
+        Example:
+            >>> store = lab.Store()
+            >>> store.keep(ended) is ended
+            True
+            >>> store.state(ended.id)
+            'ended'
+        """
         keeper = self.follow_run(run)
         if self not in run.observers and keeper not in run.observers:
             run.observe(keeper)
@@ -75,20 +93,44 @@ class Store(Shown):
         return run
 
     def let_go(self, run: Run) -> None:
-        """Keep nothing more of what this run does: as far as the store is concerned it is interrupted, after its last finished step."""
+        """Keep nothing more of what this run does: as far as the store is concerned it is interrupted, after its last finished step.
+
+        Example:
+            >>> store = lab.Store()
+            >>> run = store.keep(endless.run("?"))
+            >>> step = await run.step()
+            >>> store.let_go(run)
+            >>> store.state(run.id)
+            'interrupted'
+        """
         keeper = self._keepers.pop(run.id, None)
         if keeper is not None:
             keeper.let_go()
             run.observers = tuple([one for one in run.observers if one is not keeper])
 
     def save(self) -> None:
-        """Try again to write what could not be written before. Raises StorageError where it still cannot be."""
+        """Try again to write what could not be written before. Raises StorageError where it still cannot be.
+
+        Example:
+            >>> store = lab.Store()
+            >>> result = await store.keep(brief.run("?"))
+            >>> store.save()  # nothing was left to write
+            >>> store.unsaved
+            {}
+        """
         for keeper in list(self._behind.values()):
             keeper.save()
 
     @property
     def unsaved(self) -> dict[str, int]:
-        """The runs that could not be written as they are, and how many of their steps are in memory only."""
+        """The runs that could not be written as they are, and how many of their steps are in memory only.
+
+        Example:
+            >>> store = lab.Store()
+            >>> result = await store.keep(brief.run("?"))
+            >>> store.unsaved
+            {}
+        """
         return {run_id: keeper.unsaved for run_id, keeper in list(self._behind.items())}
 
     def unsaved_run(self, run_id: str) -> Run | None:
@@ -99,12 +141,31 @@ class Store(Shown):
     # Reading ----------------------------------------------------------------------------------------------------------------
 
     def run_ids(self) -> list[str]:
-        """The ids of all runs, in the order in which they began."""
+        """The ids of all runs, in the order in which they began.
+
+        Example:
+            >>> store = lab.Store()
+            >>> run = store.keep(brief.run("?").known_as("first"))
+            >>> result = await run
+            >>> store.run_ids()
+            ['first']
+        """
         return [kept.head.run_id for kept in self.storage.runs()]
 
     def state(self, run_id: str) -> str:
         """How the run stands: `ended`; `open`, where a living process has it (or one on another machine, of which that cannot be
-        said); `interrupted`, where that process is gone, or has let go of the run, and it has not ended."""
+        said); `interrupted`, where that process is gone, or has let go of the run, and it has not ended.
+
+        Example:
+            >>> store = lab.Store()
+            >>> run = store.keep(endless.run("?"))
+            >>> step = await run.step()
+            >>> store.state(run.id)
+            'open'
+            >>> run.stop()
+            >>> store.state(run.id)
+            'ended'
+        """
         return self.state_of(self._one(run_id))
 
     def state_of(self, kept: StoredRun) -> str:
@@ -121,6 +182,17 @@ class Store(Shown):
 
         `agent` is needed to go on with it where it had tools, since functions cannot be kept. A stop condition or a policy of your own
         is kept by its name only: it is the agent's default of that name, or pass it again with `stop` or `policy`.
+
+        Example:
+            >>> store = lab.Store()
+            >>> result = await store.keep(brief.run("?").known_as("first"))
+            >>> store.load("first").to_frame()[["step", "text"]]
+               step    text
+            0     1  Paris.
+            >>> store.load("second")
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.StorageError: There is no run 'second'. There are 1 runs.
         """
         run = rebuilt(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
         run.recall = self._recall
@@ -147,6 +219,15 @@ class Store(Shown):
 
         `take_over` resumes what another process seems to have, such as one of a machine that is gone. Raises ConfigurationError where
         the run has ended or is under way, and where its tools, or other functions, are missing.
+
+        Example:
+            >>> store = lab.Store()
+            >>> run = store.keep(endless.run("?", stop=lab.StepCountIs(3)))
+            >>> step = await run.step()
+            >>> store.let_go(run)  # as if the process had ended here
+            >>> result = await store.resume(run.id, endless)
+            >>> len(result.history), result.stop_reason
+            (3, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
         kept = self._one(run_id)
         self._refuse_to_resume(kept, take_over=take_over)
@@ -183,20 +264,47 @@ class Store(Shown):
             )
 
     def delete(self, run_id: str) -> None:
-        """Forget a run. Raises ConfigurationError where a living process has it."""
+        """Forget a run. Raises ConfigurationError where a living process has it.
+
+        Example:
+            >>> store = lab.Store()
+            >>> result = await store.keep(brief.run("?"))
+            >>> store.delete(result.run_id)
+            >>> store.run_ids()
+            []
+        """
         if self.state(run_id) == OPEN:
             raise ConfigurationError(f"The run {run_id!r} is under way: end it before it is deleted.")
         self.storage.delete(run_id)
 
     def frame(self, what: str = "runs", run_ids: Iterable[str] | None = None) -> pd.DataFrame:
         """All runs, or those, as a DataFrame: `runs`, with how they stand, `steps`, `calls`, `tools`, `events`, `readings` or
-        `termination`."""
+        `termination`.
+
+        Example:
+            >>> store = lab.Store()
+            >>> result = await store.keep(brief.run("?"))
+            >>> store.frame("steps")[["step", "finish_reason", "total_tokens"]]
+               step finish_reason  total_tokens
+            0     1      end_turn            15
+        """
         made: pd.DataFrame = sugar.call("agentlab.store_frames:frame", self, what, run_ids)
         return made
 
     def export(self, folder: str | Path) -> None:
         """Write all runs as runs.parquet and steps.parquet into a folder, in the place of an earlier export. Anything that reads
-        Parquet can read them: they have the columns of the frames. Needs the extra `agentlab-jupyter[parquet]`."""
+        Parquet can read them: they have the columns of the frames. Needs the extra `agentlab-jupyter[parquet]`.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from tempfile import mkdtemp
+            >>> store = lab.Store()
+            >>> result = await store.keep(brief.run("?"))
+            >>> folder = Path(mkdtemp())
+            >>> store.export(folder)
+            >>> sorted(path.name for path in folder.iterdir())
+            ['runs.parquet', 'steps.parquet']
+        """
         sugar.call("agentlab.store_parquet:export", self, folder)
 
     def import_from(self, folder: str | Path) -> list[str]:
@@ -204,6 +312,14 @@ class Store(Shown):
 
         A run that is here already, as it is there, is left alone. Raises StorageError for one that is not the same, and for files that
         are no export.
+
+        Example:
+            >>> from tempfile import mkdtemp
+            >>> folder, store = mkdtemp(), lab.Store()
+            >>> result = await store.keep(brief.run("?"))
+            >>> store.export(folder)
+            >>> lab.Store().import_from(folder) == store.run_ids()
+            True
         """
         added: list[str] = sugar.call("agentlab.store_parquet:import_from", self, folder)
         return added
@@ -212,7 +328,18 @@ class Store(Shown):
         return self.storage.runs([run_id])[0]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from tempfile import mkdtemp
+            >>> path = Path(mkdtemp()) / "runs.db"
+            >>> with lab.Store(path) as store:  # closed at the end
+            ...     result = await store.keep(brief.run("?"))
+            >>> with lab.Store(path) as store:
+            ...     print(len(store.run_ids()))
+            1
+        """
         self.storage.close()
 
     def __enter__(self) -> Self:

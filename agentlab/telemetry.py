@@ -47,6 +47,16 @@ class Telemetry(Shown):
     content                           write what was said too: prompt, answers, arguments and results of tools, messages of errors
 
     Raises ConfigurationError where the package opentelemetry-api is missing.
+
+    Example:
+        >>> from opentelemetry.sdk.trace import TracerProvider
+        >>> from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        >>> from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+        >>> spans, tracing = InMemorySpanExporter(), TracerProvider()
+        >>> tracing.add_span_processor(SimpleSpanProcessor(spans))
+        >>> result = await brief.run("?", observers=[lab.Telemetry(tracing)])
+        >>> [span.name for span in spans.get_finished_spans()]
+        ['chat script', 'invoke_agent scripted:script']
     """
 
     def __init__(
@@ -146,6 +156,12 @@ def instrument(
 
     What is instrumented already stays as it is. Raises ConfigurationError for anything else than an agent or a run, and where
     opentelemetry-api is missing.
+
+    Example:
+        >>> lab.telemetry.instrument(brief) is brief
+        True
+        >>> lab.telemetry.is_instrumented(brief)
+        True
     """
     if not isinstance(agent_or_run, Agent | Run):
         raise ConfigurationError(f"instrument({agent_or_run!r}): pass an Agent, or a Run as agent.run(…) gives it.")
@@ -160,7 +176,12 @@ def instrument(
 
 
 def is_instrumented(agent_or_run: Agent | Run) -> bool:
-    """Whether a Telemetry is among its observers."""
+    """Whether a Telemetry is among its observers.
+
+    Example:
+        >>> lab.telemetry.is_instrumented(brief), lab.telemetry.is_instrumented(lab.telemetry.instrument(brief))
+        (False, True)
+    """
     from agentlab.run_spans import RunSpans
 
     return any(isinstance(observer, Telemetry | RunSpans) for observer in agent_or_run.observers)

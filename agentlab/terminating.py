@@ -26,6 +26,13 @@ class TerminatingTools(Shown):
     consecutive_nudges  how often in a row an answer without any tool call is answered with the reminder; 0 means never
     nudge_message       the reminder
     max_invocations     round trips to the model in the whole run; at it the run ends as CALL_LIMIT
+
+    Example:
+        >>> script = [say("I think I am done."), call("finalize", {"answer": "IC 41"})]
+        >>> clerk = lab.Agent(ScriptedProvider(script), tools=[finalize])
+        >>> result = await clerk.run("?", terminating=lab.TerminatingTools(["finalize"], consecutive_nudges=2))
+        >>> result.stop_reason, result.output, len(result.history)
+        (<StopReason.TERMINATING_TOOL: 'terminating_tool'>, 'IC 41', 2)
     """
 
     tools: tuple[str, ...]

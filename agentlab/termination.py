@@ -49,6 +49,11 @@ class DecisionContext(Shown):
     `response` is what the model answered; `turn` the step under way, from 1; `call` the number of this round trip within the step, from
     1; `requested_cap` the output cap that was asked for, in tokens; `settings` what bounds the run, `history` its finished steps with
     their totals.
+
+    Example:
+        >>> cut = lab.TerminationSignal(lab.FinishReason.MAX_TOKENS, lab.Confidence.HIGH)
+        >>> lab.decide(cut, lab.DecisionContext(settings=lab.RunSettings())).action
+        <Action.CONTINUE_OUTPUT: 'continue_output'>
     """
 
     response: ModelResponse | None = None
@@ -69,6 +74,12 @@ def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN,
     """What follows from a response that ended so. `policy` None is `standard`.
 
     Raises ConfigurationError where a policy answers with something that cannot be done.
+
+    Example:
+        >>> cut = lab.TerminationSignal(lab.FinishReason.MAX_TOKENS, lab.Confidence.HIGH)
+        >>> decision = lab.decide(cut)
+        >>> decision.action, decision.stop_reason, decision.suggestion
+        (<Action.ABORT: 'abort'>, <StopReason.TRUNCATED: 'truncated'>, 'increase_budget')
     """
     if policy is None:
         return standard(signal, context)
@@ -79,7 +90,12 @@ def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN,
 
 
 def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """The table above."""
+    """The table above.
+
+    Example:
+        >>> lab.termination.standard(result.history[0].signal, lab.DecisionContext(response=result.history[0].response)).action
+        <Action.EXECUTE_TOOLS: 'execute_tools'>
+    """
     reason, response = signal.finish_reason, context.response
     if signal.repairable and _allows(context, "max_tool_repair_attempts"):
         return Decision(Action.REPAIR_TOOL_CALL, signal.message or "The tool call was malformed.")
@@ -106,7 +122,13 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
 
 
 def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and nothing is taken for granted: an end at LOW confidence completes nothing and executes nothing."""
+    """`standard`, and nothing is taken for granted: an end at LOW confidence completes nothing and executes nothing.
+
+    Example:
+        >>> unsure = lab.TerminationSignal(lab.FinishReason.END_TURN, lab.Confidence.LOW)
+        >>> lab.termination.standard(unsure).action, lab.termination.cautious(unsure).action
+        (<Action.COMPLETE: 'complete'>, <Action.ABORT: 'abort'>)
+    """
     decision = standard(signal, context)
     if signal.confidence is Confidence.LOW and decision.action in (Action.COMPLETE, Action.EXECUTE_TOOLS):
         return Decision(Action.ABORT, f"Not sure enough to go on: {signal.message}", StopReason.ERROR, RETRY)
@@ -114,7 +136,13 @@ def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
 
 
 def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and text that is there is good enough: an answer that was cut or filtered completes the run with what it has."""
+    """`standard`, and text that is there is good enough: an answer that was cut or filtered completes the run with what it has.
+
+    Example:
+        >>> cut = say("Half an answ", finish=lab.FinishReason.MAX_TOKENS)
+        >>> lab.termination.lenient(cut.signal, lab.DecisionContext(response=cut)).action
+        <Action.COMPLETE: 'complete'>
+    """
     decision = standard(signal, context)
     response = context.response
     if (
@@ -192,7 +220,12 @@ def _all_have_arguments(calls: tuple[ToolCall, ...]) -> bool:
 
 def is_cut_off(tool_call: ToolCall) -> bool:
     """Whether a call is half there: its block was not closed, or its JSON breaks off. Wrong JSON that is whole is no half call: the
-    model is told of it."""
+    model is told of it.
+
+    Example:
+        >>> lab.termination.is_cut_off(call("search", '{"words": "umb').tool_calls[0])
+        True
+    """
     if not tool_call.closed:
         return True
     if not tool_call.arguments.strip():

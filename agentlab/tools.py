@@ -54,6 +54,14 @@ class Tool(Shown):
     `on_cancel` says what becomes of a call where the run is cancelled, interrupted or out of time: with `cancel` an async function
     is cancelled (its `finally` is awaited), and one on a thread is left behind; what came of it is not known. With `wait` the
     run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off.
+
+    Example:
+        >>> @lab.tool
+        ... def add(a: int, b: int = 1) -> int:
+        ...     'Add two numbers.'
+        ...     return a + b
+        >>> add.spec.parameters["required"], add.validate('{"a": 2}')
+        (['a'], {'a': 2, 'b': 1})
     """
 
     function: Function
@@ -65,16 +73,31 @@ class Tool(Shown):
 
     @property
     def name(self) -> str:
-        """The name the model calls it by."""
+        """The name the model calls it by.
+
+        Example:
+            >>> lab.tool(search).name
+            'search'
+        """
         return self.spec.name
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is awaited."""
+        """Whether the function is awaited.
+
+        Example:
+            >>> lab.tool(search).is_async
+            False
+        """
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(getattr(self.function, "__call__", None))  # noqa: B004
 
     def validate(self, arguments: str) -> dict[str, Any]:
-        """The arguments as the function takes them. Raises pydantic.ValidationError, also for JSON that is broken or cut off."""
+        """The arguments as the function takes them. Raises pydantic.ValidationError, also for JSON that is broken or cut off.
+
+        Example:
+            >>> lab.tool(search).validate('{"words": "umbrella"}')
+            {'words': 'umbrella'}
+        """
         model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
         return {name.removeprefix(_PREFIX): getattr(model, name) for name in type(model).model_fields}
 
@@ -124,6 +147,14 @@ def tool(
     """Make a Tool of a function; as a decorator with or without arguments, or as a call.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
+
+    Example:
+        >>> @lab.tool(timeout_s=5)
+        ... async def look_up(word: str) -> str:
+        ...     'Look a word up.'
+        ...     return word.upper()
+        >>> look_up.name, look_up.timeout_s, look_up.spec.description
+        ('look_up', 5, 'Look a word up.')
     """
 
     def make(target: Function) -> Tool:

@@ -20,7 +20,14 @@ JSON: TypeAlias = Any
 
 
 class FinishReason(StrEnum):
-    """Why one response ended."""
+    """Why one response ended.
+
+    Example:
+        >>> lab.detect("anthropic", {"type": "message", "content": [], "stop_reason": "pause_turn"}).finish_reason
+        <FinishReason.PAUSED: 'paused'>
+        >>> lab.FinishReason("max_tokens") == "max_tokens"
+        True
+    """
 
     END_TURN = "end_turn"
     STOP_SEQUENCE = "stop_sequence"
@@ -35,7 +42,14 @@ class FinishReason(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a run ended."""
+    """Why a run ended.
+
+    Example:
+        >>> result.stop_reason is lab.StopReason.STOP_CONDITION
+        True
+        >>> print(lab.StopReason.TURN_LIMIT)
+        turn_limit
+    """
 
     COMPLETED = "completed"
     TERMINATING_TOOL = "terminating_tool"
@@ -58,6 +72,12 @@ class Confidence(StrEnum):
 
     HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the response's pattern. LOW:
     missing, unknown or contradictory.
+
+    Example:
+        >>> lab.detect("openai", {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}).confidence
+        <Confidence.HIGH: 'high'>
+        >>> lab.detect("openai", {"choices": [{"message": {"content": "Hi"}, "finish_reason": "finished"}]}).confidence
+        <Confidence.LOW: 'low'>
     """
 
     HIGH = "high"
@@ -88,6 +108,12 @@ class Usage(Shown):
 
     `input_tokens` includes what was read from and written to a cache; `total_tokens` is input + output; `reasoning_tokens` are
     part of `output_tokens`. A sum with an unknown part is unknown.
+
+    Example:
+        >>> lab.Usage(input_tokens=100, output_tokens=20).total_tokens
+        120
+        >>> lab.Usage(input_tokens=100).total_tokens is None  # unknown, not 100
+        True
     """
 
     input_tokens: int | None = None
@@ -99,14 +125,24 @@ class Usage(Shown):
 
     @property
     def total_tokens(self) -> int | None:
-        """Input plus output, or None where either is unknown."""
+        """Input plus output, or None where either is unknown.
+
+        Example:
+            >>> lab.Usage(100, 20).total_tokens, lab.Usage(100).total_tokens
+            (120, None)
+        """
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens
 
     @property
     def known_tokens(self) -> int:
-        """A lower bound of `total_tokens`: the parts that were reported."""
+        """A lower bound of `total_tokens`: the parts that were reported.
+
+        Example:
+            >>> lab.Usage(input_tokens=100).known_tokens
+            100
+        """
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
@@ -147,7 +183,16 @@ class ToolCall(Shown):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Stop(Shown):
-    """Returned by a tool: end the run for this reason; `output` is then the result's output."""
+    """Returned by a tool: end the run for this reason; `output` is then the result's output.
+
+    Example:
+        >>> def give_up(why: str):
+        ...     'Give up.'
+        ...     return lab.Stop(f"it gave up: {why}", output=0)
+        >>> result = await lab.Agent(ScriptedProvider([call("give_up", {"why": "no train"})]), tools=[give_up]).run("?")
+        >>> result.stop_reason, result.detail, result.output
+        (<StopReason.EXPLICIT_STOP: 'explicit_stop'>, 'Stopped by the tool: it gave up: no train', 0)
+    """
 
     reason: str
     output: Any = None
@@ -196,6 +241,13 @@ class Message(Shown):
     """One message of the conversation. The system text is not one: it is `ModelRequest.instructions`.
 
     A `tool` message carries the results of all calls of the assistant message before it, in order.
+
+    Example:
+        >>> lab.Message("user", "What is the capital of France?").role
+        'user'
+        >>> later = brief.run("And of Italy?", messages=[lab.Message("user", "Hello."), lab.Message("assistant", "Hello!")])
+        >>> [message.role for message in later.messages]
+        ['user', 'assistant', 'user']
     """
 
     role: Role
@@ -232,6 +284,11 @@ class TerminationSignal(Shown):
     of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key.
 
     Raises ConfigurationError where a field is not what it should be, which only a detector of your own can bring about.
+
+    Example:
+        >>> signal = result.history[0].signal
+        >>> signal.finish_reason, signal.raw_field, signal.raw_value, signal.should_terminate
+        (<FinishReason.TOOL_CALLS: 'tool_calls'>, 'stop_reason', 'tool_use', False)
     """
 
     finish_reason: FinishReason
@@ -262,7 +319,12 @@ class TerminationSignal(Shown):
 
     @property
     def should_terminate(self) -> bool:
-        """Whether the response, by itself, asks for no further turn (no tools to run, nothing to resume)."""
+        """Whether the response, by itself, asks for no further turn (no tools to run, nothing to resume).
+
+        Example:
+            >>> [step.signal.should_terminate for step in (await brief.run("?")).history]
+            [True]
+        """
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
 
 

@@ -19,6 +19,15 @@ class Imported:
 
     `steps` has a row a step and `runs` a row a run, with the columns and dtypes of agentlab's own frames. `notes` are sentences on what
     was left out, and why, and on how the record was read where that could have been done otherwise. `source` says what was read.
+
+    Example:
+        >>> store = lab.Store()
+        >>> kept = await store.keep(endless.run("?", stop=lab.StepCountIs(2)))
+        >>> found = lab.importers.store(store)
+        >>> found
+        Imported(1 run, 2 steps from Store('MemoryStorage'))
+        >>> lab.backtest(found.steps, lab.StepCountIs([1, 2]))["tokens_saved"].tolist()
+        [15.0, 0.0]
     """
 
     steps: pd.DataFrame

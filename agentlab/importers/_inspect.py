@@ -37,6 +37,12 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
     - `stop_reason` is the sample's limit or error, else what the last response says of it
 
     Raises ConfigurationError where there is no such file or no Inspect, StorageError where no log can be read.
+
+    Example:
+        >>> lab.importers.inspect("no-such-folder/")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ConfigurationError: inspect(…): there is nothing at 'no-such-folder/'; pass a file, a fo...
     """
     paths = files_of(logs, ENDINGS, "inspect(…)")
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths):,} logs"

@@ -39,6 +39,18 @@ def otel(spans: str | Path | Iterable[Any]) -> Imported:
     - why a run ended is known of agentlab's own spans, and of runs that failed; else it is NA
 
     Raises ConfigurationError where there is no such file, StorageError where nothing in it is of use.
+
+    Example:
+        >>> span = {
+        ...     "name": "chat gpt-5.4-mini", "traceId": "a1", "spanId": "b1", "startTimeUnixNano": "1", "endTimeUnixNano": "9",
+        ...     "attributes": {
+        ...         "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5.4-mini",
+        ...         "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 3, "gen_ai.response.finish_reasons": ["stop"],
+        ...     },
+        ... }
+        >>> lab.importers.otel([span]).steps[["provider", "finish_reason", "total_tokens"]]
+          provider finish_reason  total_tokens
+        0   openai      end_turn            15
     """
     faults = Faults()
     read: list[Span] = []

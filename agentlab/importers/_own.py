@@ -23,6 +23,16 @@ def store(where: str | Path | Store) -> Imported:
     """The runs of a store of agentlab, with the scores of an experiment where it has some.
 
     Raises ConfigurationError where there is no such file: none is made.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "runs.db"
+        >>> with lab.Store(path) as store:
+        ...     kept = await store.keep(brief.run("?"))
+        >>> lab.importers.store(path).runs[["provider", "stop_reason", "steps"]]
+           provider stop_reason  steps
+        0  scripted   completed      1
     """
     if isinstance(where, Store):
         return _of_store(where, repr(where))
@@ -64,6 +74,15 @@ def parquet(where: str | Path) -> Imported:
     `agentlab-jupyter[parquet]`.
 
     Raises ConfigurationError where there is no such file, StorageError where it cannot be read or lacks that column.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder, store = mkdtemp(), lab.Store()
+        >>> kept = await store.keep(brief.run("?"))
+        >>> store.export(folder)
+        >>> lab.importers.parquet(folder).steps[["step", "finish_reason", "total_tokens"]]
+           step finish_reason  total_tokens
+        0     1      end_turn            15
     """
     place = Path(where)
     if not place.exists():

@@ -41,6 +41,11 @@ def bands(
     those left may be of another kind. So the numbers below the axis say how many they are, and where fewer than half of a group's
     runs are left its line is thin and has no band. Returns the axes; see `bands_data` for what they show. Errors:
     ConfigurationError where columns are missing.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.bands(steps, "tokens").alt
+        'Cumulative tokens per step, median and band of 3 groups: anthropic 3,146 (3,146 to 3,146) after step 4,...
     """
     data = bands_data(steps, what, by, quantiles)
     unit = "cumulative tokens" if what == "tokens" else "cumulative cost (US dollars)"
@@ -134,6 +139,11 @@ def survival(runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *,
     there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts off just those
     runs that go on for long, the curve falls too fast. Needs scipy (extra `stats`). Returns the axes; see `survival_data` for what
     they show. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.survival(runs).alt
+        'Runs that came to an end of their own over the steps, of 3 groups: anthropic half of them by step 4, 1...
     """
     data = survival_data(runs, by, level=level)
     groups = _split(data)

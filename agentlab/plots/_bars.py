@@ -18,6 +18,11 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None, by: By = "provider"
 
     `runs` is `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for what they show.
     Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.stop_reasons(runs).alt
+        'Stop reasons by provider: anthropic 1 terminated by stop_condition; openai 1 terminated by stop_conditi...
     """
     data = stop_reasons_data(runs, by)
     rows = _rows(data)

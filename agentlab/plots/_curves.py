@@ -52,6 +52,11 @@ def tokens(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     `steps` is `result.to_frame()`, or `lab.frame(results)` for several runs. Returns the axes; see `tokens_data` for what they show.
     The legend stands to the right of the data: give the figure of your own axes `layout="constrained"`, so that there is room for it.
     Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.tokens(steps).alt
+        'Cumulative tokens per step of 3 runs: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition;...
     """
     return _plot(curve_data(steps, TOKENS), TOKENS, ax)
 
@@ -60,12 +65,22 @@ def cost(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Cumulative cost per step in US dollars, one line a run, with the cost limits that held and how each run ended.
 
     As `tokens`. Where a price is not known the line ends and the legend says so.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.cost(steps).alt
+        'Cumulative cost (US dollars) per step of 3 runs: anthropic:claude-sonnet-4-6 $0.0143 after 4 steps, sto...
     """
     return _plot(curve_data(steps, COST), COST, ax)
 
 
 def curves(steps: pd.DataFrame) -> look.PlotFigure:
-    """Tokens and cost side by side in a figure of their own, with one legend below. `steps` as for `tokens`."""
+    """Tokens and cost side by side in a figure of their own, with one legend below. `steps` as for `tokens`.
+
+    Example:
+        >>> lab.plots.curves(result.to_frame()).alt
+        'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
+    """
     both = [(curve_data(steps, quantity), quantity) for quantity in (TOKENS, COST)]
     figure = look.new_figure(9.0, 3.0)
     look.set_gap(figure, 0.05)

@@ -41,6 +41,14 @@ def tokens_data(steps: pd.DataFrame) -> pd.DataFrame:
     Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown),
     and for each limit that held at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of
     the budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
+
+    Example:
+        >>> lab.plots.tokens_data(result.to_frame())[["provider", "step", "stop_reason", "tokens"]]
+            provider  step     stop_reason  tokens
+        0  anthropic     1            <NA>     637
+        1  anthropic     2            <NA>    1384
+        2  anthropic     3            <NA>    2208
+        3  anthropic     4  stop_condition    3146
     """
     return curve_data(steps, TOKENS)
 
@@ -49,6 +57,14 @@ def cost_data(steps: pd.DataFrame) -> pd.DataFrame:
     """Cumulative cost in US dollars at each step, with the limits that held.
 
     Columns as those of `tokens_data`, with `cost_usd` for the value and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the limits.
+
+    Example:
+        >>> lab.plots.cost_data(result.to_frame())[["step", "cost_usd"]]
+           step  cost_usd
+        0     1  0.003207
+        1     2  0.007008
+        2     3  0.010332
+        3     4  0.014346
     """
     return curve_data(steps, COST)
 
@@ -127,6 +143,14 @@ def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
 
     Columns: `provider`, `outcome` (`terminated`, `truncated`, `running`), `stop_reason` (NA while a run goes on) and `runs`, a count
     of at least 1. Providers stand in the order of their first run. Where `by` is given, the first column is called `group`.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.stop_reasons_data(runs)
+            provider     outcome     stop_reason  runs
+        0  anthropic  terminated  stop_condition     1
+        1     openai  terminated  stop_condition     1
+        2     gemini  terminated  stop_condition     1
     """
     columns = columns_of(by)
     called = "provider" if columns == ["provider"] else "group"

@@ -39,6 +39,11 @@ def estimates(
 
     `runs` is `lab.frame(results, "runs")`, `what` is `completion`, `success`, `score`, `tokens` or `cost`. A hollow point has no
     interval. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.estimates(runs, "tokens").alt
+        'Tokens a run (mean) by group: anthropic 3,146 (no interval); openai 1,424 (no interval); gemini 2,020 (...
     """
     return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at), what, ax)
 
@@ -94,6 +99,11 @@ def cost_success(
     `runs` is `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run came to an end of its own:
     the axis says which. A group whose cost is unknown stands at the right edge with its success, and no cost. Returns the axes; see
     `cost_success_data` for what they show. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.cost_success(runs).alt
+        'Cost against success of 3 groups: anthropic completed of its own 100% (21% to 100%) at a cost of $0.014...
     """
     return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at), ax)
 

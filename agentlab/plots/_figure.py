@@ -35,7 +35,13 @@ SCALE = 2  # pixels per point of the page, for screens of high density
 
 
 class PlotAxes(Axes):
-    """Axes that a notebook shows when they are the last expression of a cell; `alt` says in words what is to be seen."""
+    """Axes that a notebook shows when they are the last expression of a cell; `alt` says in words what is to be seen.
+
+    Example:
+        >>> axes = lab.plots.tokens(result.to_frame())
+        >>> type(axes).__name__, axes.get_ylabel()
+        ('PlotAxes', 'cumulative tokens')
+    """
 
     alt: str = ""
 
@@ -44,15 +50,31 @@ class PlotAxes(Axes):
 
 
 class PlotFigure(Figure):
-    """A figure that a notebook shows when it is the last expression of a cell."""
+    """A figure that a notebook shows when it is the last expression of a cell.
+
+    Example:
+        >>> figure = lab.plots.curves(result.to_frame())
+        >>> type(figure).__name__, len(figure.axes)
+        ('PlotFigure', 2)
+    """
 
     @property
     def alt(self) -> str:
-        """What is to be seen, in words."""
+        """What is to be seen, in words.
+
+        Example:
+            >>> lab.plots.curves(result.to_frame()).alt
+            'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
+        """
         return " ".join(axes.alt for axes in self.axes if isinstance(axes, PlotAxes) and axes.alt)
 
     def png(self, scale: float = SCALE) -> bytes:
-        """The picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page."""
+        """The picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page.
+
+        Example:
+            >>> lab.plots.curves(result.to_frame()).png()[1:4]
+            b'PNG'
+        """
         for axes in self.axes:
             # The layout starts from where the last drawing left the axes, and would end elsewhere: start from the same place.
             spec = axes.get_subplotspec()

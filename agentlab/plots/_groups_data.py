@@ -30,6 +30,14 @@ def bands_data(
 
     Columns: `group`, `step`, `runs` that took this step (the others had ended), `known` of them, and over those the `median` and
     the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. The same run twice counts once.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.bands_data(steps)[["group", "step", "runs", "median"]].head(3)
+               group  step  runs  median
+        0  anthropic     1     1   637.0
+        1  anthropic     2     1  1384.0
+        2  anthropic     3     1  2208.0
     """
     if what not in USED:
         raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
@@ -63,6 +71,14 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
     `censored` after it (cut off by a limit or an error, or still going on: what they would have done is not known), `alive`, the
     share, and its interval `low`, `high` (log-log, Greenwood; NA where nobody or everybody has ended). Runs whose number of steps
     is not known are left out.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.survival_data(runs)[["group", "step", "at_risk", "alive"]].head(3)
+               group  step  at_risk  alive
+        0  anthropic     0        1    1.0
+        1  anthropic     1        1    1.0
+        2  anthropic     2        1    1.0
     """
     columns, level = columns_of(by), checked_level(level)
     frame = checked(runs, ["terminated", "steps", *columns], "lab.plots.survival", RUNS_ADVICE)
@@ -91,6 +107,14 @@ def estimates_data(
     `note`.
 
     `what` is `completion`, `success`, `score`, `tokens` or `cost`; all as in `lab.summary`. `note` says why there is no interval.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.estimates_data(runs, "tokens")[["group", "runs", "value"]]
+               group  runs   value
+        0  anthropic     1  3146.0
+        1     openai     1  1424.0
+        2     gemini     1  2020.0
     """
     if what not in MEASURES:
         raise ConfigurationError(f"lab.plots.estimates(what={what!r}): choose one of {', '.join(MEASURES)}.")
@@ -105,6 +129,14 @@ def cost_success_data(
     Columns: `group`, `runs` that ended, `cost`, `cost_low`, `cost_high` (mean, in US dollars), `measure`, and its `rate`,
     `rate_low`, `rate_high`. The measure is `success` where there is a score, `score` (its mean) where that is graded, and
     `completion` where there is none.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.cost_success_data(runs)[["group", "cost", "measure", "rate"]]
+               group      cost     measure  rate
+        0  anthropic  0.014346  completion   1.0
+        1     openai  0.001661  completion   1.0
+        2     gemini  0.006862  completion   1.0
     """
     return cost_success_of(summary_of(runs, by, level, success_at))
 

@@ -35,6 +35,11 @@ def small_multiples(
     `plot` is one of `lab.plots` that takes `ax=`, or a function of your own that does: it is called with the rows of one group and
     those options. A group has the same colour in each. Errors: ConfigurationError where columns are missing, and for what is no
     plot.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> [axes.get_title() for axes in lab.plots.small_multiples(lab.plots.tokens, steps).axes]
+        ['anthropic', 'openai', 'gemini']
     """
     if not callable(plot):
         raise ConfigurationError(f"lab.plots.small_multiples(plot={plot!r}): pass a function such as lab.plots.tokens.")
@@ -70,6 +75,11 @@ def comparison(
     `runs` is `lab.frame(results, "runs")`, `steps` is `lab.frame(results)`; without `steps` the curves over them are left out, and
     tokens and cost are shown as means with intervals. Needs scipy (extra `stats`). Errors: ConfigurationError where columns are
     missing.
+
+    Example:
+        >>> steps, runs = lab.frame([result, *others]), lab.frame([result, *others], "runs")
+        >>> len(lab.plots.comparison(runs, steps).axes)
+        6
     """
     needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
     runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")

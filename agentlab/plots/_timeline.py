@@ -58,6 +58,10 @@ def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
     person has paused it, it stands still. The numbers above the lanes are those of the steps, at their beginning. Returns the axes; see
     `timeline_data` for what they show.
     Errors: ConfigurationError for anything else, and where columns are missing.
+
+    Example:
+        >>> lab.plots.timeline(result).get_xlabel()[:11]
+        'active time'
     """
     return draw_timeline(timeline_data(shown), ax)
 

@@ -33,6 +33,10 @@ def timeline_data(shown: Shown) -> pd.DataFrame:
     so it is two instants.
 
     A call has no event at its start: it begins where what came before it in the step has ended.
+
+    Example:
+        >>> lab.plots.timeline_data(result).columns.tolist()[:6]
+        ['run_id', 'lane', 'step', 'start_s', 'end_s', 'mark']
     """
     frame = _events_of(shown)
     runs: dict[str, _Reader] = {}

@@ -32,6 +32,11 @@ def tree(runs: Shown, ax: Axes | None = None) -> Axes:
     `1.2` is the second that came from `1`. A sub-agent's leaves its caller's line dashed, at the step that called it. The mark and the
     words at the right of a line say why it ended. Returns the axes; see `tree_data` for what they show.
     Errors: ConfigurationError for anything else.
+
+    Example:
+        >>> branch = ended.fork(at=2)
+        >>> lab.plots.tree(ended).alt
+        'Tree of 2 runs: 1  anthropic:cla…e-sonnet-4-6, 4 steps, stop_condition; 1.1  anthropic:cla…e-sonnet-4-6...
     """
     return draw(tree_data(runs), ax)
 

@@ -47,6 +47,11 @@ def tree_data(runs: Shown) -> pd.DataFrame:
 
     `runs` is a run, whose whole family is shown, or several runs or results in a list. Later forks stand nearer to the line that they
     leave, so that no two lines cross.
+
+    Example:
+        >>> branch = ended.fork(at=2)
+        >>> lab.plots.tree_data(ended).columns.tolist()
+        ['run_id', 'parent_run_id', 'forked_at', 'called_in', 'kind', 'first_step', 'last_step', 'steps', 'lane'...
     """
     rows = [_row(member, lane, origin) for lane, (member, origin) in enumerate(_in_lanes(_members(runs)))]
     return pd.DataFrame(

@@ -44,6 +44,11 @@ def what_if(
     `frame` is what `lab.backtest(…)` gives, a row a configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
     `calls_mean`, `time_mean`, `success_rate`. A hollow point is one of which more than `most_unknown` of the runs is unknown: it is
     left out of the frontier. Returns the axes; see `what_if_data` for what they show. Errors: ConfigurationError.
+
+    Example:
+        >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
+        >>> lab.plots.what_if(tried).alt
+        'Reached the goal against cost a run (mean, US dollars), 3 configurations. on the frontier StepCountIs 2...
     """
     return draw_what_if(what_if_data(frame, x, y, by=by, most_unknown=most_unknown), x, y, ax, most_unknown=most_unknown)
 

@@ -37,6 +37,11 @@ def what_if_data(
     of the runs of which x or y is unknown), and `efficient`: it is on the frontier, so that no other of its group has more y for as
     little x. Only those of which at most `most_unknown` is unknown can be.
     Errors: ConfigurationError where columns are missing, and for what is no figure.
+
+    Example:
+        >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
+        >>> lab.plots.what_if_data(tried).columns.tolist()
+        ['group', 'label', 'x', 'x_low', 'x_high', 'y', 'y_low', 'y_high', 'unknown', 'efficient']
     """
     for name in (x, y):
         if name not in FIGURES:

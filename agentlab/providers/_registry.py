@@ -46,6 +46,15 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
     `name` may carry an API version, as in `gemini@v1`. `base_url` is another address than the vendor's own; `api_key` a key that is not
     in the environment; `settings` are the fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
     ConfigurationError for settings that cannot work.
+
+    Example:
+        >>> local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gemma3")
+        >>> lab.Agent(local)
+        Agent(compatible:gemma3, budget=Budget(max_turns=20))
+        >>> lab.Provider("opneai", model="gpt-5.4-mini")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.UnknownProviderError: No provider 'opneai'. Did you mean 'openai'? Providers: anthropic,...
     """
     name, version = split_version(name)
     make = find(name)
@@ -84,6 +93,10 @@ def capabilities(provider: str | None = None) -> _base.Capabilities | dict[str, 
 
     As a table: `pandas.DataFrame({name: dataclasses.asdict(can) for name, can in lab.capabilities().items()}).T`. Raises
     UnknownProviderError.
+
+    Example:
+        >>> lab.capabilities("anthropic")
+        Capabilities(streaming=True, tools=True, reports_usage=True, reports_cost=False)
     """
     if provider is None:
         return {name: capabilities(name) for name in names()}

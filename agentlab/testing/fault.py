@@ -72,12 +72,36 @@ def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], Async
 
 
 class Fault:
-    """One way to fail. A frozen dataclass below this one has its own `answer`."""
+    """One way to fail. A frozen dataclass below this one has its own `answer`.
+
+    Example:
+        >>> from agentlab.errors import ProviderConnectionError
+        >>> from agentlab.testing import faults, faulty
+        >>> class Unplugged(faults.Fault):
+        ...     async def answer(self, ask, attempt):
+        ...         raise ProviderConnectionError(f"{attempt.place}: somebody fell over the cable")
+        >>> with lab.replay("fixtures/trip"), faulty(Unplugged(), at=2, times=None):
+        ...     result = await agent.run(TASK)
+        >>> len(result.history), result.detail
+        (2, 'ProviderConnectionError: https://api.anthropic.com/v1/messages: somebody fell over the cable')
+    """
 
     __slots__ = ()
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """What the run gets: an answer, or a ProviderConnectionError. `await ask()` is the true answer; without it nothing is sent."""
+        """What the run gets: an answer, or a ProviderConnectionError. `await ask()` is the true answer; without it nothing is sent.
+
+        Example:
+            >>> from agentlab.testing import faults
+            >>> class Late(faults.Fault):
+            ...     async def answer(self, ask, attempt):
+            ...         answer = await ask()  # the true one
+            ...         return answer
+            >>> with lab.replay("fixtures/trip"), lab.testing.faulty(Late()) as switch:
+            ...     result = await agent.run(TASK)
+            >>> switch.injected, result.stop_reason
+            (1, <StopReason.STOP_CONDITION: 'stop_condition'>)
+        """
         raise NotImplementedError
 
 

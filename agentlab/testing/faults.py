@@ -65,7 +65,15 @@ _PIECE_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Refused(Fault):
-    """No connection: nobody listens there."""
+    """No connection: nobody listens there.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Refused(), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
+    """
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Raises."""
@@ -77,7 +85,15 @@ class Refused(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Reset(Fault):
-    """The connection breaks off: while the headers are awaited (None), or after so many bytes of the body, at the latest at its end."""
+    """The connection breaks off: while the headers are awaited (None), or after so many bytes of the body, at the latest at its end.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Reset(after_bytes=200), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
+    """
 
     after_bytes: int | None = None
 
@@ -101,7 +117,15 @@ class Reset(Fault):
 @dataclass(frozen=True, slots=True)
 class Stalled(Fault):
     """Nothing comes (None), or nothing after so many bytes of the body. The wait for data runs out, after five minutes on its own:
-    `longest_s` makes that shorter for a test."""
+    `longest_s` makes that shorter for a test.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Stalled(longest_s=0.01), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
+    """
 
     after_bytes: int | None = None
     longest_s: float | None = None
@@ -128,7 +152,15 @@ class Stalled(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Fault):
-    """The body in pieces of `bytes_at_once`, a pause before each. Nothing is wrong with it."""
+    """The body in pieces of `bytes_at_once`, a pause before each. Nothing is wrong with it.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Slow(500, pause_s=0.001), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 0, 0, 0])
+    """
 
     bytes_at_once: int = 200
     pause_s: float = 0.01
@@ -155,7 +187,15 @@ class Slow(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Status(Fault):
-    """A refusal with an HTTP status, which is not passed on. `body` is text, or a dict that is sent as JSON; None says which it was."""
+    """A refusal with an HTTP status, which is not passed on. `body` is text, or a dict that is sent as JSON; None says which it was.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Status(529), at=2, times=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 2, 0, 0])
+    """
 
     status: int = 500
     retry_after_s: float | None = None
@@ -176,7 +216,15 @@ class Status(Fault):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInBody(Fault):
-    """An error object where the answer should be, under status 200."""
+    """An error object where the answer should be, under status 200.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.ErrorInBody(), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, len(result.history)
+        (<StopReason.ERROR: 'error'>, 2)
+    """
 
     message: str = "an injected error"
     kind: str = "server_error"
@@ -199,7 +247,15 @@ class InvalidJson(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Page(Fault):
-    """A page for people under status 200, as of a proxy that wants a login."""
+    """A page for people under status 200, as of a proxy that wants a login.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Page(), at=2, times=None):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, result.detail
+        (<StopReason.ERROR: 'error'>, "ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with somethi...
+    """
 
     html: str = _PAGE
 
@@ -210,7 +266,15 @@ class Page(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Relabelled(Fault):
-    """The true body under another content type. Nothing else is wrong with it."""
+    """The true body under another content type. Nothing else is wrong with it.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Relabelled("text/plain"), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 0, 0, 0])
+    """
 
     content_type: str = "text/plain"
 
@@ -225,7 +289,15 @@ class Relabelled(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Cut(Fault):
-    """The body ends after so many bytes, in good order: what invalid JSON most often is. No header says how many there should be."""
+    """The body ends after so many bytes, in good order: what invalid JSON most often is. No header says how many there should be.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Cut(200), at=2, times=None):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, result.detail
+        (<StopReason.ERROR: 'error'>, 'ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with somethi...
+    """
 
     after_bytes: int = 200
 
@@ -241,7 +313,15 @@ class Cut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Garbled(Fault):
-    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more."""
+    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Garbled(at_byte=0), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, len(result.history)
+        (<StopReason.ERROR: 'error'>, 2)
+    """
 
     at_byte: int = 0
 
@@ -263,7 +343,15 @@ class Garbled(Fault):
 
 @dataclass(frozen=True, slots=True)
 class BrokenGzip(Fault):
-    """After so many bytes of it, the body cannot be unpacked any further."""
+    """After so many bytes of it, the body cannot be unpacked any further.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.BrokenGzip(after_bytes=100), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
+    """
 
     after_bytes: int = 0
 
@@ -286,7 +374,15 @@ class BrokenGzip(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Fault):
-    """Each event of a stream comes `times` times, one after the other; a body that is no stream of events is repeated as a whole."""
+    """Each event of a stream comes `times` times, one after the other; a body that is no stream of events is repeated as a whole.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Repeated(), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, len(result.history)
+        (<StopReason.ERROR: 'error'>, 2)
+    """
 
     times: int = 2
 
@@ -308,7 +404,15 @@ class Repeated(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Padded(Fault):
-    """So many bytes of white space before the body: as good an answer as without them, and a large one."""
+    """So many bytes of white space before the body: as good an answer as without them, and a large one.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Padded(100_000), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 0, 0, 0])
+    """
 
     size_bytes: int = 50_000_000
 

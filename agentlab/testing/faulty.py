@@ -17,7 +17,15 @@ Plan: TypeAlias = Fault | Sequence[Fault | None] | Callable[[int], Fault | None]
 
 
 class Faulty(Switch):
-    """Made by `faulty`. Use it in `with`, or give it to a run as its transport. `injected` counts the requests it has spoilt."""
+    """Made by `faulty`. Use it in `with`, or give it to a run as its transport. `injected` counts the requests it has spoilt.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty([None, faults.Refused()]) as switch:
+        ...     result = await agent.run(TASK)
+        >>> switch.injected
+        1
+    """
 
     def __init__(self, plan: Callable[[int], Fault | None], over: Transport, said: str) -> None:
         self.injected = 0
@@ -108,6 +116,13 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
 
     `over` is what the requests go to: `lab.replay(…)`, or another `faulty(…)`; without it, whatever is around the caller. Over a
     recording retries do not wait, and an answer that was spoilt is there again for the request that is tried again.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Status(503), at=2, times=2) as switch:
+        ...     result = await agent.run(TASK)
+        >>> switch.injected, result.stop_reason, result.history[1].calls[0].retries
+        (2, <StopReason.STOP_CONDITION: 'stop_condition'>, 2)
     """
     beneath = current() if over is None else over
     if isinstance(plan, Fault):

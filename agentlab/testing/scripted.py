@@ -31,6 +31,12 @@ class ScriptedProvider:
 
     `script` is a sequence, or a function of (request, number of the call from 1); an item is a ModelResponse (see `say` and
     `call`), a text (a completed answer), or an exception to raise. Every run reads the script from its start.
+
+    Example:
+        >>> model = ScriptedProvider([call("search", {"words": "umbrella"}), say("Nothing found.", tokens=(40, 6), cost="0.001")])
+        >>> result = await lab.Agent(model, tools=[search]).run("?")
+        >>> result.text, result.usage.total_tokens, result.history[1].cost.usd
+        ('Nothing found.', 61, Decimal('0.001'))
     """
 
     script: Script
@@ -56,7 +62,12 @@ class ScriptedProvider:
 
 
 def usage(input_tokens: int | None, output_tokens: int | None) -> Usage:
-    """A usage as a provider reports it; None for what it does not."""
+    """A usage as a provider reports it; None for what it does not.
+
+    Example:
+        >>> lab.testing.usage(10, 5).total_tokens, lab.testing.usage(10, None).total_tokens
+        (15, None)
+    """
     known = input_tokens is not None and output_tokens is not None
     return Usage(input_tokens, output_tokens, source=UsageSource.REPORTED if known else UsageSource.UNKNOWN)
 
@@ -69,7 +80,14 @@ def say(
     cost: float | str | None = None,
     calls: Sequence[ToolCall] = (),
 ) -> ModelResponse:
-    """A response with this text; `tokens` are (input, output), `cost` is what the provider reports, in US dollars."""
+    """A response with this text; `tokens` are (input, output), `cost` is what the provider reports, in US dollars.
+
+    Example:
+        >>> say("A cut answ", finish=lab.FinishReason.MAX_TOKENS).signal.finish_reason
+        <FinishReason.MAX_TOKENS: 'max_tokens'>
+        >>> say("Hello.", tokens=(None, None)).usage.total_tokens is None
+        True
+    """
     return ModelResponse(
         text,
         TerminationSignal(finish, Confidence.HIGH, "scripted", "finish_reason", finish.value),
@@ -81,7 +99,12 @@ def say(
 
 
 def call(name: str, arguments: dict[str, Any] | str | None = None, *, id: str = "", **more: Any) -> ModelResponse:  # noqa: A002
-    """A response that calls one tool; `more` are those of `say`, `arguments` a dict or raw JSON text."""
+    """A response that calls one tool; `more` are those of `say`, `arguments` a dict or raw JSON text.
+
+    Example:
+        >>> call("search", {"words": "umbrella"}).tool_calls[0]
+        ToolCall(id='call_search', name='search', arguments='{"words": "umbrella"}', closed=True)
+    """
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     tool_call = ToolCall(id or f"call_{name}", name, text)
     return replace(say(finish=FinishReason.TOOL_CALLS, **more), tool_calls=(tool_call,))

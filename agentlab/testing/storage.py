@@ -43,6 +43,15 @@ class StorageContract:
     """Subclass it with a fixture `make`: a function without arguments that opens the same, at first empty, place each time.
 
     `lasts` is whether what was written is still there when the place is opened again.
+
+    Example:
+        >>> from agentlab.storage import MemoryStorage
+        >>> class TestMine(lab.testing.StorageContract):
+        ...     lasts = False
+        >>> place = MemoryStorage()
+        >>> TestMine().test_a_run_comes_back_as_it_was_given(lambda: place)
+        >>> len(place.runs())
+        1
     """
 
     lasts: ClassVar[bool] = True

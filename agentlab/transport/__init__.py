@@ -222,6 +222,17 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
     recordings on its own. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
 
     Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError where a request matches nothing.
+
+    Example:
+        >>> with lab.replay("fixtures/trip"):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason
+        <StopReason.STOP_CONDITION: 'stop_condition'>
+        >>> with lab.replay("fixtures/trip"):
+        ...     result = await agent.run("Another question.")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ReplayMissError: No recording matches this request to POST api.anthropic.com/v1/messages...
     """
     from agentlab.transport.replay_index import (  # loaded when a recording is: a live run needs neither them nor yaml
         ReplayIndex,
@@ -237,6 +248,14 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
     `path` is a folder (one file for each host is made in it) or a file ending in .yaml or .json. What is there stays; a request that
     is recorded again replaces its earlier recordings (comments in a file that is written anew are lost). Keys, cookies and
     organisation ids are not written. `origin` says where the recordings come from; without it the date and the host are noted.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = mkdtemp()
+        >>> with lab.record(folder):
+        ...     run = agent.run(TASK)  # `await run` would ask the model, and write down what it answers
+        >>> run
+        Run(anthropic:claude-sonnet-4-6, ready, 0 steps, Budget(max_turns=20))
     """
     from agentlab.transport.recording import Recorder
 

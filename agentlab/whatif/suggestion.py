@@ -42,6 +42,11 @@ class Suggestion:
     What is `kept`, `saved` and what it `cost` are measured on runs that had no part in choosing, each with its interval; None is not
     known. `kept` is a share of the successes, `saved` a share of what the same runs cost in the record, `cost` and `cost_recorded` are
     means a run, in the unit of `cost_in`.
+
+    Example:
+        >>> found = lab.suggest([result])
+        >>> bool(found), found.why[0]
+        (False, 'Only 1 of 1 run had reached their goal, and it takes 5: record more runs, or say with goal=… wh...
     """
 
     keep: float
@@ -78,23 +83,46 @@ class Suggestion:
 
     @property
     def stop(self) -> StopCondition | None:
-        """The condition for `agent.run(stop=…)`; None: none. Raises ConfigurationError where there is no suggestion."""
+        """The condition for `agent.run(stop=…)`; None: none. Raises ConfigurationError where there is no suggestion.
+
+        Example:
+            >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
+            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").stop
+            StepCountIs(steps=1)
+        """
         return self._chosen().stop
 
     @property
     def budget(self) -> Budget | None:
-        """The budget for `agent.run(budget=…)`; None: the default one. Raises ConfigurationError where there is no suggestion."""
+        """The budget for `agent.run(budget=…)`; None: the default one. Raises ConfigurationError where there is no suggestion.
+
+        Example:
+            >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
+            >>> lab.suggest(results, budget={"max_turns": [1, 20]}, cost="tokens").budget
+            Budget(max_turns=1)
+        """
         return self._chosen().budget
 
     @property
     def code(self) -> str:
-        """Both as text to paste, `stop=StepCountIs(4) | MaxCost(0.02)`. Raises ConfigurationError where there is no suggestion."""
+        """Both as text to paste, `stop=StepCountIs(4) | MaxCost(0.02)`. Raises ConfigurationError where there is no suggestion.
+
+        Example:
+            >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
+            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").code
+            'stop=StepCountIs(1)'
+        """
         return self._chosen().code
 
     def plot(self, **options: Any) -> Any:
         """The candidates, cost against success, with a ring around the chosen one: `lab.plots.what_if(frame)`, and its options.
 
         Raises ConfigurationError where no candidate was tried.
+
+        Example:
+            >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
+            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
+            'Reached the goal against tokens a run (mean), 2 configurations. on the frontier StepCountIs 1: 75% at 1...
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
@@ -118,7 +146,13 @@ class Suggestion:
         return f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})"
 
     def in_short(self) -> str:
-        """What is kept and saved, in words."""
+        """What is kept and saved, in words.
+
+        Example:
+            >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
+            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").in_short()
+            'keeps 100.0% (88.6% to 100.0%) of the successes and saves 82.6% (70.4% to 88.4%) of the tokens'
+        """
         kept = with_interval(self.kept, self.kept_low, self.kept_high)
         saved = with_interval(self.saved, self.saved_low, self.saved_high)
         return f"keeps {kept} of the successes and saves {saved} of {IN_WORDS[self.cost_in]}"

@@ -22,6 +22,12 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
     that a branch may go on with. Where nobody can click it shows the runs as static tables and pictures. Several panels may show
     one run.
     Errors: ConfigurationError for what is no run, for a run that is there twice, and for an empty list.
+
+    Example:
+        >>> lab.panel(ended)
+        Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
+        >>> lab.panel([ended, brief.run("?")])
+        SideBySide([Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)), Run(...
     """
     known = tuple(agents)
     for agent in known:

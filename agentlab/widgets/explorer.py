@@ -47,6 +47,12 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
     behind the frontier, as `lab.backtest` gives them.
     Errors: ConfigurationError for what is no record of runs, and for names and goals that there are not.
+
+    Example:
+        >>> explorer = lab.explore([result, *others], limits={"StepCountIs": [2, 4, 8]})
+        >>> explorer.limits["StepCountIs"] = 4
+        >>> explorer.code
+        'stop=StepCountIs(4)'
     """
     return Explorer(recorded, goal=goal, runs=runs, limits=limits)
 

@@ -1,0 +1,84 @@
+"""The documentation site: `make docs` builds it into build/docs, from pages, notebooks and docstrings where they are.
+
+The source directory is the repository, so that a link between a notebook, CHANGELOG.md and a page here is the same on the site and on
+a code host. Only what `include_patterns` names is read.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+import agentlab  # noqa: E402
+
+project = "agentlab"
+author = "the agentlab authors"
+project_copyright = "the agentlab authors. MIT licence"
+version = release = agentlab.__version__
+language = "en"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "house_style", "public_names"]
+root_doc = "docs/index"
+include_patterns = [
+    "docs/**.md",
+    "docs/**.rst",
+    "notebooks/*.ipynb",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "fixtures/README.md",
+]
+exclude_patterns = [".*", "build", "test-output", "demo-output", "tests", "agentlab", "**/.ipynb_checkpoints"]
+
+# Notebooks: what is committed is shown, nothing is executed.
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_mime_priority_overrides = [("html", "image/png", 0), ("html", "text/html", 10)]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_ipywidgets_js = {}  # no script from elsewhere: what is shown is tables and pictures
+
+suppress_warnings = ["misc.highlighting_failure"]  # `…` stands for what is left out
+
+# Docstrings
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+add_module_names = False
+maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
+
+# Look
+html_theme = "furo"
+html_title = "agentlab"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_favicon = "_static/favicon.svg"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+
+def setup(app: Any) -> None:
+    """The how-tos are sections of the README: it is read here too, and found there only."""
+    app.connect("doctree-read", lambda app, _: app.env.metadata["README"].update(nosearch=True))
+    app.connect("build-finished", _lead_in)
+
+
+def _lead_in(app: Any, error: Exception | None) -> None:
+    """The first page stands below docs/, as its source does: whoever opens the site's root is led there."""
+    if error is None and app.builder.name == "html":
+        to = '<!doctype html><meta charset="utf-8"><title>agentlab</title><meta http-equiv="refresh" content="0; url=docs/index.html">'
+        Path(app.outdir, "index.html").write_text(f'{to}<a href="docs/index.html">agentlab</a>\n', encoding="utf-8")
+
+
+# `make docs-links`, where there is a network
+linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)\b.*"]
+linkcheck_timeout = 20

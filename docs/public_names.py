@@ -1,0 +1,198 @@
+"""Which names agentlab offers, and how the reference shows them: `.. public-names:: Agent Run errors.LimitError`.
+
+Public is what `agentlab.__all__` lists, what its public modules hold without an underscore, and the methods and properties of their
+classes, apart from `INNER`: those are for other files of agentlab, and may change at any time.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from typing import Any
+
+import agentlab
+
+INNER: Mapping[str, tuple[str, ...]] = {
+    "Agent": ("is_made_of_names", "known_terminating", "settings_for", "through_middleware"),
+    "Run": (
+        "as_it_was", "branch_of", "called_from", "emit", "end", "inherit", "inherited", "kept_running", "launch", "launch_step",
+        "mark_step", "offspring", "refuse_to_block", "result_for", "settings_now", "settle_on", "step_quietly", "take_up_settings",
+        "warn_once", "was_ended", "whole_steps",
+    ),
+    "Lockstep": ("launch", "launch_step"),
+    "Reading": ("that_counts", "without_answer"),
+    "RunHistory": ("amend", "append"),
+    "Store": ("follow_run", "state_of", "unsaved_run"),
+    "Telemetry": ("begun", "ended", "follow_run", "span_of"),
+    "signals.SignalRegistry": ("reread",),
+    "plots.PlotAxes": ("set",),
+    "plots.PlotFigure": ("bundle", "set"),
+    "testing.Faulty": ("needs_key", "open"),
+    "testing.ScriptedProvider": ("respond",),
+}  # fmt: skip
+
+_ALIKE = (agentlab.StopCondition, agentlab.testing.faults.Fault, agentlab.testing.StorageContract)
+"""Classes whose subclasses have the same methods: they are shown once. Those of a StorageContract are tests, and pytest finds them."""
+
+NOT_CALLED = ("Run", "ExperimentResults", "plots.PlotAxes", "plots.PlotFigure", "testing.Faulty", "testing.StorageContract")
+"""Classes that nobody calls: their objects come from functions, so that the reference shows no arguments."""
+
+
+@cache
+def public_names() -> dict[str, Any]:
+    """Every public name behind `agentlab.`, and what it stands for."""
+    found: dict[str, Any] = {}
+    for name in agentlab.__all__:
+        value = getattr(agentlab, name)
+        if not isinstance(value, types.ModuleType):
+            found[name] = value
+            continue
+        found |= {f"{name}.{inner}": one for inner, one in _names_of(value)}
+    for name, value in _names_of(agentlab.testing.faults):
+        found[f"testing.faults.{name}"] = value
+    return found
+
+
+def _names_of(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    for name in getattr(module, "__all__", None) or [each for each in vars(module) if not each.startswith("_")]:
+        value = getattr(module, name)
+        if isinstance(value, types.ModuleType) or not callable(value) or getattr(value, "__origin__", None) is not None:
+            continue
+        if hasattr(module, "__all__") or value.__module__ in (module.__name__, f"{module.__name__}.{name}"):
+            yield name, value
+
+
+def twice(name: str) -> str | None:
+    """The name in `agentlab` itself of what a module has too: the reference shows it there. None for what is there once."""
+    module, _, last = name.rpartition(".")
+    return last if module and last in agentlab.__all__ and getattr(agentlab, last) == public_names()[name] else None
+
+
+def members(name: str) -> list[str]:
+    """The public methods and properties of a class, in no order."""
+    value = public_names()[name]
+    if not inspect.isclass(value) or issubclass(value, enum.Enum | BaseException | agentlab.testing.StorageContract):
+        return []
+    if issubclass(value, _ALIKE) and value not in _ALIKE:
+        return []
+    return [
+        each for each in dir(value) if not each.startswith("_") and each not in INNER.get(name, ()) and _is_offered(value, each)
+    ]
+
+
+def _is_offered(cls: type, name: str) -> bool:
+    owner = next(each for each in cls.__mro__ if name in vars(each))
+    if not owner.__module__.startswith("agentlab"):
+        return False
+    value = vars(owner)[name]
+    if isinstance(value, property):
+        return "<locals>" not in getattr(value.fget, "__qualname__", "")  # those are fields, made by the dozen
+    return isinstance(value, types.FunctionType | classmethod | staticmethod | cached_property)
+
+
+def everything() -> dict[str, Any]:
+    """Every public name with its methods and properties (`Run.fork`), each shown once."""
+    found: dict[str, Any] = {}
+    for name, value in public_names().items():
+        if twice(name) is None:
+            found[name] = value
+            found |= {f"{name}.{member}": inspect.getattr_static(value, member) for member in members(name)}
+    return found
+
+
+@cache
+def _targets() -> dict[str, str]:
+    names = {name: f"agentlab.{name}" for name in everything()}
+    names |= {name: f"agentlab.{shown}" for name in public_names() if (shown := twice(name))}
+    return (
+        names
+        | {f"agentlab.{name}": target for name, target in names.items()}
+        | {f"lab.{name}": target for name, target in names.items()}
+    )
+
+
+def link_to(code: str) -> str | None:
+    """What a piece of code in a text is a name of: `Run.fork`, `lab.detect`, `run.fork(…)`; None where it is of nothing public."""
+    name = code.partition("(")[0]
+    if name[:1].islower() and "." in name and not name.startswith(("lab.", "agentlab.")):
+        name = _OBJECTS.get(name.partition(".")[0], "?") + "." + name.partition(".")[2] if name not in _targets() else name
+    elif name[:1].islower() and "." not in name:
+        return None  # `stop`, `panel`: more often an argument than a function
+    return _targets().get(name)
+
+
+_OBJECTS = {
+    "run": "Run", "result": "RunResult", "step": "StepResult", "agent": "Agent", "store": "Store", "study": "Experiment",
+    "chat": "Chat", "results": "ExperimentResults", "history": "RunHistory", "budget": "Budget",
+}  # fmt: skip
+
+
+# For Sphinx -----------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _by_object() -> dict[tuple[str, str], str]:
+    """Public names by where their objects are at home, so that a type in a signature becomes a link."""
+    found = {}
+    for name, value in everything().items():
+        module, inner = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if module and inner:
+            found.setdefault((module, inner), f"agentlab.{name}")
+    return found
+
+
+def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    """A reference of the kind `agentlab.run.Run`, or `Run`, as signatures have them. What is not agentlab's own stays text: there is
+    nothing here that it could lead to."""
+    if node.get("refdomain") != "py":
+        return None
+    target: str = node["reftarget"]
+    for (module, inner), public in _by_object().items():
+        if target in (f"{module}.{inner}", inner) or target in (public, public.removeprefix("agentlab.")):
+            domain = env.get_domain("py")
+            shown = domain.objects.get(public)
+            if shown is not None:
+                from sphinx.util.nodes import make_refnode
+
+                return make_refnode(app.builder, node["refdoc"], shown.docname, shown.node_id, contnode, public)
+    if node.get("refexplicit") or (target.startswith("agentlab.") and target.count(".") == 1):
+        return None  # somebody wrote it: it is to be there
+    return contnode
+
+
+def _signature(*of_the_event: Any) -> tuple[str, str] | None:
+    name = of_the_event[2]
+    return ("", "") if name.removeprefix("agentlab.") in NOT_CALLED else None
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """The directive `public-names`, and links in signatures."""
+    from sphinx.util.docutils import SphinxDirective
+
+    class PublicNames(SphinxDirective):
+        """Everything that the docstrings of these names and of their members say."""
+
+        required_arguments = 1
+        final_argument_whitespace = True
+        has_content = False
+
+        def run(self) -> list[Any]:
+            lines: list[str] = []
+            for name in self.arguments[0].split():
+                value = public_names().get(name)
+                if value is None:
+                    raise self.error(f"public-names: agentlab has no public name {name!r}.")
+                kind = "class" if inspect.isclass(value) else "function"
+                lines += [f".. auto{kind}:: agentlab.{name}"]
+                if members(name):
+                    lines += [f"   :members: {', '.join(members(name))}"]
+                lines += [""]
+            return self.parse_text_to_nodes("\n".join(lines))
+
+    app.add_directive("public-names", PublicNames)
+    app.connect("missing-reference", _resolve)
+    app.connect("autodoc-process-signature", _signature)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,93 @@
+"""Runs the examples in docstrings as they are typed in a notebook: `await` needs no function around it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import importlib.util
+import io
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import CoroutineType, ModuleType
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+SETUP_PAGE = REPOSITORY / "docs" / "reference" / "examples.md"
+COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def public() -> ModuleType:
+    """docs/public_names.py, which is no part of a package."""
+    name = "public_names"
+    if name not in sys.modules:
+        found = importlib.util.spec_from_file_location(name, REPOSITORY / "docs" / f"{name}.py")
+        assert found is not None and found.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(found)
+        found.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def setup_source() -> str:
+    """What all examples begin with: the first block of code of the page that says so."""
+    found = re.search(r"```python\n(.*?)```", SETUP_PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+class Notebook:
+    """A namespace, and an event loop that cells with `await` in them run on."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self._loop = asyncio.Runner()
+
+    def __enter__(self) -> Notebook:
+        return self
+
+    def __exit__(self, *of_an_error: object) -> None:
+        self._loop.close()
+
+    def run(self, source: str, mode: str = "exec") -> None:
+        """Execute this, as a cell ("exec") or as one statement whose value is shown ("single")."""
+        code = compile(source, "<example>", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+        done = eval(code, self.names)
+        if isinstance(done, CoroutineType):
+            self._loop.run(done)
+
+    def said(self, source: str) -> tuple[str, str]:
+        """What one statement prints, and the last line of what it raises."""
+        out, raised = io.StringIO(), ""
+        hook, sys.displayhook = sys.displayhook, sys.__displayhook__
+        try:
+            with contextlib.redirect_stdout(out):
+                self.run(source, "single")
+        except Exception as error:
+            raised = traceback.format_exception_only(error)[-1]
+        finally:
+            sys.displayhook = hook
+            self.names.pop("_", None)
+        return out.getvalue(), raised
+
+
+def examples_of(value: object) -> list[doctest.Example]:
+    """The `>>>` of an object's own docstring."""
+    return doctest.DocTestParser().get_examples(value.__doc__ or "")
+
+
+def failures(examples: list[doctest.Example], notebook: Notebook) -> list[str]:
+    """What these examples say that they should not, in the words of doctest."""
+    checker, found = doctest.OutputChecker(), []
+    for example in examples:
+        out, raised = notebook.said(example.source)
+        if raised and example.exc_msg is not None:
+            good = checker.check_output(example.exc_msg, raised, COMPARED)
+        else:
+            good = not raised and example.exc_msg is None and checker.check_output(example.want, out, COMPARED)
+        if not good:
+            wanted = example.want or "nothing"
+            found.append(f">>> {example.source}said:\n{out}{raised}\nwanted:\n{wanted}")
+    return found
