@@ -97,7 +97,7 @@ class ProviderContract:
         """The reason of each of the bodies, with the vendor's own word kept."""
         for body, reason in bodies:
             signal = provider.parse(body).signal
-            assert signal.finish_reason is reason
+            assert signal.finish_reason is reason, f"{signal.raw_value!r} means {reason}, and is read as {signal.finish_reason}"
             assert signal.provider == provider.name
             assert signal.raw_field
 
@@ -121,7 +121,7 @@ class ProviderContract:
         whole = _needed(stream)
         expected = _read(provider, whole)
         assert expected.text or expected.tool_calls
-        assert _is_sure_end(expected)
+        assert _is_sure_end(expected), f"its end is read as {expected.signal.finish_reason} ({expected.signal.confidence})"
         assert _read(provider, *(bytes([byte]) for byte in whole)) == expected
         for at in range(len(whole)):
             assert _read(provider, whole[:at], whole[at:]) == expected

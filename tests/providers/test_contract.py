@@ -134,7 +134,7 @@ def test_what_is_wrong_is_told() -> None:
     assert "BROKEN    nothing that a server sends raises: TypeError" in repr(hasty)
     wrong = held(Gateway, bodies=lambda: [(bodies.chat("stop"), FinishReason.MAX_TOKENS)])
     assert set(wrong.broken) == {"ends are read as they are documented"}
-    assert "assert signal.finish_reason is reason" in repr(wrong)
+    assert "'stop' means max_tokens, and is read as end_turn" in repr(wrong)
     keyless = held(Gateway, provider=lambda: Gateway(model="m"))
     assert keyless.broken == {"it shows no key": "give the provider a made-up key, so that it can be looked for"}
 
