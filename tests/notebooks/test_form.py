@@ -1,5 +1,4 @@
-"""All notebooks of the course have one form: what you will be able to do, numbered sections, exercises with hidden answers, what to read
-next."""
+"""All notebooks have one form: what you will be able to do, numbered sections, exercises with hidden answers, what to read next."""
 
 from __future__ import annotations
 
