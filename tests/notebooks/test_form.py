@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -78,3 +79,15 @@ def test_its_outputs_say_nothing_of_the_machine(path: Path) -> None:
             assert not re.search(r"/(?:tmp|home|root|work|Users)/|127\.0\.0\.1[:-]\d|site-packages|0x[0-9a-f]{6}", said), said[
                 :300
             ]
+
+
+def test_the_recipe_of_a_condition_is_the_one_of_the_notebook() -> None:
+    """CONTRIBUTING.md and notebook 07 show the same class."""
+    (recipe,) = re.findall(r"^```python\n(.+?)^```$", (FOLDER.parent / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE)
+    shown = [cell.source for cell in read(PATHS[-1]).cells if cell.source.startswith("@dataclass")]
+    assert ast.dump(ast.parse(recipe)) in [ast.dump(ast.parse(source)) for source in shown]
+
+
+def test_the_readme_has_the_course() -> None:
+    readme = (FOLDER.parent / "README.md").read_text()
+    assert [path.name for path in PATHS] == re.findall(r"^\| \[.+\]\(notebooks/(.+)\) \|", readme, re.MULTILINE)
