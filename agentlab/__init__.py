@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from agentlab import events as events
     from agentlab import importers as importers
     from agentlab import plots as plots
+    from agentlab import providers as providers
     from agentlab import signals as signals
+    from agentlab import storage as storage
     from agentlab import telemetry as telemetry
     from agentlab import termination as termination
     from agentlab import testing as testing
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from agentlab.going_on import Proposal as Proposal
     from agentlab.grid import Cell as Cell
     from agentlab.history import RunHistory as RunHistory
+    from agentlab.limits import limit_field as limit_field
     from agentlab.lockstep import Lockstep as Lockstep
     from agentlab.providers._registry import Provider as Provider
     from agentlab.providers._registry import capabilities as capabilities
@@ -112,6 +115,7 @@ _PLACES = {
     "agentlab.going_on": ("Proposal",),
     "agentlab.grid": ("Cell",),
     "agentlab.history": ("RunHistory",),
+    "agentlab.limits": ("limit_field",),
     "agentlab.lockstep": ("Lockstep",),
     "agentlab.providers._registry": ("Provider", "capabilities"),
     "agentlab.recorder": ("termination_report",),
@@ -145,7 +149,7 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "events", "importers", "plots", "signals", "telemetry", "termination", "testing")
+_MODULES = ("errors", "events", "importers", "plots", "providers", "signals", "storage", "telemetry", "termination", "testing")
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 

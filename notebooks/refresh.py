@@ -24,7 +24,12 @@ def refresh(path: Path) -> None:
     """Execute one notebook from its own folder, as somebody does whom nobody watches, and write it back."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}}
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(path.parent)}},
     )
     client.execute()
     notebook["metadata"] = KERNEL

@@ -26,6 +26,8 @@ LONG_S = {
     "tests/browser/test_hostile_output.py": 10,
     "tests/browser/test_notebook7.py": 10,
     "tests/experiments/test_experiment.py": 75,
+    "tests/notebooks/test_answers.py": 60,
+    "tests/providers/test_contract.py": 20,
     "tests/providers/test_responses_streams.py": 40,
     "tests/experiments/test_executors.py": 40,
     "tests/soak/test_faults_on_the_wire.py": 35,

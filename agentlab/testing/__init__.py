@@ -1,9 +1,25 @@
-"""For tests and tutorials: a model that says what it was told to say, providers that fail as they are told to, and what a place for
-runs has to fulfil. Nothing in agentlab imports this."""
+"""For tests and tutorials: a model that says what it was told to say, providers that fail as they are told to, and what a provider and
+a place for runs have to fulfil. Nothing in agentlab imports this."""
 
 from agentlab.testing import faults
 from agentlab.testing.faulty import Faulty, faulty
+from agentlab.testing.provider import ProviderContract
 from agentlab.testing.scripted import Said, Script, ScriptedProvider, call, say, usage
 from agentlab.testing.storage import StorageContract
+from agentlab.testing.verify import Verified, verify
 
-__all__ = ["Faulty", "Said", "Script", "ScriptedProvider", "StorageContract", "call", "faults", "faulty", "say", "usage"]
+__all__ = [
+    "Faulty",
+    "ProviderContract",
+    "Said",
+    "Script",
+    "ScriptedProvider",
+    "StorageContract",
+    "Verified",
+    "call",
+    "faults",
+    "faulty",
+    "say",
+    "usage",
+    "verify",
+]

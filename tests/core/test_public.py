@@ -72,6 +72,12 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert getattr(lab, name) is not None
     assert set(lab.__all__) <= set(dir(lab))
     assert lab.frame.__module__ == "agentlab.recorder"
+    for module in (lab.providers, lab.storage, lab.testing):
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+            assert name in dir(module)
+    with pytest.raises(AttributeError, match=r"agentlab\.providers has no name 'Chat'; it has: Capabilities"):
+        _ = lab.providers.Chat
 
 
 CHECK = """

@@ -22,8 +22,7 @@ NEW = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agentlab.providers._base import Capabilities
-from agentlab.providers._chat_provider import ChatCompletions
+from agentlab.providers import Capabilities, ChatCompletions
 
 
 @dataclass(frozen=True, slots=True)

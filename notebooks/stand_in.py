@@ -1,0 +1,66 @@
+"""A stand-in for a model's server, for notebook 06: a real HTTP server on this machine that says again what a recording says.
+
+It pays no attention to what it is asked: a conversation with no answer in it yet gets the first recorded answer, one with one answer
+the second, and so on; as a stream where one is wanted, with the pauses that were recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from agentlab.transport.cassettes import RecordedResponse, load_cassette
+
+
+class StandIn:
+    """Serves the folder's `chat.yaml` and `chat-stream.yaml` on a free port, until the notebook's kernel ends.
+
+    `address` is what `lab.Provider("compatible", base_url=…)` takes; `headers` are those of every request so far.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.whole = _responses(Path(folder) / "chat.yaml")
+        self.streamed = _responses(Path(folder) / "chat-stream.yaml")
+        self.headers: list[dict[str, str]] = []
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{server.server_port}/v1"
+
+    def answer(self, body: bytes) -> RecordedResponse:
+        """The recorded response to this request."""
+        asked = json.loads(body)
+        answers = self.streamed if asked.get("stream") else self.whole
+        said = sum(message["role"] == "assistant" for message in asked["messages"])
+        return answers[min(said, len(answers) - 1)]
+
+
+def _responses(path: Path) -> list[RecordedResponse]:
+    return [interaction.response for interaction in load_cassette(path).interactions]
+
+
+def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            stand_in.headers.append({name.lower(): value for name, value in self.headers.items()})
+            response = stand_in.answer(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(response.status)
+            self.send_header("content-type", response.headers["content-type"])
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            pauses = iter(response.delays_s)
+            for piece in response.pieces():
+                time.sleep(next(pauses, 0.0))
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server's own name
+            """A notebook is no place for a server's log."""
+
+    return Handler

@@ -1,0 +1,44 @@
+"""The notebooks of the course, in order, and what is in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+PATHS = sorted(FOLDER.glob("0*.ipynb"))
+
+_DETAILS = re.compile(r"<details><summary>(.+?)</summary>\n(.*?)\n</details>", re.DOTALL)
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to an exercise: its code, and the output that the reader is told."""
+
+    title: str
+    code: str
+    output: str | None
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def texts(notebook: nbformat.NotebookNode) -> list[str]:
+    """The markdown cells."""
+    return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+
+
+def answers(notebook: nbformat.NotebookNode) -> list[Answer]:
+    """All hidden answers, in order."""
+    found = []
+    for title, inside in _DETAILS.findall("\n".join(texts(notebook))):
+        fences = _FENCE.findall(inside)
+        kinds = [kind for kind, _ in fences]
+        assert kinds in (["python"], ["python", "text"]), f"{title}: code, and then what it prints, not {kinds}"
+        found.append(Answer(title, fences[0][1], fences[1][1] if len(fences) > 1 else None))
+    return found
