@@ -15,6 +15,7 @@ from agentlab.compare import TOO_FEW, counted, default_shared
 from agentlab.errors import ConfigurationError
 from agentlab.groups import By, checked, columns_of, in_order, names_of
 from agentlab.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
+from agentlab.printable import AS_WRITTEN, printable
 
 REASONS = ("stop_reason", "finish_reason")
 MEANING = {
@@ -50,13 +51,13 @@ class Agreement:
         return pd.crosstab(both[group_a], both[group_b])
 
     def __repr__(self) -> str:
-        return f"Agreement({self.what}; {self._words()})"
+        return printable(f"Agreement({self.what}; {self._words()})")
 
     def _repr_html_(self) -> str:
         import html
 
         tables = "".join(table.to_html(index=False, border=0, escape=True, na_rep="") for table in (self.overall, self.pairs))
-        return f"<div><p>{html.escape(self.what)}: {html.escape(self._words())}</p>{tables}</div>"
+        return f'<div class="{AS_WRITTEN}"><p>{html.escape(printable(f"{self.what}: {self._words()}"))}</p>{tables}</div>'
 
     def _words(self) -> str:
         row = self.overall.iloc[0]

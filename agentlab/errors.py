@@ -35,17 +35,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentlab.redaction import without_keys
+from agentlab.printable import printable
 
 if TYPE_CHECKING:
     from agentlab.results import RunResult
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys."""
+    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys, and steers no terminal."""
 
     def __init__(self, *said: object) -> None:
-        super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
+        super().__init__(*(printable(one) if type(one) is str else one for one in said))
 
 
 class ConfigurationError(AgentlabError, ValueError):
@@ -148,7 +148,7 @@ class AgentlabWarning(UserWarning):
     """Something that a person should know and that ends nothing: a limit that cannot be watched, a run without any limit."""
 
     def __init__(self, *said: object) -> None:
-        super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
+        super().__init__(*(printable(one) if type(one) is str else one for one in said))
 
 
 class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error

@@ -37,6 +37,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
+from agentlab.printable import AS_WRITTEN, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.rows import Leaves, attributes, repeats_itself, some_at_once, without_repetition
@@ -149,7 +150,7 @@ def _source(recorded: Recorded) -> Source:
 def _reading_columns(leaves: dict[str, list[Reading | None]]) -> dict[str, Any]:
     """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
     columns: dict[str, Any] = {}
-    for name, read in leaves.items():
+    for name, read in ((whole(name), read) for name, read in leaves.items()):
         columns[f"{name}.value"] = any_array(attributes(read, "value"))
         columns[f"{name}.limit"] = any_array(attributes(read, "limit"))
         columns[f"{name}.met"] = array(attributes(read, "met"), "boolean")
@@ -179,7 +180,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
     if dtype == "string":
         return pd.array(_as_unicode(values), dtype="string")
     if dtype == "object":
-        values = [without_keys(value) if type(value) is str else value for value in values]
+        values = [whole(without_keys(value)) if type(value) is str else value for value in values]
     return pd.Series(values, dtype=dtype).array
 
 
@@ -251,10 +252,14 @@ def table_of(steps: pd.DataFrame) -> str:
     """Steps as HTML, what is unknown called so. Whatever came from a model is escaped."""
     unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
     shown = {  # not by fillna: pandas 2.2 warns of what it does to columns of several types
-        name: pd.Series([unknown[name] if pd.isna(value) else value for value in steps[name]], dtype="object")
+        name: pd.Series([unknown[name] if pd.isna(value) else _shown(value) for value in steps[name]], dtype="object")
         for name in steps.columns
     }
     return str(pd.DataFrame(shown).to_html(index=False, border=0, escape=True))
+
+
+def _shown(value: object) -> object:
+    return printable(value) if isinstance(value, str) else value
 
 
 def result_bundle(result: RunResult) -> dict[str, str]:
@@ -262,4 +267,5 @@ def result_bundle(result: RunResult) -> dict[str, str]:
     table = table_of(to_frame(result)[SHOWN])
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
-    return {"text/plain": repr(result), "text/html": f"<div><p><b>{html.escape(without_keys(head))}</b></p>{table}</div>"}
+    told = f'<div class="{AS_WRITTEN}"><p><b>{html.escape(printable(head))}</b></p>{table}</div>'
+    return {"text/plain": repr(result), "text/html": told}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from agentlab.printable import AS_WRITTEN, printable
 from agentlab.recorder import SHOWN, table_of
 
 ROWS_SHOWN = 10
@@ -28,7 +29,7 @@ class Imported:
     def __repr__(self) -> str:
         counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         told = "".join(f"\n  - {note}" for note in self.notes)
-        return f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}"
+        return printable(f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}")
 
     def _repr_html_(self) -> str:
         shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN)
@@ -36,12 +37,12 @@ class Imported:
         head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)
         parts = [
-            f"<p><b>{head}</b>{html.escape(f' from {self.source}') if self.source else ''}</p>",
-            f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in self.notes)}</ul>" if self.notes else "",
+            f"<p><b>{head}</b>{html.escape(printable(f' from {self.source}')) if self.source else ''}</p>",
+            f"<ul>{''.join(f'<li>{html.escape(printable(note))}</li>' for note in self.notes)}</ul>" if self.notes else "",
             table,
             f"<p>… and {_many(more, 'more step')} in <code>.steps</code></p>" if more else "",
         ]
-        return f"<div>{''.join(parts)}</div>"
+        return f'<div class="{AS_WRITTEN}">{"".join(parts)}</div>'
 
 
 def _many(count: int, what: str) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 from agentlab import sugar
 from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError
+from agentlab.printable import AS_WRITTEN, printable
 from agentlab.stop import StopCondition
 from agentlab.whatif.grids import Grid
 from agentlab.whatif.spelled import budget_code, condition_code
@@ -114,8 +115,8 @@ class Suggestion:
 
     def __repr__(self) -> str:
         if self.found is None:
-            return f"Suggestion(none: {' '.join(self.why)})"
-        return f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})"
+            return printable(f"Suggestion(none: {' '.join(self.why)})")
+        return printable(f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})")
 
     def in_short(self) -> str:
         """What is kept and saved, in words."""
@@ -124,8 +125,9 @@ class Suggestion:
         return f"keeps {kept} of the successes and saves {saved} of {IN_WORDS[self.cost_in]}"
 
     def _repr_html_(self) -> str:
-        head = "<p>No suggestion</p>" if self.found is None else f"<pre>{html.escape(self.found.code)}</pre>"
-        return f"<div>{head}<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in self.why)}</ul></div>"
+        head = "<p>No suggestion</p>" if self.found is None else f"<pre>{html.escape(printable(self.found.code))}</pre>"
+        why = "".join(f"<li>{html.escape(printable(sentence))}</li>" for sentence in self.why)
+        return f'<div class="{AS_WRITTEN}">{head}<ul>{why}</ul></div>'
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TypeGuard
 
 from agentlab.going_on import nothing_to_do
-from agentlab.providers._read import whole_text
+from agentlab.printable import printable as printable  # noqa: PLC0414  other modules take it from here
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
@@ -28,9 +28,6 @@ _STATE_WORDS = {
     RunState.PAUSED: "paused",
     RunState.ENDED: "ended",
 }
-
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def escape(value: object, longest: int = 300) -> str:
@@ -304,12 +301,6 @@ def answer(said: Said) -> str:
         f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{label}">'
         f'<pre dir="auto">\n{text}</pre></div>'
     )
-
-
-def printable(text: str) -> str:
-    """Text with its line breaks and tabs, and without keys; other control characters, such as those that steer a terminal, and halves
-    of characters are made visible."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole_text(without_keys(text).replace("\r\n", "\n")))
 
 
 def fault(message: str) -> str:
