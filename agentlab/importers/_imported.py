@@ -26,10 +26,14 @@ class Imported:
     notes: tuple[str, ...] = ()
     source: str = field(default="", kw_only=True)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # they quote what was read
+        object.__setattr__(self, "source", printable(self.source))
+
     def __repr__(self) -> str:
         counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         told = "".join(f"\n  - {note}" for note in self.notes)
-        return printable(f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}")
+        return f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}"
 
     def _repr_html_(self) -> str:
         shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN)
@@ -37,8 +41,8 @@ class Imported:
         head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)
         parts = [
-            f"<p><b>{head}</b>{html.escape(printable(f' from {self.source}')) if self.source else ''}</p>",
-            f"<ul>{''.join(f'<li>{html.escape(printable(note))}</li>' for note in self.notes)}</ul>" if self.notes else "",
+            f"<p><b>{head}</b>{html.escape(f' from {self.source}') if self.source else ''}</p>",
+            f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in self.notes)}</ul>" if self.notes else "",
             table,
             f"<p>… and {_many(more, 'more step')} in <code>.steps</code></p>" if more else "",
         ]

@@ -18,6 +18,7 @@ from agentlab.importers._files import Where, files_of
 from agentlab.importers._imported import Imported
 from agentlab.importers._inspect_run import Told, run_of_sample
 from agentlab.importers._rows import frames
+from agentlab.redaction import without_keys
 
 ENDINGS = (".eval",)
 LOGS_AT_ONCE = 20
@@ -46,7 +47,11 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
 def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
     """The same of what the reader printed."""
     told = Told()
-    runs = [run_of_sample(line["sample"], Path(str(line["log"])).stem, told) for line in lines if not told.failed_log(line)]
+    runs = [
+        run_of_sample(line["sample"], Path(without_keys(str(line["log"]))).stem, told)
+        for line in lines
+        if not told.failed_log(line)
+    ]
     if not runs:
         why = f": {told.failures[0]}" if told.failures else ", they hold no samples"
         raise StorageError(f"No run can be read from {source}{why}. Expected are .eval logs as `inspect eval` writes them.")

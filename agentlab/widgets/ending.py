@@ -8,6 +8,7 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from agentlab.going_on import Proposal, nothing_to_do
+from agentlab.printable import one_line
 from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.widgets import markup
@@ -64,7 +65,9 @@ class Ending:
 
     def _offer(self, offered: tuple[Proposal, ...]) -> None:
         self._offered = offered
-        self.buttons = tuple(widgets.Button(description=one.label, tooltip=markup.printable(one.why)) for one in offered)
+        self.buttons = tuple(
+            widgets.Button(description=one_line(one.label, 120), tooltip=markup.printable(one.why)) for one in offered
+        )
         rows = []
         for proposal, button in zip(offered, self.buttons, strict=True):
             button.add_class("agentlab-offer").add_class("agentlab-icon-run")

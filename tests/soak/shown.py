@@ -64,6 +64,7 @@ def of_run(run: lab.Run) -> Iterator[Shown]:
 def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Shown]:
     """A view of the panel's kind, live and as it is kept."""
     from agentlab.widgets import step_detail
+    from agentlab.widgets.written import Html
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
@@ -72,7 +73,7 @@ def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Sh
         if opened is not None:
             sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
             for step in opened.history:
-                yield Shown("html", f"{where}, a step opened", step_detail.detail(opened, step.index, sections))
+                yield from of_widget(f"{where}, a step opened", Html(step_detail.detail(opened, step.index, sections)))
     yield Shown("text", f"{where}, repr", repr(view))
     yield from of_bundle(f"{where}, kept", view._kept_bundle())
     for data, about in view._static().outputs():
