@@ -143,8 +143,10 @@ MATH_VIEWS = {
     "the explorer": "lab.explore([result], limits={'StepCountIs': [1, 2], 'HasToolCall': None})",
     "a result": "result",
 }
-WRITTEN = """() => [...document.querySelectorAll('.jp-OutputArea-output')]
-    .filter(one => !one.closest('.jp-Cell').querySelector('.jp-CodeCell-none')).map(one => one.innerText).join('\\n')"""
+
+
+FORMULAS = """formula => [...document.querySelectorAll(formula)].filter(one => !one.closest('.jp-RenderedLatex'))
+    .map(one => (one.closest('.jupyter-widgets, .jp-RenderedHTMLCommon') || one).className + ': ' + one.innerText)"""
 
 
 def test_formulas_in_names_stay_text(lab: LabPage) -> None:
@@ -160,8 +162,5 @@ def test_formulas_in_names_stay_text(lab: LabPage) -> None:
     for name in [tab.inner_text() for tab in tabs if tab.locator("xpath=ancestor::*[contains(@class,'jp-OutputArea')]").count()]:
         lab.page.get_by_role("tab", name=name, exact=True).first.click()
         lab.page.wait_for_timeout(500)
-    outside = lab.page.evaluate(
-        f"[...document.querySelectorAll('{formula}')].filter(one => !one.closest('.jp-RenderedLatex')).map(one => "
-        "(one.closest('.widget-html, .widget-checkbox, .widget-inline-hbox, .jp-RenderedHTMLCommon') || one).className + ': ' + one.innerText)"
-    )
+    outside = lab.page.evaluate(FORMULAS, formula)
     assert outside == []
