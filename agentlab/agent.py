@@ -16,6 +16,7 @@ from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
+from agentlab.printable import one_line
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
 from agentlab.run import Run
@@ -232,9 +233,9 @@ class Agent(Shown):
         self.tools, self.options = types.MappingProxyType(state["tools"]), types.MappingProxyType(state["options"])
 
     def __repr__(self) -> str:
-        tools = f", tools=[{', '.join(self.tools)}]" if self.tools else ""
+        tools = f", tools=[{', '.join(map(one_line, self.tools))}]" if self.tools else ""
         stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
-        return f"Agent({self.model.name}:{self.model.model}{tools}, budget={self.settings.budget!r}{stop})"
+        return f"Agent({one_line(_name_of(self.model))}{tools}, budget={self.settings.budget!r}{stop})"
 
 
 def _name_of(model: Model) -> str:

@@ -15,6 +15,7 @@ from agentlab.compare import TOO_FEW, counted, default_shared
 from agentlab.errors import ConfigurationError
 from agentlab.groups import By, checked, columns_of, in_order, names_of
 from agentlab.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
+from agentlab.printable import AS_WRITTEN, printable
 
 MOST_PAIRS = 24
 """So many pairs of groups are shown; the frame has them all."""
@@ -70,7 +71,7 @@ class Agreement:
         return pd.crosstab(both[group_a], both[group_b])
 
     def __repr__(self) -> str:
-        return f"Agreement({self.what}; {self._words()})"
+        return printable(f"Agreement({self.what}; {self._words()})")
 
     def _repr_html_(self) -> str:
         import html
@@ -80,7 +81,7 @@ class Agreement:
         )
         if len(self.pairs) > MOST_PAIRS:
             tables += f"<p>… and {len(self.pairs) - MOST_PAIRS:,} more in <code>.pairs</code></p>"
-        return f"<div><p>{html.escape(self.what)}: {html.escape(self._words())}</p>{tables}</div>"
+        return f'<div class="{AS_WRITTEN}"><p>{html.escape(printable(f"{self.what}: {self._words()}"))}</p>{tables}</div>'
 
     def _words(self) -> str:
         row = self.overall.iloc[0]

@@ -35,14 +35,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentlab.redaction import without_keys
+from agentlab.printable import printable
 
 if TYPE_CHECKING:
     from agentlab.results import RunResult
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys.
+    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys, and steers no terminal.
 
     Example:
         >>> lab.Agent("openai")
@@ -52,7 +52,7 @@ class AgentlabError(Exception):
     """
 
     def __init__(self, *said: object) -> None:
-        super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
+        super().__init__(*(printable(one) if type(one) is str else one for one in said))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: the person's own code, and what was wrong there."""
@@ -314,7 +314,7 @@ class AgentlabWarning(UserWarning):
     """
 
     def __init__(self, *said: object) -> None:
-        super().__init__(*(without_keys(one) if type(one) is str else one for one in said))
+        super().__init__(*(printable(one) if type(one) is str else one for one in said))
 
 
 class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error

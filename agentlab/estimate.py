@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from agentlab.budget import Budget
 from agentlab.pricing import cost_of
+from agentlab.printable import one_line
 from agentlab.shown import Shown
 from agentlab.types import Usage, UsageSource
 
@@ -40,7 +41,8 @@ class DryRun(Shown):
         if self.max_cost_usd is not None:
             cost = f"at most ${self.max_cost_usd.quantize(Decimal('0.0001')):f}, and what one more model call a run costs"
         else:
-            who = f" of {', '.join(self.unbounded[:3])}{' and others' * (len(self.unbounded) > 3)}" if self.unbounded else ""
+            named = ", ".join(map(one_line, self.unbounded[:3])) + " and others" * (len(self.unbounded) > 3)
+            who = f" of {named}" if named else ""
             cost = f"cost unknown: nothing bounds that{who}; set Budget(max_cost=…) in the settings, or for the whole experiment"
         return f"{runs}: {calls}, {tokens}; {cost}."
 

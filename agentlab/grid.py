@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
 from agentlab.limits import whole_number
+from agentlab.redaction import without_keys
 from agentlab.run import Run
 from agentlab.settings import PARTS
 from agentlab.shown import Shown
@@ -117,6 +118,10 @@ def _check(made: Grid) -> None:
     seen: dict[str, Cell] = {}
     for cell in made.cells:
         run_id = made.run_id(cell)
+        if without_keys(run_id) != run_id:
+            raise ConfigurationError(
+                f"{run_id!r} holds a key: ids of runs, which are written everywhere, are made of these names."
+            )
         if run_id in seen:
             same = cell == seen[run_id]
             what = f"The cell {cell!r} is there twice: leave one out, or raise repeats." if same else (

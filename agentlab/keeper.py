@@ -47,7 +47,7 @@ class Keeper:
         self._events = len(run.events) if begun else 0
         self._row_before = _row_before(run) if begun else None
         self._end: str | None = None
-        self._hide = Redactor(_secrets_of(run)).text
+        self._hide = Redactor(secrets_of(run)).text
         self._lock = threading.Lock()
         self._let_go = False
         at_work[self.writer] = self
@@ -215,7 +215,7 @@ def _number(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else run_json.said(value)
 
 
-def _secrets_of(run: Run) -> tuple[str, ...]:
+def secrets_of(run: Run) -> tuple[str, ...]:
     """The keys that the run's provider sends: a server may repeat them anywhere in what it says."""
     provider = getattr(run.agent.model, "provider", None)
     try:

@@ -20,6 +20,7 @@ from agentlab import background, events, sugar
 from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.jupyter import frontend, interrupts, kernel_mend
 from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
+from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run, RunState
 from agentlab.shown import Shown
@@ -127,7 +128,7 @@ class Lockstep(Shown):
         return len(self.runs)
 
     def __repr__(self) -> str:
-        names = ", ".join(run.agent.name for run in self.runs)
+        names = ", ".join(one_line(run.agent.name) for run in self.runs)
         return f"Lockstep([{names}], {self.state}, {self.round} rounds)"
 
     # Going on ---------------------------------------------------------------------------------------------------------------

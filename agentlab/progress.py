@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from agentlab.jupyter import frontend
+from agentlab.printable import one_line
 from agentlab.spending import Spent
 
 REDRAWN_EVERY_S = 0.5
@@ -73,7 +74,7 @@ class Progress:
 def _bar(provider: str, total: int, done: int) -> Any:
     from tqdm.auto import tqdm
 
-    return tqdm(desc=provider, total=total, initial=done, unit="run")
+    return tqdm(desc=one_line(provider), total=total, initial=done, unit="run")
 
 
 def _can_be_seen() -> bool:

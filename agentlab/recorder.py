@@ -37,7 +37,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
-from agentlab.harmless import cut
+from agentlab.printable import AS_WRITTEN, cut, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.rows import Leaves, attributes, repetition, some_at_once
@@ -169,7 +169,7 @@ def _source(recorded: Recorded) -> Source:
 def _reading_columns(leaves: dict[str, list[Reading | None]]) -> dict[str, Any]:
     """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
     columns: dict[str, Any] = {}
-    for name, read in leaves.items():
+    for name, read in ((whole(name), read) for name, read in leaves.items()):
         columns[f"{name}.value"] = any_array(attributes(read, "value"))
         columns[f"{name}.limit"] = any_array(attributes(read, "limit"))
         columns[f"{name}.met"] = array(attributes(read, "met"), "boolean")
@@ -199,7 +199,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
     if dtype == "string":
         return pd.array(_as_unicode(values), dtype="string")
     if dtype == "object":
-        values = [without_keys(value) if type(value) is str else value for value in values]
+        values = [whole(without_keys(value)) if type(value) is str else value for value in values]
     return pd.Series(values, dtype=dtype).array
 
 
@@ -275,10 +275,14 @@ def table_of(steps: pd.DataFrame) -> str:
     """Steps as HTML, what is unknown called so. Whatever came from a model is escaped."""
     unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
     shown = {  # not by fillna: pandas 2.2 warns of what it does to columns of several types
-        name: pd.Series([unknown[name] if pd.isna(value) else value for value in steps[name]], dtype="object")
+        name: pd.Series([unknown[name] if pd.isna(value) else _shown(value) for value in steps[name]], dtype="object")
         for name in steps.columns
     }
     return str(pd.DataFrame(shown).to_html(index=False, border=0, escape=True))
+
+
+def _shown(value: object) -> object:
+    return printable(value) if isinstance(value, str) else value
 
 
 def result_bundle(result: RunResult) -> dict[str, str]:
@@ -291,5 +295,5 @@ def result_bundle(result: RunResult) -> dict[str, str]:
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
     return {
         "text/plain": cut(repr(result), 2_000),
-        "text/html": f"<div><p><b>{html.escape(without_keys(head))}</b></p>{table}</div>",
+        "text/html": f'<div class="{AS_WRITTEN}"><p><b>{html.escape(printable(head))}</b></p>{table}</div>',
     }

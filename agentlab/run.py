@@ -32,6 +32,7 @@ from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.jupyter import frontend
 from agentlab.owner import LONGEST_FAREWELL_S, running_loop
+from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.step import Ending
@@ -121,7 +122,8 @@ class Run(Drive):
 
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""
-        return f"Run({self.agent.name}, {self.state}{end}, {len(self.history)} steps, {self.limits.snapshot().budget!r})"
+        name, budget = one_line(self.agent.name), self.limits.snapshot().budget
+        return f"Run({name}, {self.state}{end}, {len(self.history)} steps, {budget!r})"
 
     # Going on ---------------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from agentlab import run_json
 from agentlab.errors import ConfigurationError
 from agentlab.execute import FAILED, SCORE, Job
 from agentlab.grid import Cell, Grid
+from agentlab.keeper import secrets_of
+from agentlab.redaction import Redactor
 from agentlab.storage import StoredRun
 from agentlab.store import ENDED, OPEN, Store
 
@@ -83,6 +85,10 @@ def _check(grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str]
     now = {**as_told[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
     other = [name for name, value in now.items() if head.get(name) != json.loads(json.dumps(value, default=run_json.said))]
+    if other:  # what is kept is without keys: they are no difference
+        hide = Redactor(secrets_of(grid.run_of(cell))).text
+        as_text = {name: (json.dumps(head.get(name)), json.dumps(now[name], default=run_json.said)) for name in other}
+        other = [name for name, (kept, meant) in as_text.items() if json.loads(hide(kept)) != json.loads(hide(meant))]
     if other:
         raise ConfigurationError(
             f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "

@@ -35,6 +35,7 @@ import pydantic_core
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.printable import whole
 from agentlab.results import Action, Decision
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
@@ -231,7 +232,7 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     if not tool_call.arguments.strip():
         return False
     try:
-        pydantic_core.from_json(tool_call.arguments)
+        pydantic_core.from_json(whole(tool_call.arguments))
     except ValueError as error:
         return "EOF while parsing" in str(error)
     return False

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentlab.cards import of_runs, of_values
 from agentlab.cards.card import Card, as_html
-from agentlab.harmless import cut
+from agentlab.printable import cut
 
 LONGEST_TEXT = 2_000
 """Characters of a repr."""

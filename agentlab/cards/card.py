@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agentlab.harmless import escape
+from agentlab.printable import AS_WRITTEN, escape
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
@@ -84,7 +84,7 @@ def as_html(card: Card) -> str:
         "" if card.table is None else _table(card.table),
         f"<p>{escape(card.note)}</p>" if card.note else "",
     ]
-    return f'<div class="agentlab-card">{"".join(parts)}</div>'
+    return f'<div class="agentlab-card {AS_WRITTEN}">{"".join(parts)}</div>'
 
 
 def _table(table: Table) -> str:

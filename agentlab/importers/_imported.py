@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from agentlab.harmless import cut, escape
+from agentlab.printable import AS_WRITTEN, cut, escape, printable
 from agentlab.recorder import SHOWN, table_of
 
 ROWS_SHOWN = 10
@@ -35,6 +35,10 @@ class Imported:
     notes: tuple[str, ...] = ()
     source: str = field(default="", kw_only=True)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # they quote what was read
+        object.__setattr__(self, "source", printable(self.source))
+
     def __repr__(self) -> str:
         counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         told = "".join(f"\n  - {note}" for note in self.notes)
@@ -51,7 +55,7 @@ class Imported:
             table,
             f"<p>… and {_many(more, 'more step')} in <code>.steps</code></p>" if more else "",
         ]
-        return f"<div>{''.join(parts)}</div>"
+        return f'<div class="{AS_WRITTEN}">{"".join(parts)}</div>'
 
 
 def _many(count: int, what: str) -> str:

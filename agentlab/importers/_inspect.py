@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +19,11 @@ from agentlab.importers._files import Where, files_of
 from agentlab.importers._imported import Imported
 from agentlab.importers._inspect_run import Told, run_of_sample
 from agentlab.importers._rows import frames
+from agentlab.redaction import without_keys
 
 ENDINGS = (".eval",)
+LARGEST_PART_BYTES = 512 * 2**20
+"""Of a sample, unpacked: a few kilobytes of zip may hold far more."""
 LOGS_AT_ONCE = 20
 """Logs that one process of Inspect reads: starting it takes two seconds, and what it has read of a log it need not keep."""
 
@@ -52,7 +56,11 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
 def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
     """The same of what the reader printed."""
     told = Told()
-    runs = [run_of_sample(line["sample"], Path(str(line["log"])).stem, told) for line in lines if not told.failed_log(line)]
+    runs = [
+        run_of_sample(line["sample"], Path(without_keys(str(line["log"]))).stem, told)
+        for line in lines
+        if not told.failed_log(line)
+    ]
     if not runs:
         why = f": {told.failures[0]}" if told.failures else ", they hold no samples"
         raise StorageError(f"No run can be read from {source}{why}. Expected are .eval logs as `inspect eval` writes them.")
@@ -72,10 +80,30 @@ def _python(python: str | Path | None) -> str:
 
 def _lines(paths: Sequence[Path], python: str) -> Iterator[dict[str, Any]]:
     """What the reader prints of these logs."""
-    for begin in range(0, len(paths), LOGS_AT_ONCE):
-        some = [str(path.resolve()) for path in paths[begin : begin + LOGS_AT_ONCE]]
+    fit = []
+    for path in paths:
+        if why_not := _why_not(path):
+            yield {"log": str(path), "failed": why_not}
+        else:
+            fit.append(path)
+    for begin in range(0, len(fit), LOGS_AT_ONCE):
+        some = [str(path.resolve()) for path in fit[begin : begin + LOGS_AT_ONCE]]
         isolated = [] if python == sys.executable else ["-I"]  # what is set for this environment is not for another
         yield from _printed([python, *isolated, str(Path(_inspect_reader.__file__)), *some], python)
+
+
+def _why_not(path: Path) -> str:
+    """Why a log is not given to Inspect, which unpacks each part of it into memory; empty where nothing is against it."""
+    if not zipfile.is_zipfile(path):
+        return "" if path.suffix == ".json" else "it is no zip file, as .eval logs are"
+    try:
+        with zipfile.ZipFile(path) as log:
+            largest = max(log.infolist(), key=lambda part: part.file_size, default=None)
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        return f"it cannot be unpacked: {error}"
+    if largest is not None and largest.file_size > LARGEST_PART_BYTES:
+        return f"{largest.filename[:100]!r} in it unpacks to {largest.file_size:,} bytes, more than {LARGEST_PART_BYTES:,}"
+    return ""
 
 
 def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
@@ -87,7 +115,10 @@ def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
         with reader, contextlib.ExitStack() as done:
             done.callback(reader.kill)  # of a reader that has ended this does nothing
             for line in reader.stdout or ():
-                yield json.loads(line)
+                try:
+                    yield json.loads(line)
+                except ValueError:  # something that was printed beside it
+                    continue
             if reader.wait():
                 errors.seek(0)
                 last = errors.read().decode(errors="replace").strip().rpartition("\n")[2][-500:]

@@ -12,7 +12,7 @@ from typing import Any
 from agentlab.importers._rows import FREE, NOTHING_USED, ReadRun, ReadTurn, count_of, money_of, text_of, usage_of
 from agentlab.importers._words import finish_reason_of, provider_of
 from agentlab.pricing import cost_of
-from agentlab.redaction import Redactor
+from agentlab.redaction import without_keys
 from agentlab.results import Action
 from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage
 
@@ -51,7 +51,8 @@ class Told:
     def failed_log(self, line: Mapping[str, Any]) -> bool:
         """Whether this line says that a log could not be read."""
         if "failed" in line:
-            self.failures.append(f"{str(line['log']).rpartition('/')[2]}: {Redactor().text(str(line['failed']))}")
+            log = without_keys(str(line["log"])).rpartition("/")[2]
+            self.failures.append(f"{log}: {without_keys(str(line['failed']))}")
         return "failed" in line
 
     def sentences(self) -> list[str]:
@@ -303,7 +304,7 @@ def _number(value: Any) -> bool | float | None:
 def _hidden(text: Any) -> str | None:
     """What an error says, with whatever looks like a key replaced."""
     kept = text_of(text)
-    return None if kept is None else Redactor().text(kept)
+    return None if kept is None else without_keys(kept)
 
 
 def _time(text: Any) -> float | None:

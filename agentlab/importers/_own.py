@@ -133,7 +133,7 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
             made[column.name] = array([None] * len(read), column.dtype)
             continue
         try:
-            made[column.name] = read[column.name].astype(cast(Any, column.dtype)).array
+            made[column.name] = _hidden(read[column.name].astype(cast(Any, column.dtype)))
         except (TypeError, ValueError, OverflowError) as error:
             raise StorageError(
                 f"{str(path)!r}: the column {column.name!r} is {read[column.name].dtype}, which cannot be read as {column.dtype}."
@@ -144,10 +144,17 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
         notes.append(f"Columns that agentlab has no use for, left out of {path.name}: {', '.join(left[:10])}.")
     for name in also:
         values = read[name]
-        made[str(name)] = values.array if name == "begun_at" else values.convert_dtypes().array
+        made[str(name)] = values.array if name == "begun_at" else _hidden(values.convert_dtypes())
     if columns is STEP_COLUMNS:
         _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
+
+
+def _hidden(values: pd.Series[Any]) -> Any:
+    """A column's values; texts, which others may have written, without keys."""
+    if values.dtype != "string":
+        return values.array
+    return array([None if pd.isna(value) else value for value in values], "string")
 
 
 _SUMS = {

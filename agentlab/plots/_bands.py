@@ -87,7 +87,7 @@ def bands(
         end = group[_many(group)].iloc[-1]
         median, low, high = (float(end[column]) if not pd.isna(end[column]) else math.nan for column in ("median", "low", "high"))
         value = "unknown" if math.isnan(median) else f"{words(median)} ({words(low)} to {words(high)})"
-        told.append(f"{name} {value} after step {end['step']}, by {end['runs']} of {group['runs'].max()} runs")
+        told.append(f"{look.spoken(name)} {value} after step {end['step']}, by {end['runs']} of {group['runs'].max()} runs")
     look.set_alt(ax, f"{unit[:1].upper()}{unit[1:]} per step, median and band of {_counted(groups)}: {'; '.join(told)}.")
     return ax
 
@@ -111,12 +111,12 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
         alpha=FILL,
         linewidth=0,
         zorder=2,
-        gid=f"band:{name}",
+        gid=look.gid("band", name),
     )
     every = max(1, len(steps) // 12) if len(steps) > 25 else 1
     ax.plot(
         steps[:first_thin], median[:first_thin], color=its.colour, linestyle=its.line_style, marker=its.marker, markersize=4.5,
-        markevery=every, linewidth=LINE_POINTS, zorder=3, gid=f"median:{name}",
+        markevery=every, linewidth=LINE_POINTS, zorder=3, gid=look.gid("median", name),
     )  # fmt: skip
     if first_thin < len(group):
         start = max(0, first_thin - 1)
@@ -127,7 +127,7 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
             linestyle=its.line_style,
             linewidth=THIN,
             zorder=3,
-            gid=f"thin:{name}",
+            gid=look.gid("thin", name),
         )
     return first_thin < len(group)
 
@@ -159,23 +159,22 @@ def survival(runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *,
         steps, alive = [int(step) for step in group["step"]], _floats(group["alive"])
         ax.fill_between(
             [*steps, steps[-1] + 0.5], _held(_floats(group["low"])), _held(_floats(group["high"])), step="post",
-            color=its.colour, alpha=FILL * 0.8, linewidth=0, zorder=2, gid=f"band:{name}",
+            color=its.colour, alpha=FILL * 0.8, linewidth=0, zorder=2, gid=look.gid("band", name),
         )  # fmt: skip
         ax.plot(
             [*steps, steps[-1] + 0.5], _held(alive), drawstyle="steps-post", color=its.colour, linestyle=its.line_style,
-            linewidth=LINE_POINTS, zorder=3, gid=f"alive:{name}",
+            linewidth=LINE_POINTS, zorder=3, gid=look.gid("alive", name),
         )  # fmt: skip
         cut = group[group["censored"] > 0]
         ax.plot(
             [int(step) for step in cut["step"]], _floats(cut["alive"]), linestyle="none", marker="|", markersize=9, markeredgewidth=1.6,
-            color=its.colour, zorder=4, gid=f"censored:{name}",
+            color=its.colour, zorder=4, gid=look.gid("censored", name),
         )  # fmt: skip
         rows.append((Line2D([], [], color=its.colour, linestyle=its.line_style, linewidth=LINE_POINTS), look.shorten(name)))
         gone = group[group["alive"] <= 0.5]
         half = f"half of them by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half of them"
-        told.append(
-            f"{name} {half}, {int(group['ended'].sum())} of {group['at_risk'].iloc[0]} in all, {int(group['censored'].sum())} cut off"
-        )
+        ended, cut_off = int(group["ended"].sum()), int(group["censored"].sum())
+        told.append(f"{look.spoken(name)} {half}, {ended} of {group['at_risk'].iloc[0]} in all, {cut_off} cut off")
     if (data["censored"] > 0).any():
         mark = Line2D([], [], color=look.TEXT, linestyle="none", marker="|", markersize=9, markeredgewidth=1.6)
         rows.append((mark, "cut off, or\nstill going on"))

@@ -73,10 +73,10 @@ def _alt(data: pd.DataFrame) -> str:
     told = []
     for provider, of_provider in data.groupby(data.columns[0], sort=False):
         parts = [
-            f"{count} {outcome}" + ("" if pd.isna(reason) else f" by {reason}")
+            f"{count} {outcome}" + ("" if pd.isna(reason) else f" by {look.spoken(str(reason))}")
             for outcome, reason, count in zip(
                 of_provider["outcome"], of_provider["stop_reason"], of_provider["runs"], strict=True
             )
         ]
-        told.append(f"{provider} {', '.join(parts)}")
+        told.append(f"{look.spoken(str(provider))} {', '.join(parts)}")
     return f"Stop reasons by {data.columns[0]}: {'; '.join(told)}."

@@ -225,7 +225,7 @@ def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity
             linestyle=its.line_style,
             linewidth=1.8 if few else 1.1,
             zorder=3,
-            gid=f"run:{line.run_id}",
+            gid=look.gid("run", line.run_id),
         )
         if place < len(line.values) - 1:
             at = (line.steps[place], line.values[place])
@@ -263,7 +263,7 @@ def _draw_limits(
             colour = colours.pop() if len(of_name) > 1 and len(colours) == 1 else look.TEXT
             xs = [edge for step in course.steps for edge in (step - 0.5, step + 0.5)]
             ys = [math.nan if value is None else value for value in course.values for _ in range(2)]
-            ax.plot(xs, ys, color=colour, linestyle=line_style, linewidth=1.3, zorder=2, gid=f"limit:{name}")
+            ax.plot(xs, ys, color=colour, linestyle=line_style, linewidth=1.3, zorder=2, gid=look.gid("limit", name))
         handle = Line2D([], [], color=look.TEXT, linestyle=line_style, linewidth=1.3)
         hidden = all(value is None or value > top for course in of_name for value in course.values)
         label = f"{name} {_limit_label(of_name, _words(quantity))}"
@@ -321,7 +321,7 @@ def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[Entry]:
         }
         if ends[reason]:
             xs, ys = zip(*ends[reason], strict=True)
-            ax.plot(xs, ys, zorder=4, clip_on=False, gid=f"end:{reason}", **shape)
+            ax.plot(xs, ys, zorder=4, clip_on=False, gid=look.gid("end", reason), **shape)
         label = look.shorten(reason) + (f" × {counts[reason]}" if counts[reason] > 1 else "")
         entries.append(Entry("ended by", reason, Line2D([], [], **(shape | {"markersize": 8})), label))
     return entries
@@ -360,7 +360,8 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
     for line in lines[:SHOWN_RUNS]:
         used = words(line.values[-1]) if not math.isnan(line.values[-1]) else "unknown"
         steps = f"{len(line.steps)} step{'s' * (len(line.steps) != 1)}"
-        told.append(f"{':'.join(filter(None, line.key))} {used} after {steps}, {line.stop_reason or 'still running'}")
+        name, end = ":".join(filter(None, line.key)), line.stop_reason or "still running"
+        told.append(f"{look.spoken(name)} {used} after {steps}, {look.spoken(end)}")
     if len(lines) > SHOWN_RUNS:
         told.append(f"and {len(lines) - SHOWN_RUNS} more")
     limits = [f"{name} {_limit_label(of_name, words)}" for name, of_name in courses.items()]

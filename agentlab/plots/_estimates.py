@@ -71,7 +71,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     bottom = min([0.0, *(float(v) for name in ("value", "low") for v in data[name].dropna())]) * 1.05
     for place, row in enumerate(data.to_dict("records")):
         its, words = looks[str(row["group"]), ""], _words(row, what)
-        told.append(f"{row['group']} {words}")
+        told.append(f"{look.spoken(str(row['group']))} {words}")
         if not pd.isna(row["value"]):
             _point(ax, (float(row["value"]), place), its, str(row["group"]), x=_reach(row, "value", "low", "high"))
         at = (1.02, place)
@@ -132,7 +132,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         name, its = str(row["group"]), looks[str(row["group"]), ""]
         cost = _words({"value": row["cost"], "low": row["cost_low"], "high": row["cost_high"]}, "cost")
         rate = _words({"value": row["rate"], "low": row["rate_low"], "high": row["rate_high"]}, measure)
-        told.append(f"{name} {LABELS[measure]} {rate} at a cost of {cost}")
+        told.append(f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}")
         unknown = pd.isna(row["cost"])
         if not pd.isna(row["rate"]):
             x = (0.0, 0.0) if unknown else _reach(row, "cost", "cost_low", "cost_high")
@@ -175,12 +175,12 @@ def _point(
             caps: Any = "|" if horizontal else "_"
             ax.plot(
                 *ends, color=its.colour, linewidth=1.6, marker=caps, markersize=7, markeredgewidth=1.6, zorder=2, clip_on=False,
-                gid=f"interval:{name}",
+                gid=look.gid("interval", name),
             )  # fmt: skip
     hollow = hollow or any(reach is not None and math.isnan(reach[0]) for reach in (x, y))
     ax.plot(
         [at[0]], [at[1]], color=its.colour, marker=its.marker, markersize=7.5, linestyle="none", markeredgewidth=1.6,
-        markerfacecolor="none" if hollow else its.colour, zorder=3, gid=f"point:{name}", clip_on=False,
+        markerfacecolor="none" if hollow else its.colour, zorder=3, gid=look.gid("point", name), clip_on=False,
     )  # fmt: skip
 
 

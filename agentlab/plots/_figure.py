@@ -20,6 +20,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Formatter
 
 from agentlab.errors import ConfigurationError
+from agentlab.printable import one_line, printable
+from agentlab.redaction import without_keys
 
 # The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
 # (orange, sky blue, yellow, black) vanish on one of the two, so a fifth provider differs by marker and line style.
@@ -148,17 +150,28 @@ def note(ax: Axes, text: str) -> None:
 
 
 def set_alt(ax: Axes, text: str) -> None:
-    """Keep the description on axes of ours."""
+    """Keep the description on axes of ours: it stands in pages and terminals."""
     if isinstance(ax, PlotAxes):
-        ax.alt = text
+        ax.alt = printable(text)
+
+
+def gid(kind: str, name: str) -> str:
+    """What a part of the picture is called in an SVG file, which holds no control characters."""
+    return f"{kind}:{spoken(name)}"
+
+
+def spoken(name: str, longest: int = 80) -> str:
+    """A name from outside in the words that tell of a picture, and the same for one that is empty."""
+    return one_line(name, longest) if name else ""
 
 
 # Words ---------------------------------------------------------------------------------------------------------------------------
 
 
 def shorten(text: str, width: int = 30) -> str:
-    """A name from outside as a label: one line, only characters the font has, cut in the middle, since versions stand at the end."""
-    plain = " ".join("".join(char if _drawable(char) else " " for char in text).split()) or "unnamed"
+    """A name from outside as a label: one line, only characters the font has, without keys, cut in the middle, since versions stand at
+    the end."""
+    plain = " ".join("".join(char if _drawable(char) else " " for char in without_keys(text)).split()) or "unnamed"
     if len(plain) <= width:
         return plain
     tail = (width - 1) // 2

@@ -59,7 +59,7 @@ def small_multiples(
             plot(rows[names == name] if groups else frame, ax=ax, **options)
             if name:
                 _title(ax, name)
-                look.set_alt(ax, f"{name}: {ax.alt}")
+                look.set_alt(ax, f"{look.spoken(name)}: {ax.alt}")
             drawn.append(ax)
     _share(drawn, columns)
     _one_legend(figure, drawn, more=len(groups) - len(shown))

@@ -165,13 +165,12 @@ def _draw(ax: Axes, group: _Group, top: float, length: float, ticks: list[tuple[
                 linewidth=1.0,
                 hatch=hatch or None,
                 zorder=2,
-                gid=f"bar:{lane}:{outcome}",
+                gid=look.gid(f"bar:{lane}", str(outcome)),
             )
         _draw_pauses(ax, rows[rows["mark"] == "resumed"], top + place, length)
         for mark, alike in rows[~rows["mark"].isin(["bar", "resumed"])].groupby("mark", sort=False):
-            ax.plot(
-                alike["start_s"].astype(float), [top + place] * len(alike), zorder=4, gid=f"mark:{mark}", **_mark(str(mark))
-            )  # fmt: skip
+            at = alike["start_s"].astype(float)
+            ax.plot(at, [top + place] * len(alike), zorder=4, gid=look.gid("mark", str(mark)), **_mark(str(mark)))
 
 
 def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -> None:
@@ -234,7 +233,7 @@ def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: floa
         "markeredgecolor": look.TEXT,
         "markersize": 6,
     }
-    ax.plot([end_s + 0.012 * length], [top], linestyle="none", clip_on=False, gid=f"end:{reason}", **marker)
+    ax.plot([end_s + 0.012 * length], [top], linestyle="none", clip_on=False, gid=look.gid("end", reason), **marker)
     ax.annotate(
         look.shorten(reason, 20), (end_s + 0.012 * length, top), (7, 0), textcoords="offset points", va="center",
         color=look.TEXT, fontsize=look.SMALL_POINTS, fontweight="bold", parse_math=False, gid="reason",
@@ -304,7 +303,7 @@ def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
         ends = rows[rows["lane"] == what.END]
         ended = "still running" if goes_on else ""
         if len(ends):
-            ended = f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {ends['label'].iloc[-1]}"
+            ended = f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {look.spoken(str(ends['label'].iloc[-1]))}"
         told.append(f"{group.name}: {', '.join(filter(None, [*parts, ended]))}")
     more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""
     return f"Timeline of {_count(runs, 'run')}; {'; '.join(told)}{more}."

@@ -135,22 +135,22 @@ def _draw_lane(ax: Axes, lane: _Lane, its: Look, left: _Lane | None, longest: in
         ax.plot(
             [lane.first] * 2, [left.place, lane.place], marker="o", markevery=[0], markersize=FORK_SIZE, color=look.TEXT,
             linewidth=1.2, linestyle=CALLED if lane.called else "-", zorder=2,
-            gid=f"{'call' if lane.called else 'fork'}:{lane.run_id}",
+            gid=look.gid("call" if lane.called else "fork", lane.run_id),
         )  # fmt: skip
     ax.plot(
         [lane.first, lane.last], [lane.place] * 2, color=its.colour, linestyle=its.line_style, linewidth=1.8, zorder=3,
-        gid=f"run:{lane.run_id}",
+        gid=look.gid("run", lane.run_id),
     )  # fmt: skip
     marks = range(lane.first + 1, lane.last + 1) if longest <= DOTTED_STEPS else [lane.last] * (lane.last > lane.first)
     ax.plot(
         list(marks), [lane.place] * len(marks), linestyle="none", marker=its.marker, markersize=4.5, color=its.colour, zorder=3,
-        gid=f"steps:{lane.run_id}",
+        gid=look.gid("steps", lane.run_id),
     )  # fmt: skip
     if lane.stop_reason is None:
         stub = lane.last + 0.03 * longest / (1 - ROOM_FOR_REASON)
         ax.plot(
             [lane.last, stub], [lane.place] * 2, color=its.colour, linestyle=(0, (1, 1)), linewidth=1.8, zorder=2,
-            gid=f"open:{lane.run_id}",
+            gid=look.gid("open", lane.run_id),
         )  # fmt: skip
         at, words = stub, "not ended" if lane.last > lane.first else "not started"
     else:
@@ -158,7 +158,7 @@ def _draw_lane(ax: Axes, lane: _Lane, its: Look, left: _Lane | None, longest: in
         ax.plot(
             [at], [lane.place], marker=END_MARKERS.get(lane.stop_reason, "H"), markersize=10, markerfacecolor="none",
             markeredgecolor=look.TEXT, markeredgewidth=1.4, linestyle="none", zorder=4, clip_on=False,
-            gid=f"end:{lane.stop_reason}",
+            gid=look.gid("end", lane.stop_reason),
         )  # fmt: skip
     ax.annotate(
         words, (at, lane.place), (9, 0), textcoords="offset points", va="center", color=look.TEXT,
@@ -173,6 +173,6 @@ def _alt(lanes: list[_Lane]) -> str:
         came = "called by" if lane.called else "from"
         forked = f" {came} {labels[lane.parent]} at step {lane.left_at}" if lane.parent in labels else ""
         steps = f"{lane.steps} step{'s' * (lane.steps != 1)}"
-        told.append(f"{lane.name}{forked}, {steps}, {lane.stop_reason or 'not ended'}")
+        told.append(f"{lane.name}{forked}, {steps}, {look.spoken(lane.stop_reason or 'not ended')}")
     more = f"; and {len(lanes) - SHOWN_LANES} more" if len(lanes) > SHOWN_LANES else ""
     return f"Tree of {len(lanes)} run{'s' * (len(lanes) != 1)}: {'; '.join(told)}{more}."

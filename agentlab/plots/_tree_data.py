@@ -9,6 +9,7 @@ import pandas as pd
 
 from agentlab.errors import ConfigurationError
 from agentlab.family import Member, family_of, members_of
+from agentlab.recorder import array
 from agentlab.results import RunResult
 from agentlab.run import Run
 
@@ -55,7 +56,7 @@ def tree_data(runs: Shown) -> pd.DataFrame:
     """
     rows = [_row(member, lane, origin) for lane, (member, origin) in enumerate(_in_lanes(_members(runs)))]
     return pd.DataFrame(
-        {name: pd.array([row[place] for row in rows], dtype=dtype) for place, (name, dtype) in enumerate(_COLUMNS.items())}
+        {name: array([row[place] for row in rows], dtype) for place, (name, dtype) in enumerate(_COLUMNS.items())}
     )
 
 

@@ -125,22 +125,25 @@ def _draw_group(
         ax.plot(
             xs, ys, linestyle="none", marker=its.marker, markersize=3.5 if many else 6.5, color=its.colour,
             markerfacecolor="none" if hollow else its.colour, alpha=0.45 if many else 1.0, zorder=2, clip_on=False,
-            gid=f"{'unsure' if hollow else 'points'}:{name}",
+            gid=look.gid("unsure" if hollow else "points", name),
         )  # fmt: skip
     ax.plot(
         [float(row["x"]) for row in frontier], [float(row["y"]) for row in frontier], color=its.colour, linewidth=1.6,
-        drawstyle="steps-post", zorder=2.5, gid=f"frontier:{name}",
+        drawstyle="steps-post", zorder=2.5, gid=look.gid("frontier", name),
     )  # fmt: skip
     for place, row in enumerate(named, start=1):
         ax.annotate(
             str(place), (float(row["x"]), float(row["y"])), xytext=(5, 5), textcoords="offset points", color=look.TEXT,
             fontsize=look.SMALL_POINTS, annotation_clip=False,
         )  # fmt: skip
-    best = [f"{row['label']}: {number(float(row['y']), axes[1])} at {number(float(row['x']), axes[0])}" for row in frontier]
+    best = [
+        f"{look.spoken(str(row['label']), 200)}: {number(float(row['y']), axes[1])} at {number(float(row['x']), axes[0])}"
+        for row in frontier
+    ]
     shares = [float(row["unknown"]) for row in rows]
     unknown = f"unknown: {min(shares, default=0):.0%} to {max(shares, default=0):.0%} of the runs"
     on_it = f"on the frontier {'; '.join(best[:MOST_NAMED])}" if best else "none is on a frontier"
-    return f"{name + ': ' if name else ''}{on_it}; {unknown}."
+    return f"{look.spoken(name) + ': ' if name else ''}{on_it}; {unknown}."
 
 
 def _intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
@@ -150,7 +153,15 @@ def _intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
         if pd.isna(low) or pd.isna(high):
             continue
         ends = ([float(low), float(high)], [at[1]] * 2) if place == 0 else ([at[0]] * 2, [float(low), float(high)])
-        ax.plot(*ends, color=its.colour, linewidth=1.0, alpha=0.5, zorder=1.5, gid=f"interval:{row['label']}", clip_on=False)
+        ax.plot(
+            *ends,
+            color=its.colour,
+            linewidth=1.0,
+            alpha=0.5,
+            zorder=1.5,
+            gid=look.gid("interval", str(row["label"])),
+            clip_on=False,
+        )
 
 
 def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:

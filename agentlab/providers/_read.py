@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from agentlab.printable import whole
 from agentlab.types import JSON
 
 MAX_COUNT = 2**63 - 1
@@ -22,6 +23,8 @@ MAX_COUNT = 2**63 - 1
 
 UNPARSED = "_unparsed"
 """Where the arguments of a tool call are not a JSON object, but the wire needs one, they travel as the text under this key."""
+
+whole_text = whole
 
 _MAX_BITS = 10_000  # Python refuses to write an integer of more than 4,300 digits
 
@@ -46,21 +49,6 @@ def as_text(value: JSON) -> str:
 def some_text(value: JSON) -> str | None:
     """The value where it is a string with something in it, else None."""
     return as_text(value) or None
-
-
-def whole_text(text: str) -> str:
-    """Text that can be encoded as UTF-8.
-
-    Some servers cut a stream between the two `\\ud83d\\ude00` escapes of one character. Joined, the halves are one character again;
-    a half that stayed alone becomes U+FFFD.
-    """
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def count(value: JSON) -> int | None:

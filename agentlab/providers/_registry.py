@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import agentlab.providers
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers import _base
+from agentlab.redaction import shown_without_keys
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -121,12 +122,18 @@ def find(name: str) -> Callable[..., _base.Provider]:
     """The class of a provider. Raises UnknownProviderError."""
     if name in _files():
         module = importlib.import_module(f"agentlab.providers.{_files()[name]}")
-        return cast("Callable[..., _base.Provider]", module.PROVIDER)
+        return _hiding(module.PROVIDER)
     if (point := _entry_points().get(name)) is not None:
-        return cast("Callable[..., _base.Provider]", point.load())
+        return _hiding(point.load())
     close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise UnknownProviderError(f"No provider {name!r}.{hint}{_list()}")
+
+
+@functools.cache
+def _hiding(kind: Any) -> Callable[..., _base.Provider]:
+    """The class, shown without keys: some gateways have one in their address."""
+    return cast("Callable[..., _base.Provider]", shown_without_keys(kind) if isinstance(kind, type) else kind)
 
 
 def _list() -> str:

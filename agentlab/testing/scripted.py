@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from agentlab.calls import CallContext
 from agentlab.errors import FixtureError
+from agentlab.redaction import shown_without_keys
 from agentlab.types import (
     Confidence,
     FinishReason,
@@ -25,6 +26,7 @@ Said: TypeAlias = ModelResponse | str | Exception
 Script: TypeAlias = Sequence[Said] | Callable[[ModelRequest, int], Said]
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ScriptedProvider:
     """A model that answers from a script, at once and with no network.

@@ -17,14 +17,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import re
+import stat
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
+from agentlab.printable import one_line
 from agentlab.redaction import shown_without_keys
 from agentlab.transport.cassette_text import UnreadableText, read_document
 from agentlab.transport.grpc_samples import as_http
@@ -292,18 +296,31 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
     root = Path(path).expanduser()
     if not root.exists():
         raise FixtureNotFoundError(f"{path} does not exist: {_nearest(root)}. {_how_to_record(path)}")
+    if not root.is_file() and not root.is_dir():
+        raise MalformedCassetteError(f"{path} is neither a file nor a folder. {_how_to_record(path)}")
     files = [root] if root.is_file() else cassette_files(root)
     if not files:
         inside = _listing(root)
         raise FixtureNotFoundError(f"{path} holds no cassette (*.yaml, *.yml, *.json): it holds {inside}. {_how_to_record(path)}")
-    return [load_cassette(file, file.name if root.is_file() else file.relative_to(root).as_posix()) for file in files]
+    names = [file.name if root.is_file() else file.relative_to(root).as_posix() for file in files]
+    shown = [name if name.isprintable() else one_line(name, 255) for name in names]
+    return [load_cassette(file, name) for file, name in zip(files, shown, strict=True)]
 
 
 def cassette_files(folder: Path) -> list[Path]:
     """The cassettes in a folder, at any depth, in the order of their names: `host` before `host-2` before `host-10`."""
-    found = (file.relative_to(folder) for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}") if file.is_file())
-    shown = (file for file in found if not any(part.startswith(".") for part in file.parts))
-    return [folder / file for file in sorted(shown, key=_by_name)]
+    found: list[Path] = []
+    waiting = [folder]
+    while waiting:  # not by rglob, which gives up at some hundred levels
+        with suppress(PermissionError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
+                elif entry.name.endswith(SUFFIXES) and Path(entry.path).is_file():
+                    found.append(Path(entry.path).relative_to(folder))
+    return [folder / file for file in sorted(found, key=_by_name)]
 
 
 def _by_name(file: Path) -> list[str | int]:
@@ -323,12 +340,27 @@ def load_cassette(file: Path, name: str = "") -> Cassette:
 def load_document(file: Path, name: str = "") -> JSON:
     """A file's document, not yet looked at."""
     name = name or file.name
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise _malformed(name, "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
+    data = _bytes_of(file, name)
     try:
-        return read_document(file.read_bytes(), as_json=file.suffix.lower() == ".json")
+        return read_document(data, as_json=file.suffix.lower() == ".json")
     except UnreadableText as error:
         raise _malformed(name, "the text", str(error)) from error
+
+
+def _bytes_of(file: Path, name: str) -> bytes:
+    """A file's bytes, no more than a cassette has: what says that it has none, as those of /proc do, may never end."""
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        raise _malformed(name, "the file", "a folder, a device or a pipe")
+    with os.fdopen(handle, "rb") as stream:
+        data = stream.read(min(found.st_size, MAX_FILE_BYTES) + 1) or b""
+        if found.st_size < len(data) <= MAX_FILE_BYTES:
+            data += stream.read(MAX_FILE_BYTES) or b""
+    if len(data) > MAX_FILE_BYTES:
+        raise _malformed(name, "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
+    return data
 
 
 def _nearest(path: Path) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentlab import event_frames
-from agentlab.errors import ConfigurationError, FixtureError
+from agentlab.errors import ConfigurationError, FixtureError, MalformedCassetteError
 from agentlab.redaction import (
     Redactor,
     kept_request_headers,
@@ -105,7 +105,8 @@ class _File:
         text = write_document(head, [entry.text for entry in self.entries], as_json=as_json)
         target = self.path.resolve()
         temporary = target.with_name(f".{target.name}.tmp")
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        temporary.unlink(missing_ok=True)  # of a link that stands there not what it points to is written
+        with temporary.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
@@ -216,6 +217,8 @@ class Recorder:
             if stamp is None or stamp[1] < FULL_FILE_BYTES:
                 break
             number += 1
+        if not self._single and not path.resolve().is_relative_to(self.path.resolve()):
+            raise MalformedCassetteError(f"{path} is a link out of its folder, through which nothing is written: take it away.")
         file = self._files.setdefault(path, _File(path))
         file.refresh(self._recorded)
         return file

@@ -11,7 +11,7 @@ import pandas as pd
 from agentlab import sugar
 from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError
-from agentlab.harmless import cut, escape
+from agentlab.printable import AS_WRITTEN, cut, escape, printable
 from agentlab.stop import StopCondition
 from agentlab.whatif.grids import Grid
 from agentlab.whatif.spelled import budget_code, condition_code
@@ -143,7 +143,7 @@ class Suggestion:
     def __repr__(self) -> str:
         if self.found is None:
             return cut(f"Suggestion(none: {' '.join(self.why)})", 2_000)
-        return f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})"
+        return printable(f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})")
 
     def in_short(self) -> str:
         """What is kept and saved, in words.
@@ -159,7 +159,8 @@ class Suggestion:
 
     def _repr_html_(self) -> str:
         head = "<p>No suggestion</p>" if self.found is None else f"<pre>{escape(self.found.code, 2_000)}</pre>"
-        return f"<div>{head}<ul>{''.join(f'<li>{escape(sentence, 1_000)}</li>' for sentence in self.why)}</ul></div>"
+        why = "".join(f"<li>{escape(sentence, 1_000)}</li>" for sentence in self.why)
+        return f'<div class="{AS_WRITTEN}">{head}<ul>{why}</ul></div>'
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:

@@ -7,6 +7,7 @@ import ipywidgets as widgets
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Answer
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 
 class AnswerView:
@@ -14,7 +15,7 @@ class AnswerView:
 
     def __init__(self, scene: Scene) -> None:
         self.answer = Answer(scene.run)
-        self.label, self.text = widgets.HTML(), widgets.HTML(tabbable=True)
+        self.label, self.text = Html(), Html(tabbable=True)
         self.text.add_class("agentlab-answer-box")
         self.view = widgets.VBox([self.label, self.text])
 

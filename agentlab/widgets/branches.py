@@ -12,6 +12,7 @@ from agentlab.widgets import family_markup, markup
 from agentlab.widgets.comparison import Courses, KeptPicture, state_of, tree_figure
 from agentlab.widgets.fork_form import ForkForm
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 
 class Branches:
@@ -26,13 +27,13 @@ class Branches:
         self._tree = KeptPicture(lambda: tree_figure(scene.run))
         self._curves = KeptPicture(lambda: self._courses.figure([(one.name, one.run) for one in family_of(scene.run)]))
         self.form = ForkForm(scene)
-        self.table = widgets.HTML()
+        self.table = Html()
         self.choice = widgets.Dropdown(
             description="Show run", options=[("1", scene.run.id)], style={"description_width": "initial"},
             layout=widgets.Layout(width="auto", max_width="32em"),
         )  # fmt: skip
         self.choice.observe(self._chosen, "value")
-        self.tree, self.curves = widgets.HTML(), widgets.HTML()
+        self.tree, self.curves = Html(), Html()
         self.view = widgets.VBox([self.form.view, self.choice, self.table, self.tree, self.curves])
 
     def show(self) -> bool:

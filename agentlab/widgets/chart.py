@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipywidgets as widgets
-
 from agentlab.widgets.curve import Curve
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 
 class Chart:
@@ -14,7 +13,7 @@ class Chart:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self.curve = Curve(scene.run)
-        self.view = widgets.HTML()
+        self.view = Html()
 
     def show(self) -> bool:
         """Draw what is new."""

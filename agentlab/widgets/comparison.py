@@ -14,6 +14,7 @@ import pandas as pd
 
 from agentlab import plots
 from agentlab.plots import PlotFigure, _tree
+from agentlab.recorder import array
 from agentlab.run import Run
 from agentlab.widgets import markup
 
@@ -94,7 +95,7 @@ class Courses:
             "max_cost_usd": "Float64",
         }
         return pd.DataFrame(
-            {name: pd.Series([row[place] for row in rows], dtype=dtype) for place, (name, dtype) in enumerate(dtypes.items())}
+            {name: array([row[place] for row in rows], dtype) for place, (name, dtype) in enumerate(dtypes.items())}
         )
 
     def figure(self, runs: Sequence[tuple[str, Run]]) -> PlotFigure:

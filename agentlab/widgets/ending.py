@@ -8,10 +8,12 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from agentlab.going_on import Proposal, nothing_to_do
+from agentlab.printable import one_line
 from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.widgets import markup
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 MOST_OFFERS = 3
 SHORTEST_PAUSE_S = 1.0
@@ -28,7 +30,7 @@ class Ending:
         self._edited: Proposal | None = None
         self._went_on_at = -SHORTEST_PAUSE_S
         self._next = ""
-        self.told = widgets.HTML()
+        self.told = Html()
         self.buttons: tuple[widgets.Button, ...] = ()
         self.offers = widgets.VBox([])
         self.prompt = widgets.Textarea(
@@ -63,12 +65,14 @@ class Ending:
 
     def _offer(self, offered: tuple[Proposal, ...]) -> None:
         self._offered = offered
-        self.buttons = tuple(widgets.Button(description=one.label, tooltip=one.why) for one in offered)
+        self.buttons = tuple(
+            widgets.Button(description=one_line(one.label, 120), tooltip=markup.printable(one.why)) for one in offered
+        )
         rows = []
         for proposal, button in zip(offered, self.buttons, strict=True):
             button.add_class("agentlab-offer").add_class("agentlab-icon-run")
             button.on_click(self._on_click(proposal))
-            row = widgets.HBox([button, widgets.HTML(markup.note(proposal.why))])
+            row = widgets.HBox([button, Html(markup.note(proposal.why))])
             row.add_class("agentlab-offer-row")
             rows.append(row)
         if self.buttons:

@@ -12,6 +12,7 @@ import ipywidgets as widgets
 import pandas as pd
 
 from agentlab.budget import Budget
+from agentlab.printable import AS_WRITTEN
 from agentlab.stop import StopCondition
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.sources import Recorded, records_of
@@ -25,6 +26,7 @@ from agentlab.widgets.trade_off import TradeOff
 from agentlab.widgets.tried_figures import Others, Trials, Tried
 from agentlab.widgets.tried_limits import offers
 from agentlab.widgets.tried_rows import left_out, rows_of
+from agentlab.widgets.written import Html
 
 SETTLED_S = 0.8
 """So long after the last change what is chosen is kept in the notebook's file."""
@@ -117,17 +119,17 @@ class Explorer(LiveView):
 
     def _compose(self) -> None:
         self.rows = rows_of(self._offered, self.limits)
-        self.summary, self.figures, self.ends, self.chart = (widgets.HTML() for _ in range(4))
-        self.code_text, self.progress = widgets.HTML(), widgets.HTML()
+        self.summary, self.figures, self.ends, self.chart = (Html() for _ in range(4))
+        self.code_text, self.progress = Html(), Html()
         self.copy = CopyButton()
-        heading = widgets.HTML("<b>Limits</b>", _dom_classes=("agentlab-heading",))
-        code_heading = widgets.HTML("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
-        missing = widgets.HTML(left_out(self._offered), _dom_classes=("agentlab-message",))
+        heading = Html("<b>Limits</b>", _dom_classes=("agentlab-heading",))
+        code_heading = Html("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
+        missing = Html(left_out(self._offered), _dom_classes=("agentlab-message",))
         chosen = widgets.VBox(
             [heading, *(row.view for row in self.rows.values()), missing, code_heading, self.code_text, self.copy],
             layout=widgets.Layout(flex="0 1 22em", min_width="19em"), _dom_classes=("agentlab-editor", "agentlab-tried"),
         )  # fmt: skip
-        about = widgets.HTML(markup.note(f"The goal: {self._goal}."))
+        about = Html(markup.note(f"The goal: {self._goal}."))
         found = widgets.VBox(
             [self.summary, about, self.figures, self.chart, self.progress, self.ends],
             layout=widgets.Layout(flex="1 1 34em", min_width="22em"), _dom_classes=("agentlab-found",),
@@ -235,7 +237,7 @@ class StaticTrial:
             picture,
             tried_markup.ends(self._tried),
         )
-        return f'<div class="agentlab-panel">{"".join(parts)}</div>'
+        return f'<div class="agentlab-panel {AS_WRITTEN}">{"".join(parts)}</div>'
 
 
 def _goal_words(goal: Goal) -> str:

@@ -15,6 +15,7 @@ import ipywidgets as widgets
 
 from agentlab.errors import ConfigurationError
 from agentlab.widgets import markup
+from agentlab.widgets.written import Html
 
 Write = Callable[[Any], None]
 """What gets a new value; it raises where that cannot be."""
@@ -63,7 +64,7 @@ class Field:
         self.face, self._shown, self._write = face, value, write
         self.box = control
         self.control = widgets.HBox([control, *beside], _dom_classes=("agentlab-field-row",)) if beside else control
-        self.message = widgets.HTML(_dom_classes=("agentlab-message",))
+        self.message = Html(_dom_classes=("agentlab-message",))
         self._display(value)
         control.observe(self._changed, "value")
 
@@ -245,7 +246,7 @@ class ShownField(Field):
 
     def __init__(self, face: Face, value: Any, kind: str) -> None:
         self._kind = kind
-        super().__init__(face, value, _refuse, widgets.HTML())
+        super().__init__(face, value, _refuse, Html())
 
     def rename(self, label: str, about: str = "") -> None:
         """Give it another label."""

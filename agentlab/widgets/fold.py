@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab.widgets import markup
+from agentlab.widgets.written import Html
 
 
 class Fold:
@@ -16,7 +17,7 @@ class Fold:
     def __init__(self, title: str, children: Sequence[Any]) -> None:
         self.head = widgets.ToggleButton(value=False, description=title, tooltip="closed", _dom_classes=("agentlab-fold-head",))
         self.head.observe(self._told, "value")
-        self._note = widgets.HTML(_dom_classes=("agentlab-fold-note",))
+        self._note = Html(_dom_classes=("agentlab-fold-note",))
         bar = widgets.HBox([self.head, self._note], _dom_classes=("agentlab-fold-bar",))
         self.body = widgets.VBox(children, _dom_classes=("agentlab-fold-body",))
         self.view = widgets.VBox([bar, self.body], _dom_classes=("agentlab-fold",))

@@ -12,6 +12,7 @@ from agentlab.run import Run
 from agentlab.types import StopReason, ToolResult
 from agentlab.widgets import markup
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 THIS_AGENT, ANOTHER_MODEL = "", "another"
 LONGEST_RESULT = 20_000
@@ -31,7 +32,7 @@ class ForkForm:
         self._shown_for: tuple[int, int] | None = None
         self._edited: dict[tuple[int, str], str] = {}
         self.keep = widgets.IntText(description="Keep steps", style=_STYLE, layout=widgets.Layout(width="15em"))
-        self.of = widgets.HTML()
+        self.of = Html()
         self.model = widgets.Dropdown(description="Model", options=self._models(), style=_STYLE, layout=_wide())
         self.other_model = widgets.Text(
             description="provider:model", placeholder="anthropic:claude-sonnet-4", continuous_update=False, style=_STYLE,
@@ -57,7 +58,7 @@ class ForkForm:
             description="Branch", button_style="primary",
             tooltip="Make the branch and show it; it waits for Run or Step, and its limits can be edited first",
         )  # fmt: skip
-        self.told = widgets.HTML()
+        self.told = Html()
         self.keep.observe(self._steps_chosen, "value")
         self.model.observe(self._model_chosen, "value")
         self.result.observe(lambda change: self._show_content(), "value")

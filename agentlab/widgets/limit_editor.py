@@ -10,6 +10,7 @@ from agentlab.run import RunState
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.settings_editor import BudgetEditor, ContinuationEditor, TerminatingEditor
 from agentlab.widgets.stop_editor import StopEditor
+from agentlab.widgets.written import Html
 
 PENDING = '<span class="agentlab-note" role="status">Takes effect at the next step.</span>'
 ENDED = '<span class="agentlab-note">The run has ended: branch it to go on with other limits.</span>'
@@ -25,14 +26,14 @@ class LimitEditor:
         self.stop = StopEditor(scene)
         self.continuation = ContinuationEditor(scene)
         self.terminating = TerminatingEditor(scene)
-        self.pending = widgets.HTML(_dom_classes=("agentlab-message",))
+        self.pending = Html(_dom_classes=("agentlab-message",))
         self._seen: tuple[object, ...] = ()
         self.view = widgets.VBox(
             [
                 self.pending,
-                widgets.HTML("<b>Budget</b>", _dom_classes=("agentlab-heading",)),
+                Html("<b>Budget</b>", _dom_classes=("agentlab-heading",)),
                 self._budget.view,
-                widgets.HTML("<b>Stop condition</b>", _dom_classes=("agentlab-heading",)),
+                Html("<b>Stop condition</b>", _dom_classes=("agentlab-heading",)),
                 self.stop.view,
                 self.terminating.view,
                 self.continuation.view,

@@ -10,6 +10,7 @@ from agentlab.family import family_of
 from agentlab.run import Run
 from agentlab.widgets import family_markup
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 
 class Lineage:
@@ -18,7 +19,7 @@ class Lineage:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._heard_of: dict[str, Run] = {}
-        self.told = widgets.HTML()
+        self.told = Html()
         self.back = widgets.Button(layout=widgets.Layout(width="auto"))
         self.back.on_click(lambda _: scene.do(self._go_back))
         self.view = widgets.HBox([self.told, self.back], layout=widgets.Layout(align_items="center", grid_gap="4px 12px"))

@@ -15,6 +15,7 @@ from agentlab.jupyter import frontend, kernel_mend
 from agentlab.widgets import markup
 from agentlab.widgets.redraw import Redrawer
 from agentlab.widgets.style import KEPT_STYLE, LIVE_STYLE, STYLE
+from agentlab.widgets.written import Html
 
 Output = tuple[dict[str, str], dict[str, Any]]
 
@@ -70,8 +71,8 @@ class LiveView(ABC):
     def widget(self) -> widgets.Widget:
         """The live widget, made when it is first asked for."""
         if self._widget is None:
-            self.fault = widgets.HTML()
-            self._style = widgets.HTML(f"{STYLE}{LIVE_STYLE}<style>.{self._kept_class} {{display:none}}</style>")
+            self.fault = Html()
+            self._style = Html(f"{STYLE}{LIVE_STYLE}<style>.{self._kept_class} {{display:none}}</style>")
             self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
             self._widget = widgets.VBox()
             self._widget.add_class("agentlab-panel")

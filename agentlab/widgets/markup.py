@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TypeGuard
 
-from agentlab import harmless
 from agentlab.going_on import nothing_to_do
+from agentlab.printable import escape as escape  # noqa: PLC0414  other modules take them from here
+from agentlab.printable import printable as printable  # noqa: PLC0414
 from agentlab.results import Reading, RunResult, Scalar
 from agentlab.run import Run, RunState
 from agentlab.stop import Custom, read_off
@@ -20,8 +21,6 @@ from agentlab.widgets.answer import Said
 
 NEAR = 0.8
 """From this share of a limit on, its bar says so."""
-
-escape, printable = harmless.escape, harmless.printable
 
 _STATE_WORDS = {
     RunState.READY: "ready",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipywidgets as widgets
-
 from agentlab.widgets import markup
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 
 class Overview:
@@ -13,7 +12,7 @@ class Overview:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self.status, self.meters = widgets.HTML(), widgets.HTML()
+        self.status, self.meters = Html(), Html()
 
     def show(self) -> bool:
         """Bring both up to date."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 
-import ipywidgets as widgets
-
 from agentlab import events
 from agentlab.run import Run
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Answer, Said
+from agentlab.widgets.written import Html
 
 SHOWN_CHARACTERS = 400
 
@@ -21,7 +20,7 @@ class RunColumn:
     def __init__(self, run: Run, number: int, redraw: Callable[[], None]) -> None:
         self.run, self._number, self._redraw = run, number, redraw
         self._answer = Answer(run)
-        self.view = widgets.HTML()
+        self.view = Html()
         self.view.add_class("agentlab-column")
         if run.result is None:
             self._answer.watch()

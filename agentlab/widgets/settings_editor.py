@@ -9,6 +9,7 @@ import ipywidgets as widgets
 
 from agentlab.budget import Budget
 from agentlab.continuation import FIRST_CAPS, ContinuationPolicy
+from agentlab.printable import label
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 from agentlab.widgets import markup
@@ -16,6 +17,7 @@ from agentlab.widgets.field_choice import field_for
 from agentlab.widgets.fields import Field, Write
 from agentlab.widgets.fold import Fold
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 STACKED = {"label_width": "auto", "width": "100%"}
 """Labels above their controls, where they are long."""
@@ -74,7 +76,7 @@ class TerminatingEditor:
         self._holds: tuple[str, ...] = ()
         self.tools: dict[str, widgets.Checkbox] = {}
         self._boxes = widgets.HBox(_dom_classes=("agentlab-ticks",))
-        self._told = widgets.HTML(_dom_classes=("agentlab-message",))
+        self._told = Html(_dom_classes=("agentlab-message",))
         defaults = TerminatingTools(("any",))
         self.fields: dict[str, Any] = {
             field.name: field_for(
@@ -88,7 +90,7 @@ class TerminatingEditor:
             for field in dataclasses.fields(TerminatingTools)
             if field.name != "tools"
         }
-        self.message = widgets.HTML(_dom_classes=("agentlab-message",))
+        self.message = Html(_dom_classes=("agentlab-message",))
         self.fold = Fold("Terminating tools", [self._told, self._boxes, self.message, _stack(self.fields)])
         self.view = self.fold.view
 
@@ -116,8 +118,8 @@ class TerminatingEditor:
     def _box(self, name: str) -> widgets.Checkbox:
         box = widgets.Checkbox(
             value=name in self._holds,
-            description=markup.printable(name),
-            tooltip=f"{name} ends the run",
+            description=label(name),
+            tooltip=f"{label(name)} ends the run",
             indent=False,
             layout={"width": "auto"},
             _dom_classes=("agentlab-tick",),

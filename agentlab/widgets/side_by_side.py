@@ -11,6 +11,7 @@ import ipywidgets as widgets
 from agentlab.errors import ConfigurationError
 from agentlab.lockstep import Lockstep
 from agentlab.plots._figure import DPI
+from agentlab.printable import AS_WRITTEN
 from agentlab.run import Run, RunState
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Answer
@@ -20,6 +21,7 @@ from agentlab.widgets.live_view import LiveView, Output
 from agentlab.widgets.picture import Picture
 from agentlab.widgets.run_column import RunColumn, ending, title
 from agentlab.widgets.style import STYLE
+from agentlab.widgets.written import Html
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -56,10 +58,10 @@ class SideBySide(LiveView):
         self.step = _button("Step all", "step", lambda: self.guard(self.lockstep.launch_step))
         self.pause = _button("Pause all", "pause", lambda: self.guard(self.lockstep.pause))
         self.stop = _button("Stop all", "stop", lambda: self.guard(self._stop))
-        self.round = widgets.HTML()
+        self.round = Html()
         self.columns = [RunColumn(run, place, self._redrawer.mark) for place, run in enumerate(self.runs, start=1)]
         self._curves = KeptPicture(lambda: self._courses.figure(self._named()))
-        self.chart = widgets.HTML()
+        self.chart = Html()
         self.open = widgets.Dropdown(
             description="Open", options=self._offered(), value=_NOTHING_OPEN, style={"description_width": "initial"},
             layout=widgets.Layout(width="auto", max_width="32em"), tooltip="Show one run's whole panel below",
@@ -206,7 +208,7 @@ class StaticRuns:
             for place, run in enumerate(self._runs, start=1)
         )
         table = markup.table(heads, rows, numbers=(3, 4, 5))
-        return f'<div class="agentlab-panel">{STYLE}{table}{picture}{answers}</div>'
+        return f'<div class="agentlab-panel {AS_WRITTEN}">{STYLE}{table}{picture}{answers}</div>'
 
 
 def why_not(state: RunState, *, pausing: bool, waits: bool) -> dict[str, str]:

@@ -7,6 +7,7 @@ import base64
 from typing import Any
 
 from agentlab import events
+from agentlab.printable import AS_WRITTEN
 from agentlab.run import Run
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Said
@@ -65,7 +66,7 @@ class StaticView:
             pictures,
             markup.steps(run, MOST_STEPS),
         )
-        return f'<div class="agentlab-panel">{"".join(parts)}</div>'
+        return f'<div class="agentlab-panel {AS_WRITTEN}">{"".join(parts)}</div>'
 
     def pictures(self) -> list[Picture]:
         """The curve, where there are steps; and the timeline, where more happened than calls of the model and of tools."""

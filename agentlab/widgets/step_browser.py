@@ -13,6 +13,7 @@ from agentlab.widgets import markup
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.step_detail import OPEN_AT_FIRST, detail
 from agentlab.widgets.step_table import StepTable
+from agentlab.widgets.written import Html
 
 _MOST_DIGITS = 9
 
@@ -42,8 +43,8 @@ class StepBrowser:
         self.earlier = widgets.Button(description="◀ Earlier", layout=widgets.Layout(width="8em"))
         self.later = widgets.Button(description="Later ▶", layout=widgets.Layout(width="8em"))
         self.newest = widgets.Button(description="Newest", layout=widgets.Layout(width="8em"))
-        self.message = widgets.HTML()
-        self.table, self.detail = widgets.HTML(), widgets.HTML()
+        self.message = Html()
+        self.table, self.detail = Html(), Html()
         self.number.observe(self._typed, "value")
         self.earlier.on_click(lambda _: self._go_to(lambda at: at - 1))
         self.later.on_click(lambda _: self._go_to(lambda at: at + 1))

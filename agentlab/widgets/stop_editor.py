@@ -21,6 +21,7 @@ from agentlab.widgets import markup
 from agentlab.widgets.fields import Field
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.stop_rows import WHOLE, Adder, GroupRow, LeafRow, Tree, arranged
+from agentlab.widgets.written import Html
 
 NEW_GROUPS: dict[str, type[AnyOf | AllOf]] = {"a group: any of": AnyOf, "a group: all of": AllOf}
 NONE_YET = '<span class="agentlab-note">No condition: only the budget bounds this run.</span>'
@@ -41,8 +42,8 @@ class StopEditor:
         self._has_new = False
         self._kinds: tuple[str, ...] = ()
         self._to_focus: tuple[float, Path] | None = None
-        self._box, self._empty = widgets.VBox(), widgets.HTML(_dom_classes=("agentlab-message",))
-        self.note = widgets.HTML(_dom_classes=("agentlab-message",))
+        self._box, self._empty = widgets.VBox(), Html(_dom_classes=("agentlab-message",))
+        self.note = Html(_dom_classes=("agentlab-message",))
         self.adder = Adder(self)
         self.view = widgets.VBox([self._empty, self._box, self.note, self.adder.view], _dom_classes=("agentlab-stop",))
 

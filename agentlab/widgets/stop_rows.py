@@ -19,6 +19,7 @@ from agentlab.stop_tree import Node, Path
 from agentlab.widgets import markup
 from agentlab.widgets.field_choice import field_for
 from agentlab.widgets.fields import LINE, Field
+from agentlab.widgets.written import Html
 
 LEAF = {"label_width": "auto", "width": "auto"}
 GROUPS = (("any of", AnyOf), ("all of", AllOf))
@@ -121,7 +122,7 @@ class LeafRow:
             (one,) = self.fields.values()
             head, below = one.control, [one.message]
         else:
-            head = self._about = widgets.HTML(_dom_classes=("agentlab-leaf-name",))
+            head = self._about = Html(_dom_classes=("agentlab-leaf-name",))
             below = [view for field in self.fields.values() for view in (field.control, field.message)]
         bar = widgets.HBox([self.flags.counts, head, self.flags.inverted, self.flags.remove], _dom_classes=("agentlab-node-bar",))
         lines = widgets.VBox(below, _dom_classes=("agentlab-node-below",))

@@ -14,6 +14,7 @@ from agentlab.plots._timeline_part import TimelinePart, timeline_part
 from agentlab.run import Run, RunState
 from agentlab.widgets.picture import Picture
 from agentlab.widgets.scene import Scene
+from agentlab.widgets.written import Html
 
 SHARE = 0.1
 """So much of the time may go into drawing while the run goes on: it needs the same processor."""
@@ -56,7 +57,7 @@ class TimelineView:
         self._scene = scene
         self._shown: tuple[object, ...] = ()
         self._not_before = 0.0
-        self.picture = widgets.HTML()
+        self.picture = Html()
         self.view = widgets.VBox([self.picture])
 
     def show(self) -> bool:

@@ -8,11 +8,13 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from agentlab.printable import label
 from agentlab.widgets import markup
 from agentlab.widgets.chosen_limits import ChosenLimits
 from agentlab.widgets.fields import Face, NumberField
 from agentlab.widgets.page_parts import RangeSlider
 from agentlab.widgets.tried_limits import Offer, Value
+from agentlab.widgets.written import Html
 
 NO_LIMIT = "no limit"
 
@@ -61,14 +63,14 @@ class ToolTicks:
         self._chosen, self._name = chosen, offer.kind.name
         self.boxes = {
             name: widgets.Checkbox(
-                value=name in (chosen[self._name] or ()), description=markup.printable(name)[:60], indent=False,
+                value=name in (chosen[self._name] or ()), description=label(name), indent=False,
                 tooltip="Stop when this tool was called", layout={"width": "auto"}, _dom_classes=("agentlab-tick",),
             )
             for name in offer.values
         }  # fmt: skip
         for name, box in self.boxes.items():
             box.observe(self._ticking(name), "value")
-        head = widgets.HTML("Stop when one of these tools was called:", _dom_classes=("agentlab-tools-head",))
+        head = Html("Stop when one of these tools was called:", _dom_classes=("agentlab-tools-head",))
         self.view = widgets.VBox([head, widgets.HBox(list(self.boxes.values()), _dom_classes=("agentlab-ticks",))])
 
     def show(self, value: Value) -> None:

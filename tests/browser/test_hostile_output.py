@@ -122,3 +122,45 @@ def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
     assert letters < 500_000, f"{state}: {letters:,} letters are in the page"
     for name in BUTTONS:
         expect(lab.button(name)).to_be_visible()
+
+
+MATH_RUN = r"""
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, call, say
+MATH = r'$\frac{1}{2}$ \(\sqrt{x}\) $\rule{900px}{900px}$ $\href{http://owned.example/}{owned}$'
+
+def archive(query: str = "") -> str:
+    "Look it up."
+    return MATH
+
+model = ScriptedProvider([call(MATH, MATH), call("archive", {"query": MATH}), say(MATH)], name=MATH, model=MATH)
+run = lab.Agent(model, tools=[archive], name=MATH).run(MATH, budget=lab.Budget(max_turns=9))
+result = await run
+"""
+MATH_VIEWS = {
+    "the panel": "run.panel()",
+    "several runs": "lab.panel([run, run.fork(at=1, message=MATH)])",
+    "the explorer": "lab.explore([result], limits={'StepCountIs': [1, 2], 'HasToolCall': None})",
+    "a result": "result",
+}
+
+
+FORMULAS = """formula => [...document.querySelectorAll(formula)].filter(one => !one.closest('.jp-RenderedLatex'))
+    .map(one => (one.closest('.jupyter-widgets, .jp-RenderedHTMLCommon') || one).className + ': ' + one.innerText)"""
+
+
+def test_formulas_in_names_stay_text(lab: LabPage) -> None:
+    """JupyterLab sets `$…$` as a formula wherever HTML is shown, with links and boxes of any size in it."""
+    source = [MATH_RUN, "from IPython.display import Math\nMath('x^2')", *MATH_VIEWS.values()]
+    lab.open(lab.jupyter.write_notebook("math", source))
+    for place in range(len(source)):
+        lab.run_cell(place)
+    formula = "mjx-container, .MathJax, .MathJax_Display"
+    expect(lab.page.locator(f".jp-Cell:nth-of-type(2) :is({formula}), .jp-RenderedLatex :is({formula})").first).to_be_attached()
+    lab.page.wait_for_timeout(1500)  # they are set a while after they are shown
+    tabs = lab.page.get_by_role("tab").all()
+    for name in [tab.inner_text() for tab in tabs if tab.locator("xpath=ancestor::*[contains(@class,'jp-OutputArea')]").count()]:
+        lab.page.get_by_role("tab", name=name, exact=True).first.click()
+        lab.page.wait_for_timeout(500)
+    outside = lab.page.evaluate(FORMULAS, formula)
+    assert outside == []

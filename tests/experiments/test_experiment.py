@@ -629,3 +629,15 @@ def test_results_are_compared_and_drawn_by_agent_and_settings() -> None:
     assert list(results.paired("total_tokens")["difference"]) == [0.0]
     assert results.agreement().overall["share"].iloc[0] == 1.0
     assert "one" in results.plot(by="agent").alt
+
+
+def test_a_prompt_with_a_key_in_it_is_the_same_experiment_again_and_a_name_with_one_is_refused(tmp_path: Path) -> None:
+    key = "sk-" + "planted0123456789abcdef"
+
+    def study() -> lab.Experiment:
+        return lab.Experiment([lab.Agent(ScriptedProvider(["done"]))], [f"Use {key}"], store=tmp_path / "runs.sqlite")
+
+    assert asyncio.run(study().run(progress=False)).runs["prompt"].to_list() == ["Use REDACTED"]
+    assert study().dry_run().to_do == 0
+    with pytest.raises(ConfigurationError, match=r"REDACTED.* holds a key"):
+        lab.Experiment({key: lab.Agent(ScriptedProvider(["done"]))}, ["go"])

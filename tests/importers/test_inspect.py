@@ -246,7 +246,8 @@ def test_a_scorer_with_several_values() -> None:
 def test_paths_and_environments_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is nothing at"):
         lab.importers.inspect(tmp_path)
-    (tmp_path / "one.eval").write_bytes(b"no log")
+    with zipfile.ZipFile(tmp_path / "one.eval", "w") as made:
+        made.writestr("header.json", "{}")
     with pytest.raises(ConfigurationError, match="cannot be started"):
         lab.importers.inspect(tmp_path, python=tmp_path / "python")
     with pytest.raises(ConfigurationError, match=r"agentlab-jupyter\[inspect\].*python="):

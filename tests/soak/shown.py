@@ -1,0 +1,228 @@
+"""All that the package shows of runs, gathered as text: HTML, plain text, the texts of pictures, what widgets hold."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ipywidgets
+import matplotlib as mpl
+import pandas as pd
+import pytest
+
+import agentlab as lab
+from agentlab.recorder import FRAMES
+
+Kind = Literal["html", "text", "svg", "trait"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Something that is shown: which kind of text it is, and where it is to be seen."""
+
+    kind: Kind
+    where: str
+    text: str
+
+
+BY = ("provider", "model", "prompt")
+
+
+def all_of(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Shown]:
+    """Everything that shows runs which have ended, in groups by these columns."""
+    yield from displays_of(runs)
+    yield from plots(runs, by)
+
+
+def displays_of(runs: Sequence[lab.Run]) -> Iterator[Shown]:
+    """All but the plots: of each run, of several, and of their figures."""
+    results, frames = _results(runs), {what: lab.frame(_results(runs), what) for what in FRAMES}
+    for run in runs:
+        yield from of_run(run)
+    for what, frame in frames.items():
+        yield from of_frame(f"frame {what}", frame)
+    yield from side_by_side(runs[:8])
+    yield from explorer(results, frames["steps"])
+    yield from figures_of(frames["runs"], frames["steps"])
+
+
+def _results(runs: Sequence[lab.Run]) -> list[lab.RunResult]:
+    return [run.result for run in runs if run.result is not None]
+
+
+def of_run(run: lab.Run) -> Iterator[Shown]:
+    """A run's own displays: the result's, and the panel's, live and as it is kept."""
+    assert run.result is not None
+    yield from of_bundle("result", run.result._repr_mimebundle_())
+    yield Shown("text", "run.proposals", "\n".join(map(repr, (*run.proposals, run, run.agent, run.agent.model))))
+    yield from of_view("panel", run.panel(), opened=run)
+
+
+def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Shown]:
+    """A view of the panel's kind, live and as it is kept."""
+    from agentlab.widgets import step_detail
+    from agentlab.widgets.written import Html
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTLAB_FRONTEND", "widgets")
+        for widget in _below(view.widget):
+            yield from of_widget(where, widget)
+        if opened is not None:
+            sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
+            for step in opened.history:
+                yield from of_widget(f"{where}, a step opened", Html(step_detail.detail(opened, step.index, sections)))
+    yield Shown("text", f"{where}, repr", repr(view))
+    yield from of_bundle(f"{where}, kept", view._kept_bundle())
+    for data, about in view._static().outputs():
+        yield from of_bundle(f"{where}, static", data)
+        yield Shown("text", f"{where}, static: alt", " ".join(str(one.get("alt", "")) for one in about.values()))
+
+
+def of_widget(where: str, widget: ipywidgets.Widget) -> Iterator[Shown]:
+    """HTML of those that show HTML, and whatever else a widget tells the page."""
+    state = widget.get_state()
+    if isinstance(widget, ipywidgets.HTML):
+        yield Shown("html", f"{where}, live", str(state.pop("value")))
+    for name, value in state.items():
+        if name not in ("_esm", "_css") and not name.startswith("_model") and not name.startswith("_view"):
+            for text in _texts(value):
+                yield Shown("trait", f"{where}, {type(widget).__name__}.{name}", text)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.items():
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
+
+def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
+    if isinstance(widget, ipywidgets.Widget):
+        yield widget
+        for child in getattr(widget, "children", ()):
+            yield from _below(child)
+
+
+def of_bundle(where: str, data: dict[str, Any]) -> Iterator[Shown]:
+    """What a display gives, by mime type; pictures are looked at elsewhere."""
+    for mime, content in data.items():
+        if mime == "text/html":
+            yield Shown("html", where, content)
+        elif not mime.startswith("image/"):
+            yield Shown("text", f"{where} ({mime})", content if isinstance(content, str) else json.dumps(content))
+
+
+def of_frame(where: str, frame: pd.DataFrame) -> Iterator[Shown]:
+    """A frame: its cells, and as a notebook shows it."""
+    with pd.option_context("display.max_colwidth", None, "display.max_rows", 500, "display.max_columns", 100):
+        yield Shown("html", f"{where}, HTML", frame.to_html())  # what _repr_html_ gives, with all rows
+    yield Shown("text", where, frame.to_csv() + repr(frame))
+
+
+def side_by_side(runs: Sequence[lab.Run]) -> Iterator[Shown]:
+    """Several runs in one panel."""
+    view = lab.panel(list(runs))
+    yield from of_view("side by side", view)
+
+
+def explorer(results: Sequence[lab.RunResult], steps: pd.DataFrame) -> Iterator[Shown]:
+    """Limits tried on recorded runs, from the runs and from their frame alone."""
+    for name, recorded in (("explorer", list(results)), ("explorer of a frame", steps)):
+        view: Any = lab.explore(recorded, limits={"StepCountIs": [1, 2], "HasToolCall": None})
+        yield from of_view(name, view)
+        tools = view._offered["HasToolCall"].values
+        if tools:
+            view.limits["HasToolCall"] = tools
+            yield from of_view(f"{name}, tools chosen", view)
+        yield Shown("text", f"{name}, code", view.code)
+        yield from of_frame(f"{name}.frame", view.frame)
+        yield from of_frame(f"{name}.others", view.others)
+
+
+def figures_of(runs: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Shown]:
+    """Figures told in tables and sentences."""
+    for by in BY:
+        yield from of_frame(f"summary by {by}", lab.summary(runs, by))
+        if runs[by].nunique() > 1:
+            agreement = _or_none(lambda by=by: lab.agreement(runs, by=by))
+            if agreement is not None:
+                yield from of_html(f"agreement by {by}", agreement)
+            paired = _or_none(lambda by=by: lab.paired(runs, "total_tokens", by))
+            if paired is not None:
+                yield from of_frame(f"paired by {by}", paired)
+    tried = lab.backtest(steps, lab.StepCountIs([1, 2]))
+    yield from of_frame("backtest", tried)
+    suggestion = lab.suggest(steps, lab.StepCountIs([1, 2]))
+    yield from of_html("suggestion", suggestion)
+    yield Shown("text", "suggestion.why", "\n".join(suggestion.why))
+
+
+def of_html(where: str, value: Any) -> Iterator[Shown]:
+    """Something with a `_repr_html_`."""
+    yield Shown("html", where, value._repr_html_())
+    yield Shown("text", where, f"{value!r}\n{value}")
+
+
+def _or_none(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except lab.AgentlabError:
+        return None
+
+
+# Plots ------------------------------------------------------------------------------------------------------------------------
+
+
+def plots(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Shown]:
+    """Every plot of these runs: the texts that are drawn, as SVG, and what is told in words."""
+    shown, results = lab.plots, _results(runs)
+    frame = lab.frame(results, "runs")
+    steps = lab.frame(results).merge(frame[["run_id", "prompt"]], on="run_id")
+    made: dict[str, Callable[[], Any]] = {
+        "tokens": lambda: shown.tokens(steps),
+        "cost": lambda: shown.cost(steps),
+        "curves": lambda: shown.curves(steps),
+        "timeline": lambda: shown.timeline(results[0]),
+        "timeline of several": lambda: shown.timeline(list(results)),
+        "tree": lambda: shown.tree(list(runs)),
+        "what_if": lambda: shown.what_if(lab.backtest(steps, lab.StepCountIs([1, 2])), "tokens_mean"),
+        "what_if of tools": lambda: shown.what_if(_tools_tried(steps), "tokens_mean"),
+    }
+    for one in by:
+        made |= {
+            f"stop_reasons by {one}": lambda one=one: shown.stop_reasons(frame, by=one),
+            f"bands by {one}": lambda one=one: shown.bands(steps, by=one),
+            f"survival by {one}": lambda one=one: shown.survival(frame, by=one),
+            f"estimates by {one}": lambda one=one: shown.estimates(frame, by=one),
+            f"cost_success by {one}": lambda one=one: shown.cost_success(frame, by=one),
+            f"small_multiples by {one}": lambda one=one: shown.small_multiples(shown.tokens, steps, by=one),
+        }
+    made["comparison"] = lambda: shown.comparison(frame, steps)
+    for name, draw in made.items():
+        yield from of_picture(name, draw())
+
+
+def _tools_tried(steps: pd.DataFrame) -> pd.DataFrame:
+    tools = [name for cell in steps["tools"].dropna() for name in str(cell).split(", ") if name.strip()]
+    stops = {name: lab.HasToolCall(name) for name in dict.fromkeys(tools)} or {"one": lab.StepCountIs(1)}
+    return lab.backtest(steps, stops)
+
+
+def of_picture(name: str, drawn: Any) -> Iterator[Shown]:
+    """A picture: its texts as SVG has them, and its words."""
+    figure = getattr(drawn, "figure", drawn)
+    yield Shown("text", f"plot {name}: alt", f"{drawn.alt}")
+    data, metadata = figure.bundle()
+    yield from of_bundle(f"plot {name}", data)
+    yield Shown("text", f"plot {name}: metadata", metadata["image/png"]["alt"])
+    out = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    yield Shown("svg", f"plot {name}", out.getvalue())

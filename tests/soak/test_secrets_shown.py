@@ -1,0 +1,283 @@
+"""Keys are planted in runs, and looked for in all that shows runs: plots, the explorer, several panels, figures, other frames. None is
+found."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from calls.server import serving
+from rich.console import Console
+from rich.traceback import Traceback
+
+import agentlab as lab
+from agentlab import known_keys
+from agentlab.importers._inspect import from_lines
+from agentlab.testing import ScriptedProvider, call, say
+
+from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
+from .shown import displays_of, of_frame, of_html, plots
+from .table import show
+from .test_secrets import _finished, agent_of
+
+INSPECT_LINES = Path(__file__).parents[1] / "importers" / "inspect_lines.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in IN_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
+    known_keys.look()
+    known_keys.remember([SENT])
+    yield
+    monkeypatch.undo()
+    known_keys.look()
+
+
+def runs_from_everywhere() -> list[lab.Run]:
+    """A run from each of the sources, and one in which keys stand in all names."""
+    runs = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for source in SOURCES.values():
+            with serving(script=source.says) as server:
+                runs.append(agent_of(source, server.base).run(source.prompt, budget=lab.Budget(max_turns=3)))
+                asyncio.run(_finished(runs[-1]))
+        runs += named_after_keys()
+    return runs
+
+
+def named_after_keys() -> list[lab.Run]:
+    """Runs in which a key is the name of the tool, of the model, of the provider, of the agent."""
+
+    def look(q: str = "") -> str:
+        """Look."""
+        return ALL
+
+    runs = []
+    for name in KEYS.values():
+        model = ScriptedProvider([call(name, {"q": name}, id=name), say(name)], name=name, model=name)
+        runs.append(lab.Agent(model, tools=[look], name=name).run(name, stop=lab.HasToolCall("nothing") | lab.StepCountIs(9)))
+        asyncio.run(_finished(runs[-1]))
+    return runs
+
+
+def told(name: str, columns: list[str], texts: Iterator[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
+    """A row for each place and how many keys stand there; what was found, with what stands around it."""
+    rows: dict[str, list[int]] = {}
+    found = []
+    for where, text in texts:
+        keys = found_in(text)
+        row = rows.setdefault(where, [0, 0, 0])
+        row[0], row[1], row[2] = row[0] + 1, row[1] + len(text), row[2] + len(keys)
+        if keys:
+            found.append((where, keys, _around(text)))
+    show(name, columns, [(where, *row[:2], f"{row[2]} FOUND" if row[2] else "none") for where, row in rows.items()])
+    return found
+
+
+def _around(text: str) -> str:
+    at = next((text.find(word) for word in ("lanted", "PLANTED", *KEYS.values()) if word in text), 0)
+    return ascii(text[max(0, at - 90) : at + 60])
+
+
+COLUMNS = ["looked for in", "texts", "characters", "found"]
+
+
+@pytest.mark.timeout(300)
+def test_no_planted_key_is_in_what_shows_runs() -> None:
+    runs = runs_from_everywhere()
+    shown = ((one.where.partition(",")[0].partition(" by ")[0], one.text) for one in displays_of(runs))
+    assert told("secrets-shown", COLUMNS, shown) == []
+
+
+@pytest.mark.timeout(300)
+def test_no_planted_key_is_in_a_plot() -> None:
+    shown = ((one.where.partition(":")[0], one.text) for one in plots(named_after_keys(), by=("provider",)))
+    assert told("secrets-plots", COLUMNS, shown) == []
+
+
+def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")  # the bars are shown
+
+    def texts() -> Iterator[tuple[str, str]]:
+        with serving(script=SOURCES["tool result"].says) as server, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            agent = agent_of(SOURCES["tool result"], server.base)
+            broken = agent_of(SOURCES["401 body"], "http://127.0.0.1:9/" + SENT)
+            named = lab.Agent(ScriptedProvider([say(ALL)]), name=KEYS["AKIA"])
+            with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
+                lab.Experiment({KEYS["sk-"]: agent}, ["go"])
+            study = lab.Experiment(
+                {"a": agent, "broken": broken, "c": named},
+                {"p": f"Use {ALL}"},
+                {"s": {"budget": lab.Budget(max_turns=2)}},
+                score=lambda result: {"words": 1.0} if result.text else 1 / 0,
+            )
+            yield "dry_run", f"{study.dry_run()!r} {study.dry_run()}"
+            yield from ((one.where, one.text) for one in of_frame("plan", study.plan()))
+            results = asyncio.run(study.run())
+            for what in ("runs", "steps", "calls", "tools", "events", "termination", "readings"):
+                yield from (("frames", one.text) for one in of_frame(what, results.frame(what)))
+            yield "repr", f"{results!r} {study!r} {results.loaded!r} {results.problems!r}"
+            yield from ((one.where, one.text) for one in of_frame("summary", results.summary()))
+            yield from ((one.where, one.text) for one in of_html("agreement", results.agreement()))
+            yield "its picture: alt", results.plot().alt
+            yield "warnings", " ".join(str(one.message) for one in warned)
+        told_ = capfd.readouterr()
+        assert "100%" in told_.err or "1/1" in told_.err
+        yield "bars", told_.out + told_.err
+
+    assert told("secrets-experiment-shown", COLUMNS, texts()) == []
+
+
+def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
+    def texts() -> Iterator[tuple[str, str]]:
+        yield "capabilities", repr(lab.capabilities())
+        for name in ("openai", "anthropic", "gemini", "bedrock", "azure", "xai", "openrouter", "openai-responses", "compatible"):
+            more = {"base_url": f"https://h.example/{KEYS['ghp_']}/v1"}
+            with contextlib.suppress(lab.AgentlabError):
+                provider = lab.Provider(name, model=KEYS["sk-"], api_key=SENT, **more)
+                yield "providers", f"{provider!r} {lab.Agent(provider)!r} {lab.Agent(provider, name=ALL).run('go')!r}"
+        provider = lab.Provider("openai", model="m", api_key=SENT, headers={"x-token": KEYS["AKIA"]})
+        agent = lab.Agent(provider, instructions=ALL, options={"user": ALL})
+        record = lab.record(tmp_path / "r")
+        yield "transports", f"{record!r} {record.recorder!r} {lab.Lockstep([agent.run(ALL)])!r} {lab.Chat(agent)!r}"
+        for run in runs_from_everywhere():
+            yield "run.proposals", repr(run.proposals)
+            yield "branches", repr(run.fork(at=0).proposals) + repr(run.limits)
+        stops = {f"{place}": lab.HasToolCall(key) for place, key in enumerate(KEYS.values())}  # a condition's own words are ours
+        results = [run.result for run in named_after_keys() if run.result is not None]
+        yield from ((one.where, one.text) for one in of_frame("backtest", lab.backtest(results, stops)))
+        suggested = lab.suggest(results, stops)
+        yield from ((one.where, one.text) for one in of_html("suggestion", suggested))
+        yield from ((one.where, one.text) for one in of_frame("suggestion.frame", suggested.frame))
+        yield "suggestion.why", " ".join(suggested.why)
+
+    assert told("secrets-figures", COLUMNS, texts()) == []
+
+
+def test_no_planted_key_is_in_what_others_recorded(tmp_path: Path) -> None:
+    def texts() -> Iterator[tuple[str, str]]:
+        attributes = [
+            {"key": name, "value": {"stringValue": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]) if "messages" in name else ALL}}  # noqa: E501
+            for name in (
+                "gen_ai.request.model", "gen_ai.response.model", "gen_ai.provider.name", "gen_ai.response.finish_reasons",
+                "gen_ai.agent.name", "gen_ai.conversation.id", "gen_ai.input.messages", "gen_ai.output.messages",
+                "gen_ai.tool.name", "gen_ai.tool.call.id", "error.type", "gen_ai.usage.input_tokens", "gen_ai.response.id", ALL,
+            )
+        ]  # fmt: skip
+        for kind in ("chat", "execute_tool", "invoke_agent"):
+            operation = [{"key": "gen_ai.operation.name", "value": {"stringValue": kind}}]
+            span = {
+                "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": ALL,
+                "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": "1544712661000000000",
+                "status": {"code": 2, "message": ALL}, "attributes": [*operation, *attributes],
+                "events": [{"name": ALL, "timeUnixNano": "1544712660000000000", "attributes": attributes}],
+            }  # fmt: skip
+            path = tmp_path / f"{kind}.jsonl"
+            path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n" + ALL + "\n")
+            yield from _imported("OpenTelemetry", lambda path=path: lab.importers.otel(path))
+        lines = [json.loads(line) for line in INSPECT_LINES.read_text().splitlines()]
+        yield from _imported("Inspect", lambda: from_lines([_with_keys(line) for line in lines], f"/logs/{KEYS['sk-']}.eval"))
+        yield from _imported("Inspect", lambda: from_lines([*lines, {"log": f"{ALL}.eval", "failed": ALL}], "logs"))
+        with lab.Store(tmp_path / "s.sqlite") as store:
+            model = ScriptedProvider([call(ALL, ALL), say(ALL)], name=KEYS["sk-"], model=KEYS["AKIA"])
+            asyncio.run(_finished(lab.Agent(model).run(ALL, observers=[store])))
+            yield from _imported("a store", lambda: lab.importers.store(store))
+        steps = pd.DataFrame(
+            {"run_id": [KEYS["sk-"]], "text": [ALL], "model": [ALL], "tools": [ALL], ALL: [ALL], "stop_reason": [ALL]}
+        )
+        steps.to_parquet(tmp_path / "steps.parquet")
+        yield from _imported("Parquet of others", lambda: lab.importers.parquet(tmp_path / "steps.parquet"))
+
+    assert told("secrets-imported", COLUMNS, texts()) == []
+
+
+def _imported(name: str, read: Any) -> Iterator[tuple[str, str]]:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            imported = read()
+        except lab.AgentlabError as error:
+            yield f"{name}: errors", "".join(traceback.format_exception(error))
+            return
+    yield (
+        f"{name}: notes",
+        " ".join(imported.notes) + repr(imported) + imported._repr_html_() + str([str(one.message) for one in warned]),
+    )
+    for frame in (imported.runs, imported.steps):
+        yield from ((f"{name}: frames", one.text) for one in of_frame("", frame))
+
+
+def _with_keys(value: Any) -> Any:
+    """The same with keys in every text that is neither a name of the format nor a time."""
+    words = {
+        "event",
+        "role",
+        "at",
+        "until",
+        "started_at",
+        "completed_at",
+        "type",
+        "span",
+        "id",
+        "parent",
+        "call_id",
+        "uuid",
+        "config",
+    }
+    if isinstance(value, dict):
+        return {name: one if name in words else _with_keys(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_keys(one) for one in value]
+    return f"{value} {ALL}" if isinstance(value, str) else value
+
+
+FAILING = (
+    "401 body",
+    "header line that is none",
+    "redirect (query string)",
+    "stream that breaks off",
+    "error under 200",
+    "answer",
+)
+
+
+def test_no_planted_key_is_in_a_traceback_with_the_values_of_variables() -> None:
+    def texts() -> Iterator[tuple[str, str]]:
+        for name in FAILING:
+            for error in _errors(name):
+                yield "capture_locals", "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+                out = Console(file=io.StringIO(), width=200)
+                out.print(
+                    Traceback.from_exception(type(error), error, error.__traceback__, show_locals=True, locals_max_string=10_000)
+                )
+                yield "rich, show_locals", out.file.getvalue()  # type: ignore[attr-defined]
+
+    assert told("secrets-locals", COLUMNS, texts()) == []
+
+
+def _errors(name: str) -> Iterator[BaseException]:
+    """What a run from this source raises, without the frames of this file."""
+    source = SOURCES[name]
+    with serving(script=source.says) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = agent_of(source, server.base).run("go", budget=lab.Budget(max_turns=1))
+        asyncio.run(_finished(run))
+    assert run.result is not None
+    for error in (run.result.error, *(step.error for step in run.history)):
+        if error is not None:
+            while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+                error.__traceback__ = error.__traceback__.tb_next
+            yield error
