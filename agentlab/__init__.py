@@ -28,30 +28,25 @@ if TYPE_CHECKING:
     from agentlab import termination as termination
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
-    from agentlab.agreements import Agreement as Agreement
-    from agentlab.agreements import agreement as agreement
-    from agentlab.backtesting import backtest as backtest
     from agentlab.budget import Budget as Budget
-    from agentlab.calls import RetryPolicy as RetryPolicy
-    from agentlab.chat import Chat as Chat
-    from agentlab.chat import ChatReply as ChatReply
-    from agentlab.cheapest import Suggestion as Suggestion
-    from agentlab.cheapest import suggest as suggest
-    from agentlab.compare import paired as paired
-    from agentlab.compare import summary as summary
+    from agentlab.comparing.agreements import Agreement as Agreement
+    from agentlab.comparing.agreements import agreement as agreement
+    from agentlab.comparing.compare import paired as paired
+    from agentlab.comparing.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
-    from agentlab.estimate import DryRun as DryRun
     from agentlab.evaluate import is_stop_condition_met as is_stop_condition_met
-    from agentlab.experiment import Experiment as Experiment
-    from agentlab.experiment_results import ExperimentResults as ExperimentResults
+    from agentlab.experiments.estimate import DryRun as DryRun
+    from agentlab.experiments.experiment import Experiment as Experiment
+    from agentlab.experiments.grid import Cell as Cell
+    from agentlab.experiments.results import ExperimentResults as ExperimentResults
     from agentlab.going_on import Proposal as Proposal
-    from agentlab.grid import Cell as Cell
     from agentlab.history import RunHistory as RunHistory
     from agentlab.limits import limit_field as limit_field
     from agentlab.lockstep import Lockstep as Lockstep
+    from agentlab.loop.calls import RetryPolicy as RetryPolicy
     from agentlab.providers._registry import Provider as Provider
     from agentlab.providers._registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
@@ -63,6 +58,8 @@ if TYPE_CHECKING:
     from agentlab.results import StepResult as StepResult
     from agentlab.run import Run as Run
     from agentlab.run import RunState as RunState
+    from agentlab.serving.chat import Chat as Chat
+    from agentlab.serving.chat import ChatReply as ChatReply
     from agentlab.settings import LiveSettings as LiveSettings
     from agentlab.settings import RunSettings as RunSettings
     from agentlab.signals import detect as detect
@@ -77,7 +74,7 @@ if TYPE_CHECKING:
     from agentlab.stop import Off as Off
     from agentlab.stop import StepCountIs as StepCountIs
     from agentlab.stop import StopCondition as StopCondition
-    from agentlab.store import Store as Store
+    from agentlab.storage.store import Store as Store
     from agentlab.telemetry import Telemetry as Telemetry
     from agentlab.terminating import TerminatingTools as TerminatingTools
     from agentlab.termination import DecisionContext as DecisionContext
@@ -93,6 +90,9 @@ if TYPE_CHECKING:
     from agentlab.types import StopReason as StopReason
     from agentlab.types import TerminationSignal as TerminationSignal
     from agentlab.types import Usage as Usage
+    from agentlab.whatif.backtest import backtest as backtest
+    from agentlab.whatif.suggest import Suggestion as Suggestion
+    from agentlab.whatif.suggest import suggest as suggest
     from agentlab.widgets import panel as panel
     from agentlab.widgets.explorer import explore as explore
 
@@ -100,20 +100,20 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "agentlab.agent": ("Agent",),
-    "agentlab.agreements": ("Agreement", "agreement"),
-    "agentlab.backtesting": ("backtest",),
-    "agentlab.calls": ("RetryPolicy",),
-    "agentlab.chat": ("Chat", "ChatReply"),
-    "agentlab.cheapest": ("Suggestion", "suggest"),
-    "agentlab.compare": ("paired", "summary"),
+    "agentlab.comparing.agreements": ("Agreement", "agreement"),
+    "agentlab.whatif.backtest": ("backtest",),
+    "agentlab.loop.calls": ("RetryPolicy",),
+    "agentlab.serving.chat": ("Chat", "ChatReply"),
+    "agentlab.whatif.suggest": ("Suggestion", "suggest"),
+    "agentlab.comparing.compare": ("paired", "summary"),
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
-    "agentlab.estimate": ("DryRun",),
+    "agentlab.experiments.estimate": ("DryRun",),
     "agentlab.evaluate": ("is_stop_condition_met",),
-    "agentlab.experiment": ("Experiment",),
-    "agentlab.experiment_results": ("ExperimentResults",),
+    "agentlab.experiments.experiment": ("Experiment",),
+    "agentlab.experiments.results": ("ExperimentResults",),
     "agentlab.going_on": ("Proposal",),
-    "agentlab.grid": ("Cell",),
+    "agentlab.experiments.grid": ("Cell",),
     "agentlab.history": ("RunHistory",),
     "agentlab.limits": ("limit_field",),
     "agentlab.lockstep": ("Lockstep",),
@@ -137,7 +137,7 @@ _PLACES = {
         "StepCountIs",
         "StopCondition",
     ),
-    "agentlab.store": ("Store",),
+    "agentlab.storage.store": ("Store",),
     "agentlab.telemetry": ("Telemetry",),
     "agentlab.terminating": ("TerminatingTools",),
     "agentlab.termination": ("DecisionContext", "decide"),

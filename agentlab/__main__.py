@@ -14,7 +14,7 @@ EXTRA = "agentlab-jupyter[serve]"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit status."""
     try:
-        from agentlab import serve
+        from agentlab.serving import serve
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn"):
             raise

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias, cast
 
 from agentlab import sugar
 from agentlab.budget import Budget
-from agentlab.calls import HttpModel, Model, RetryPolicy
 from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
+from agentlab.loop.calls import HttpModel, Model, RetryPolicy
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve

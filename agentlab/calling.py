@@ -14,8 +14,8 @@ from agentlab.results import Remaining
 from agentlab.settings import RunSettings
 
 if TYPE_CHECKING:
-    from agentlab.ask import Draft
-    from agentlab.drive import Drive
+    from agentlab.loop.ask import Draft
+    from agentlab.loop.drive import Drive
     from agentlab.types import ToolCall
 
 LEAST_USD = Decimal("1e-9")

@@ -248,7 +248,7 @@ class ContextChangedError(AgentlabError):
     """Another process wrote to a chat's context while a request was under way; nothing was saved.
 
     Example:
-        >>> from agentlab.contexts import Contexts
+        >>> from agentlab.serving.contexts import Contexts
         >>> contexts = Contexts()
         >>> contexts.append("anna", [lab.Message("user", "Hello.")], after=0)
         >>> contexts.append("anna", [lab.Message("user", "Hello?")], after=0)

@@ -17,7 +17,7 @@ from agentlab.stop import StopCondition
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
-    from agentlab.drive import Drive
+    from agentlab.loop.drive import Drive
     from agentlab.results import RunResult
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]

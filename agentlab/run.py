@@ -23,19 +23,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentlab import background, events, going_on, sugar
-from agentlab.ask import ExplicitStop
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
-from agentlab.drive import Drive, RunState
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.jupyter import frontend
+from agentlab.loop.ask import ExplicitStop
+from agentlab.loop.drive import Drive, RunState
+from agentlab.loop.step import Ending
 from agentlab.owner import LONGEST_FAREWELL_S, running_loop
 from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
-from agentlab.step import Ending
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
@@ -43,7 +43,7 @@ from agentlab.types import Message
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.calls import Model
+    from agentlab.loop.calls import Model
     from agentlab.providers._base import Provider
     from agentlab.transport import Transport
 

@@ -11,15 +11,15 @@ from agentlab.cards.of_values import fields_of
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.chat import Chat, ChatReply
-    from agentlab.estimate import DryRun
-    from agentlab.experiment import Experiment
-    from agentlab.experiment_results import ExperimentResults
+    from agentlab.experiments.estimate import DryRun
+    from agentlab.experiments.experiment import Experiment
+    from agentlab.experiments.results import ExperimentResults
     from agentlab.history import RunHistory
     from agentlab.lockstep import Lockstep
     from agentlab.results import StepResult
     from agentlab.run import Run
-    from agentlab.store import Store
+    from agentlab.serving.chat import Chat, ChatReply
+    from agentlab.storage.store import Store
     from agentlab.telemetry import Telemetry
     from agentlab.termination import DecisionContext
 

@@ -13,7 +13,7 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.importers._imported import Imported
 from agentlab.importers._rows import score_columns
 from agentlab.recorder import array
-from agentlab.store import Store
+from agentlab.storage.store import Store
 
 _KEPT_FOR_THE_STORE = ("row", "body", "head", "end", "writer", "begun_at_s")
 _LEAVES = (".value", ".limit", ".met")

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from agentlab.groups import By
+from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._data import RUNNING, TERMINATED, TRUNCATED, stop_reasons_data
 

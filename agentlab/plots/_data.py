@@ -9,8 +9,8 @@ from typing import cast
 
 import pandas as pd
 
+from agentlab.comparing.groups import By, columns_of, names_of
 from agentlab.errors import ConfigurationError
-from agentlab.groups import By, columns_of, names_of
 from agentlab.types import StopReason
 
 STEPS_ADVICE = "pass the steps of one run, result.to_frame(), or of several, lab.frame(results)"

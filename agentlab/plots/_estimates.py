@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from agentlab.groups import By
+from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
 from agentlab.plots._groups_data import cost_success_data, estimates_data

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pandas as pd
 
-from agentlab.compare import summary
+from agentlab.comparing.compare import summary
+from agentlab.comparing.groups import RUNS_ADVICE, STEPS_ADVICE, By, checked, columns_of, in_order, names_of, numbers
+from agentlab.comparing.intervals import checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
-from agentlab.groups import RUNS_ADVICE, STEPS_ADVICE, By, checked, columns_of, in_order, names_of, numbers
-from agentlab.intervals import checked_level, kaplan_meier
 
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
 MIDDLE_HALF = (0.25, 0.75)

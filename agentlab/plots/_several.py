@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
+from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of
 from agentlab.errors import ConfigurationError
-from agentlab.groups import By, checked, columns_of, in_order, names_of
 from agentlab.plots import _figure as look
 from agentlab.plots._bands import bands, survival
 from agentlab.plots._bars import stop_reasons

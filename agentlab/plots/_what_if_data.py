@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from agentlab.comparing.groups import checked, columns_of, names_of
 from agentlab.errors import ConfigurationError
-from agentlab.groups import checked, columns_of, names_of
 from agentlab.limits import no_such
 
 FIGURES = ("cost_mean", "tokens_mean", "step_mean", "calls_mean", "time_mean", "success_rate")

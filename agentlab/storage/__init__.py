@@ -1,4 +1,14 @@
-"""Where runs are kept: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`."""
+"""Where runs are kept: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
+
+store        `lab.Store`: what a person keeps runs with
+keeper       one run, kept step by step while it goes on
+rebuild      a run put together again
+frames       what is kept, as DataFrames
+parquet      as files for other tools, and back
+run_json     steps and settings as text
+writers      which process writes to a run
+base         what a storage has to do; `memory` and `sqlite` are two
+"""
 
 from agentlab.storage.base import Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
 from agentlab.storage.memory import MemoryStorage

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from agentlab.groups import names_of
-from agentlab.intervals import SEED
+from agentlab.comparing.groups import names_of
+from agentlab.comparing.intervals import SEED
 from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Sums, Task
 from agentlab.whatif.grids import BOUNDS, Grid, plain_value

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from agentlab.comparing.groups import in_order, names_of
+from agentlab.comparing.intervals import FEWEST
 from agentlab.errors import ConfigurationError
-from agentlab.groups import in_order, names_of
-from agentlab.intervals import FEWEST
 from agentlab.limits import no_such
 from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First

@@ -13,7 +13,7 @@ from agentlab.history import RunHistory
 from agentlab.recorder import to_frame
 from agentlab.results import RunResult
 from agentlab.run import Run
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.whatif.records import Records, from_frames
 
 Recorded: TypeAlias = Any

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agentlab import errors
-from agentlab.agreements import cohen, fleiss
-from agentlab.intervals import FEWEST, checked_level, kaplan_meier, of_mean, of_median, of_ratio, percentile, wilson
+from agentlab.comparing.agreements import cohen, fleiss
+from agentlab.comparing.intervals import FEWEST, checked_level, kaplan_meier, of_mean, of_median, of_ratio, percentile, wilson
 
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
@@ -204,7 +204,7 @@ NO_SCIPY = """
 import sys
 sys.modules["scipy"] = None
 import agentlab as lab, pandas as pd
-from agentlab.intervals import of_mean, wilson
+from agentlab.comparing.intervals import of_mean, wilson
 assert wilson(1, 2).value == 0.5
 try:
     of_mean([1, 2, 3, 4, 5])

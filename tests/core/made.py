@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import agentlab as lab
-from agentlab.calls import CallContext
 from agentlab.events import Event
 from agentlab.history import RunHistory, add_cost, add_usage
+from agentlab.loop.calls import CallContext
 from agentlab.pricing import cost_of
 from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings

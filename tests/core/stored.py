@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 import agentlab as lab
-from agentlab.store import Store
+from agentlab.storage.store import Store
 
 FRAMES = ("steps", "calls", "tools", "events", "readings", "termination")
 _OF_THE_STORE = ["state", "begun_at"]

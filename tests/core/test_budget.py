@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, StopReason
-from agentlab.calls import CallContext
 from agentlab.errors import AgentlabWarning, MissingUsageError, ProviderConnectionError, ProviderStatusError
+from agentlab.loop.calls import CallContext
 from agentlab.results import Action
 from agentlab.testing import Said, call, say, usage
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, NativeContent, UsageSource

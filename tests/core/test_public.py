@@ -10,7 +10,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import errors
-from agentlab.calls import RetryPolicy
+from agentlab.loop.calls import RetryPolicy
 from agentlab.testing import ScriptedProvider
 
 from .made import agent, go, look, looping

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentlab import events, run_json
+from agentlab import events
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import ConfigurationError, StoredError
@@ -32,6 +32,7 @@ from agentlab.stop import (
     StepCountIs,
     StopCondition,
 )
+from agentlab.storage import run_json
 from agentlab.terminating import TerminatingTools
 from agentlab.types import (
     Confidence,

@@ -21,7 +21,7 @@ import agentlab as lab
 from agentlab import AgentlabWarning, Budget, Custom, HasToolCall, MaxCost, Off, RunState, StepCountIs, StopReason, errors
 from agentlab.errors import ConfigurationError, StorageError, StoredError
 from agentlab.results import Action, Decision
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason, ModelRequest
 

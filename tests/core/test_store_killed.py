@@ -13,7 +13,7 @@ from typing import Any
 
 import agentlab as lab
 from agentlab.events import Event, TurnCompleted
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.testing import Said, ScriptedProvider, call, say
 from agentlab.types import ModelRequest, StopReason
 

@@ -13,7 +13,7 @@ import pytest
 import agentlab as lab
 from agentlab import StepCountIs
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.testing import call, say
 from agentlab.types import ToolCall
 

@@ -14,10 +14,10 @@ import agentlab as lab
 from agentlab import events
 from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
 from agentlab.errors import LimitError, ProviderConnectionError
+from agentlab.loop.turns import FINAL, TRANSITIONS, TurnState
 from agentlab.results import Action, RunResult
 from agentlab.seam import overlap
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.turns import FINAL, TRANSITIONS, TurnState
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, StopReason, ToolCall
 
 F, S = FinishReason, StopReason

@@ -96,7 +96,7 @@ REVEALED = [
     "agentlab.providers._base.Capabilities",
     "dict[str, agentlab.providers._base.Capabilities]",
     "agentlab.types.TerminationSignal",
-    "agentlab.store.Store",
+    "agentlab.storage.store.Store",
     "agentlab.stop.StopCondition",
 ]
 

@@ -22,7 +22,7 @@ from fixtures.scenarios import SCENARIOS
 import agentlab as lab
 from agentlab import AgentlabWarning, HasToolCall, StepCountIs
 from agentlab.errors import ConfigurationError
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, KillsItsWorker, Slow, assert_same, look, looking, steps_later, steps_taken, within
@@ -150,7 +150,7 @@ def test_each_run_of_a_worker_has_its_share_of_the_rate(tmp_path: Path) -> None:
 
 def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
     """The worker's runs are handed to this process, which keeps them when there is room."""
-    from agentlab import execute
+    from agentlab.experiments import execute
 
     store = Store(tmp_path / "r.db")
     common = execute.Common({"a": looking()}, {"default": {}}, lab.transport.current(), store, steps_taken)

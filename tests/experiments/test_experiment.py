@@ -20,7 +20,7 @@ from fixtures.scenarios import SCENARIOS
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, StepCountIs
 from agentlab.errors import ConfigurationError, LimitError, ProviderStatusError, StorageError
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, Slow, assert_same, look, looking, script, steps_later, steps_taken, untimed
@@ -577,8 +577,8 @@ def test_providers_take_turns(tmp_path: Path) -> None:
 
 
 def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    from agentlab.progress import Progress
-    from agentlab.spending import Spent
+    from agentlab.experiments.progress import Progress
+    from agentlab.experiments.spending import Spent
 
     bars = Progress({"pa": 2, "pb": 1}, {"pa": 1}, shown=True)
     bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
@@ -591,8 +591,8 @@ def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentlab import progress
-    from agentlab.spending import Spent
+    from agentlab.experiments import progress
+    from agentlab.experiments.spending import Spent
 
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     bars = progress.Progress({"pa": 2}, {}, shown=True)

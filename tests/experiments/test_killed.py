@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import agentlab as lab
-from agentlab.store import Store
+from agentlab.storage.store import Store
 
 from .parts import STEPS, Slow, assert_same, look, steps_taken
 

@@ -19,8 +19,8 @@ import httpx
 import uvicorn
 
 import agentlab as lab
-from agentlab.calls import CallContext
-from agentlab.serve import make_app
+from agentlab.loop.calls import CallContext
+from agentlab.serving.serve import make_app
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest, ModelResponse
 

@@ -13,7 +13,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ChatInputError, MissingKeyError, ProviderStatusError, RunFailed
-from agentlab.gate import LARGEST_BODY, is_loopback
+from agentlab.serving.gate import LARGEST_BODY, is_loopback
 from agentlab.testing import say
 from agentlab.types import FinishReason, Message
 

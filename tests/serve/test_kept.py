@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentlab.contexts import Contexts
 from agentlab.errors import ConfigurationError, ContextChangedError
 from agentlab.message_json import decode, encode
-from agentlab.one_at_a_time import OneAtATime
+from agentlab.serving.contexts import Contexts
+from agentlab.serving.one_at_a_time import OneAtATime
 from agentlab.types import Message, NativeContent, Stop, ToolCall, ToolResult
 
 ANY_TEXT = st.text(st.characters(), max_size=20)  # halves of surrogate pairs too

@@ -10,7 +10,7 @@ from core.stored import assert_kept, spoken
 
 import agentlab as lab
 from agentlab import events
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider
 from agentlab.types import StopReason
 from agentlab.widgets import markup

@@ -23,7 +23,7 @@ from core.made import Slow
 
 import agentlab as lab
 from agentlab import background
-from agentlab.store import Store
+from agentlab.storage.store import Store
 from agentlab.types import StopReason
 
 from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees, family

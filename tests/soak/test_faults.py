@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab.calls import _says_nothing
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
+from agentlab.loop.calls import _says_nothing
 from agentlab.providers._read import ends_early
 from agentlab.testing import faults, faulty
 from agentlab.types import Confidence, FinishReason

@@ -124,7 +124,7 @@ _seen: list[tuple[str, Talk, str]] = []
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
 def test_every_fault_of_the_wire(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.calls.LONGEST_SILENCE_S", SILENCE_S)
+    monkeypatch.setattr("agentlab.loop.calls.LONGEST_SILENCE_S", SILENCE_S)
     bodies = talk.bodies()
     for name, (make, whole, streamed) in ON_THE_WIRE.items():
         expected = streamed if talk.streaming else whole
@@ -183,7 +183,7 @@ SAME: dict[str, tuple[Make, Callable[[int], faults.Fault]]] = {
 def test_an_injected_fault_is_what_a_real_one_is(
     make: Make, fault: Callable[[int], faults.Fault], streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentlab.calls.LONGEST_SILENCE_S", SILENCE_S)
+    monkeypatch.setattr("agentlab.loop.calls.LONGEST_SILENCE_S", SILENCE_S)
     talk = Talk("compatible", streaming)
     bodies = talk.bodies()
     with serving(good(talk, bodies[0]), make(talk, bodies[1])) as server:
@@ -220,7 +220,7 @@ def test_a_refused_connection_is_what_an_injected_one_is() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.calls.LARGEST_ANSWER_BYTES", 2_000_000)
+    monkeypatch.setattr("agentlab.loop.calls.LARGEST_ANSWER_BYTES", 2_000_000)
     sent = 0
 
     def endless(to: Handler) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
-from agentlab.calls import CallContext
+from agentlab.loop.calls import CallContext
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, ModelRequest, ModelResponse

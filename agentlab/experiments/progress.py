@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from agentlab.experiments.spending import Spent
 from agentlab.jupyter import frontend
 from agentlab.printable import one_line
-from agentlab.spending import Spent
 
 REDRAWN_EVERY_S = 0.5
 """How often a bar is drawn for its cost alone; it is drawn at once when a run ends."""

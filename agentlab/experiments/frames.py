@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab.columns import STEP_COLUMNS
+from agentlab.experiments.standing import NOT_STARTED, Standing
 from agentlab.recorder import FRAMES, any_array, array, to_frame
-from agentlab.standing import NOT_STARTED, Standing
 
 if TYPE_CHECKING:
-    from agentlab.experiment_results import ExperimentResults
-    from agentlab.grid import Grid
+    from agentlab.experiments.grid import Grid
+    from agentlab.experiments.results import ExperimentResults
 
 _FIXED = [column.name for column in STEP_COLUMNS]
 

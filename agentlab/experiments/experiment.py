@@ -16,23 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentlab import execute, schedule, sugar
+from agentlab import sugar
 from agentlab.agent import Agent
 from agentlab.budget import Budget
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
-from agentlab.estimate import DryRun, bound, estimated
-from agentlab.execute import Common, Job, Outcome, Score, SentBack
-from agentlab.experiment_results import ExperimentResults
-from agentlab.grid import Grid, Where, grid
+from agentlab.experiments import execute, schedule
+from agentlab.experiments.estimate import DryRun, bound, estimated
+from agentlab.experiments.execute import Common, Job, Outcome, Score, SentBack
+from agentlab.experiments.grid import Grid, Where, grid
+from agentlab.experiments.pace import Pace, intervals
+from agentlab.experiments.progress import Progress
+from agentlab.experiments.results import ExperimentResults
+from agentlab.experiments.schedule import Elsewhere, Executor
+from agentlab.experiments.spending import Purse, Spent, spent_before
+from agentlab.experiments.standing import Standing, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
-from agentlab.pace import Pace, intervals
-from agentlab.progress import Progress
-from agentlab.schedule import Elsewhere, Executor
 from agentlab.shown import Shown
-from agentlab.spending import Purse, Spent, spent_before
-from agentlab.standing import Standing, jobs, standings
-from agentlab.store import ENDED, Store
+from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Experiment(Shown):
             0  brief        p1       1
             1  brief        p1       2
         """
-        frame: pd.DataFrame = sugar.call("agentlab.experiment_frames:plan", self.grid, self._to_do(retry=retry))
+        frame: pd.DataFrame = sugar.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
         return frame
 
     def dry_run(self, *, concurrency: int = 8, retry: bool = False) -> DryRun:

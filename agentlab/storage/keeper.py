@@ -13,13 +13,13 @@ from weakref import WeakValueDictionary
 
 from pydantic_core import to_json
 
-from agentlab import events, message_json, run_json, writers
+from agentlab import events, message_json
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.redaction import Redactor, known_secrets
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
-from agentlab.storage import Storage, StoredHead, StoredStep
+from agentlab.storage import Storage, StoredHead, StoredStep, run_json, writers
 from agentlab.types import Message
 
 OF_THE_RUN = ("run_id", "provider", "model")

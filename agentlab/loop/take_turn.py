@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentlab import events
-from agentlab.ask import Draft, ask, no_call_left
 from agentlab.errors import ReplayMissError
+from agentlab.loop.ask import Draft, ask, no_call_left
+from agentlab.loop.turns import FINAL, TRANSITIONS, GoingOn, Turn, TurnState, issue_of
 from agentlab.results import Action, Decision
 from agentlab.suggestions import INCREASE_BUDGET
-from agentlab.turns import FINAL, TRANSITIONS, GoingOn, Turn, TurnState, issue_of
 from agentlab.types import FinishReason, ModelResponse, StopReason
 
 if TYPE_CHECKING:
-    from agentlab.drive import Drive
+    from agentlab.loop.drive import Drive
 
 MOST_RESUMES = 8
 """How often a turn that the provider pauses is resumed within one step."""

@@ -15,9 +15,9 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from agentlab.compare import TOO_FEW, counted
+from agentlab.comparing.compare import TOO_FEW, counted
+from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_ratio, wilson
 from agentlab.errors import ConfigurationError
-from agentlab.intervals import FEW, FEWEST, Estimate, checked_level, of_ratio, wilson
 from agentlab.whatif import goals
 from agentlab.whatif.candidates import candidates
 from agentlab.whatif.choosing import (

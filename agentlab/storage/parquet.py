@@ -19,10 +19,10 @@ import pandas as pd
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.recorder import array
 from agentlab.storage import StoredHead, StoredRun, StoredStep
-from agentlab.store_frames import runs_frame, steps_frame
+from agentlab.storage.frames import runs_frame, steps_frame
 
 if TYPE_CHECKING:
-    from agentlab.store import Store
+    from agentlab.storage.store import Store
 
 FORMAT = 1
 RUNS_AT_ONCE = 200

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from agentlab.compare import TOO_FEW, counted, default_shared
+from agentlab.comparing.compare import TOO_FEW, counted, default_shared
+from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of
+from agentlab.comparing.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
 from agentlab.errors import ConfigurationError
-from agentlab.groups import By, checked, columns_of, in_order, names_of
-from agentlab.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
 from agentlab.printable import AS_WRITTEN, printable
 
 MOST_PAIRS = 24

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agentlab.chat import LONGEST_ID, ChatReply
 from agentlab.redaction import without_keys
+from agentlab.serving.chat import LONGEST_ID, ChatReply
 from agentlab.terminating import NUDGE_MESSAGE
 from agentlab.types import Message, StopReason, ToolCall, ToolResult
 

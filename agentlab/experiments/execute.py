@@ -17,15 +17,15 @@ from typing import Any, TypeAlias
 from agentlab import background, events
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.keeper import Keeper
-from agentlab.pace import Pace, keep_pace
+from agentlab.experiments.pace import Pace, keep_pace
+from agentlab.experiments.spending import NOTHING, Spent, spent_before, spent_by
 from agentlab.redaction import Redactor
 from agentlab.results import RunResult
 from agentlab.run import Run
-from agentlab.run_json import said
-from agentlab.spending import NOTHING, Spent, spent_before, spent_by
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep
-from agentlab.store import ENDED, OPEN, Store
+from agentlab.storage.keeper import Keeper
+from agentlab.storage.run_json import said
+from agentlab.storage.store import ENDED, OPEN, Store
 from agentlab.transport import Transport
 from agentlab.types import StopReason
 

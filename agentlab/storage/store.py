@@ -15,16 +15,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from agentlab import events, sugar, writers
+from agentlab import events, sugar
 from agentlab.agent import Agent
-from agentlab.drive import RunState
 from agentlab.errors import ConfigurationError
-from agentlab.keeper import Keeper, at_work
-from agentlab.rebuild import rebuilt, refuse_what_is_forgotten
+from agentlab.loop.drive import RunState
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
-from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
+from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun, writers
+from agentlab.storage.keeper import Keeper, at_work
+from agentlab.storage.rebuild import rebuilt, refuse_what_is_forgotten
 from agentlab.termination import Policy
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class Store(Shown):
                step finish_reason  total_tokens
             0     1      end_turn            15
         """
-        made: pd.DataFrame = sugar.call("agentlab.store_frames:frame", self, what, run_ids)
+        made: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
         return made
 
     def export(self, folder: str | Path) -> None:
@@ -305,7 +305,7 @@ class Store(Shown):
             >>> sorted(path.name for path in folder.iterdir())
             ['runs.parquet', 'steps.parquet']
         """
-        sugar.call("agentlab.store_parquet:export", self, folder)
+        sugar.call("agentlab.storage.parquet:export", self, folder)
 
     def import_from(self, folder: str | Path) -> list[str]:
         """Add the runs that `export` wrote into a folder; the ids of those that were not here yet. Needs the same extra.
@@ -321,7 +321,7 @@ class Store(Shown):
             >>> lab.Store().import_from(folder) == store.run_ids()
             True
         """
-        added: list[str] = sugar.call("agentlab.store_parquet:import_from", self, folder)
+        added: list[str] = sugar.call("agentlab.storage.parquet:import_from", self, folder)
         return added
 
     def _one(self, run_id: str) -> StoredRun:

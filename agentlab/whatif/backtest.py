@@ -15,9 +15,9 @@ from typing import Literal
 
 import pandas as pd
 
+from agentlab.comparing.groups import columns_of
+from agentlab.comparing.intervals import checked_level
 from agentlab.errors import ConfigurationError
-from agentlab.groups import columns_of
-from agentlab.intervals import checked_level
 from agentlab.whatif import frames, goals
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.grids import Conditions, Limits, grids

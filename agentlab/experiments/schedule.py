@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.execute import Job, Outcome, in_worker
+from agentlab.experiments.execute import Job, Outcome, in_worker
+from agentlab.experiments.standing import NOT_STARTED
 from agentlab.redaction import without_keys
-from agentlab.run_json import said
-from agentlab.standing import NOT_STARTED
+from agentlab.storage.run_json import said
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 

@@ -8,16 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from agentlab import sugar
-from agentlab.grid import Grid
+from agentlab.experiments.grid import Grid
+from agentlab.experiments.standing import Standing
 from agentlab.run import Run
 from agentlab.shown import Shown
-from agentlab.standing import Standing
-from agentlab.store import Store
+from agentlab.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agentlab.agreements import Agreement
+    from agentlab.comparing.agreements import Agreement
     from agentlab.plots import PlotFigure
 
 
@@ -116,7 +116,7 @@ class ExperimentResults(Shown):
                agent finish_reason    action
             0  brief      end_turn  complete
         """
-        made: pd.DataFrame = sugar.call("agentlab.experiment_frames:frame", self, what)
+        made: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
         return made
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -130,7 +130,7 @@ class ExperimentResults(Shown):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        made: pd.DataFrame = sugar.call("agentlab.compare:summary", self.runs, self._groups(by), **more)
+        made: pd.DataFrame = sugar.call("agentlab.comparing.compare:summary", self.runs, self._groups(by), **more)
         return made
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -142,7 +142,7 @@ class ExperimentResults(Shown):
                  group against  difference
             0  endless   brief       285.0
         """
-        made: pd.DataFrame = sugar.call("agentlab.compare:paired", self.runs, what, by or "agent", **more)
+        made: pd.DataFrame = sugar.call("agentlab.comparing.compare:paired", self.runs, what, by or "agent", **more)
         return made
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
@@ -154,7 +154,7 @@ class ExperimentResults(Shown):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        made: Agreement = sugar.call("agentlab.agreements:agreement", self.runs, what, by or "agent", **more)
+        made: Agreement = sugar.call("agentlab.comparing.agreements:agreement", self.runs, what, by or "agent", **more)
         return made
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:

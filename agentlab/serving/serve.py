@@ -25,7 +25,6 @@ from starlette.exceptions import HTTPException
 
 import agentlab
 from agentlab.agent import Agent
-from agentlab.chat import Chat
 from agentlab.errors import (
     AgentlabError,
     ChatInputError,
@@ -36,17 +35,18 @@ from agentlab.errors import (
     ProviderError,
     RunFailed,
 )
-from agentlab.gate import Gate, is_loopback
-from agentlab.loading import load
 from agentlab.redaction import Redactor
-from agentlab.served import AddAiMessageBody, ChatBody, ErrorBody, InvokeBody, ServedReply, TerminatingConfig, served
+from agentlab.serving.chat import Chat
+from agentlab.serving.gate import Gate, is_loopback
+from agentlab.serving.loading import load
+from agentlab.serving.wire import AddAiMessageBody, ChatBody, ErrorBody, InvokeBody, ServedReply, TerminatingConfig, served
 
 TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
 DEFAULT_DATABASE = "agentlab-chat.sqlite"
 LONGEST_FAREWELL_S = 30
 """How long a server that is told to end waits for the requests under way."""
 
-log = logging.getLogger("agentlab.serve")
+log = logging.getLogger("agentlab.serving.serve")
 
 _STATUSES = {
     400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent cannot take, such as an unknown tool id.",

@@ -19,9 +19,9 @@ from typing import Any
 
 import pandas as pd
 
+from agentlab.comparing.groups import By, checked, columns_of, has_ended, in_order, names_of, numbers, whole_runs
+from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_mean, of_median, wilson
 from agentlab.errors import ConfigurationError
-from agentlab.groups import By, checked, columns_of, has_ended, in_order, names_of, numbers, whole_runs
-from agentlab.intervals import FEW, Estimate, checked_level, of_mean, of_median, wilson
 
 TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
 SHARED = ("prompt_id", "settings", "repeat")

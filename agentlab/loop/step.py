@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentlab import calling, events
-from agentlab.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.budget import LIMIT_REASONS
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
@@ -29,12 +28,13 @@ from agentlab.errors import (
     StopRequested,
 )
 from agentlab.evaluate import read_condition
+from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
+from agentlab.loop.take_turn import take_turn
 from agentlab.redaction import in_words
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.shelter import sheltered
 from agentlab.stop import HasToolCall
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
-from agentlab.take_turn import take_turn
 from agentlab.terminating import TerminatingTools
 from agentlab.tools import execute
 from agentlab.types import (
@@ -46,7 +46,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.drive import Drive
+    from agentlab.loop.drive import Drive
 
 NOTHING_READ = Remaining()
 _INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."

@@ -13,12 +13,12 @@ from pydantic_core import from_json
 
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.errors import AgentlabError, ConfigurationError, StorageError
-from agentlab.keeper import OF_THE_RUN
 from agentlab.recorder import FRAMES, any_array, array, to_frame
+from agentlab.storage.keeper import OF_THE_RUN
 
 if TYPE_CHECKING:
     from agentlab.storage import StoredRun
-    from agentlab.store import Store
+    from agentlab.storage.store import Store
 
 ROWS_AT_ONCE = 100
 """So few that what they are parsed to stays in the processor's cache: with 1,000 it takes nearly twice as long."""

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentlab import run_json
 from agentlab.errors import ConfigurationError
-from agentlab.execute import FAILED, SCORE, Job
-from agentlab.grid import Cell, Grid
-from agentlab.keeper import secrets_of
+from agentlab.experiments.execute import FAILED, SCORE, Job
+from agentlab.experiments.grid import Cell, Grid
 from agentlab.redaction import Redactor
-from agentlab.storage import StoredRun
-from agentlab.store import ENDED, OPEN, Store
+from agentlab.storage import StoredRun, run_json
+from agentlab.storage.keeper import secrets_of
+from agentlab.storage.store import ENDED, OPEN, Store
 
 NOT_STARTED = "not_started"
 

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from agentlab import message_json, run_json
+from agentlab import message_json
 from agentlab.agent import Agent
-from agentlab.calls import CallContext
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.fork import Past
 from agentlab.history import RunHistory
+from agentlab.loop.calls import CallContext
+from agentlab.loop.step import Ending
 from agentlab.results import Reading, StepResult
 from agentlab.run import Run
-from agentlab.run_json import Forgotten
 from agentlab.settings import RunSettings, as_policy
-from agentlab.step import Ending
 from agentlab.stop import Custom, as_condition
-from agentlab.storage import Storage, StoredRun
+from agentlab.storage import Storage, StoredRun, run_json
+from agentlab.storage.run_json import Forgotten
 from agentlab.termination import Policy
 from agentlab.transport import current
 from agentlab.types import ModelRequest, ModelResponse, StopReason

@@ -8,15 +8,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from agentlab import events
-from agentlab.calls import CallContext
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
 from agentlab.history import add_cost, add_usage
+from agentlab.loop.calls import CallContext
+from agentlab.loop.turns import GoingOn
 from agentlab.pricing import cost_of
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, decide, is_cut_off
-from agentlab.turns import GoingOn
 from agentlab.types import (
     Cost,
     CostSource,
@@ -30,7 +30,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.drive import Drive
+    from agentlab.loop.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
 

@@ -17,18 +17,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentlab import background, events
-from agentlab.ask import ExplicitStop
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.jupyter import interrupts, kernel_mend
+from agentlab.loop.ask import ExplicitStop
+from agentlab.loop.step import Ending, take_step
 from agentlab.owner import LoopOwner
 from agentlab.redaction import in_words
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.shown import Shown
-from agentlab.step import Ending, take_step
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from agentlab.contexts import IN_MEMORY, Contexts
 from agentlab.errors import ChatInputError, ConfigurationError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits import no_such
-from agentlab.one_at_a_time import OneAtATime
 from agentlab.redaction import shown_without_keys
 from agentlab.results import RunResult
+from agentlab.serving.contexts import IN_MEMORY, Contexts
+from agentlab.serving.one_at_a_time import OneAtATime
 from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools
 from agentlab.tools import as_text
