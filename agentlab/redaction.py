@@ -146,7 +146,13 @@ def kept_request_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def kept_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The response headers that are written, names in lower case."""
     lowered = ((name.lower(), value) for name, value in headers.items())
-    return {name: value for name, value in lowered if name in RESPONSE_HEADERS or name.startswith(RESPONSE_HEADER_PREFIXES)}
+    return {
+        name: value
+        for name, value in lowered
+        if name in RESPONSE_HEADERS
+        or name.startswith(RESPONSE_HEADER_PREFIXES)
+        or (name, value) == ("content-length", "0")  # empty on purpose, and not broken off
+    }
 
 
 def _is_kept(name: str) -> bool:

@@ -180,7 +180,8 @@ def _response(response: JSON, name: str, where: str) -> RecordedResponse:
 
 
 def _headers(headers: JSON, name: str, where: str) -> dict[str, str]:
-    """Names in lower case. What described the transfer is left out, since the body is served decoded and whole."""
+    """Names in lower case. What described the transfer is left out, since the body is served decoded and whole; but not that there
+    was to be no body, which tells it from one that broke off."""
     if headers is None:
         return {}
     if isinstance(headers, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in headers):
@@ -192,8 +193,11 @@ def _headers(headers: JSON, name: str, where: str) -> dict[str, str]:
     result: dict[str, str] = {}
     for key, value in pairs:
         lowered = str(key).lower()
-        if lowered not in ("content-length", "transfer-encoding", "connection", "keep-alive"):
-            text = ", ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
+        text = ", ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
+        if lowered not in ("content-length", "transfer-encoding", "connection", "keep-alive") or (lowered, text) == (
+            "content-length",
+            "0",
+        ):
             result[lowered] = f"{result[lowered]}, {text}" if lowered in result else text
     return result
 
