@@ -67,7 +67,7 @@ pygments_dark_style = "a11y-high-contrast-dark"
 
 
 def setup(app: Any) -> None:
-    """The how-tos are sections of the README: it is read here too, and found there only."""
+    """The README says in short what other pages say: it is read here too, and what is looked for is found there."""
     app.connect("doctree-read", lambda app, _: app.env.metadata["README"].update(nosearch=True))
     app.connect("build-finished", _lead_in)
 

@@ -177,13 +177,28 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     return contnode
 
 
+def _link_code(app: Any, doctree: Any) -> None:
+    """Code in the text of a page, such as `lab.Store`, becomes a link: it is written plainly there, for those who read it on a code host."""
+    from docutils import nodes
+    from sphinx.addnodes import pending_xref
+
+    if not app.env.docname.startswith(("docs/howto/", "docs/concepts/")):
+        return
+    for code in list(doctree.findall(nodes.literal)):
+        target = link_to(code.astext())
+        if target is not None and isinstance(code.parent, nodes.paragraph | nodes.strong | nodes.emphasis):
+            linked = pending_xref("", refdomain="py", reftype="obj", reftarget=target, refdoc=app.env.docname, refwarn=True)
+            code.replace_self(linked)
+            linked += code
+
+
 def _signature(*of_the_event: Any) -> tuple[str, str] | None:
     name = of_the_event[2]
     return ("", "") if name.removeprefix("agentlab.") in NOT_CALLED else None
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """The directive `public-names`, and links in signatures."""
+    """The directive `public-names`, and links in signatures and texts."""
     from sphinx.util.docutils import SphinxDirective
 
     class PublicNames(SphinxDirective):
@@ -208,5 +223,6 @@ def setup(app: Any) -> dict[str, bool]:
 
     app.add_directive("public-names", PublicNames)
     app.connect("missing-reference", _resolve)
+    app.connect("doctree-read", _link_code)
     app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
