@@ -178,7 +178,7 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
 
 
 def _link_code(app: Any, doctree: Any) -> None:
-    """Code in the text of a page, such as `lab.Store`, becomes a link: it is written plainly there, for those who read it on a code host."""
+    """Code in a page, such as `lab.Store`, becomes a link: it is written plainly there, for those who read it on a code host."""
     from docutils import nodes
     from sphinx.addnodes import pending_xref
 
