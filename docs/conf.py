@@ -75,8 +75,9 @@ def setup(app: Any) -> None:
 def _lead_in(app: Any, error: Exception | None) -> None:
     """The first page stands below docs/, as its source does: whoever opens the site's root is led there."""
     if error is None and app.builder.name == "html":
-        to = '<!doctype html><meta charset="utf-8"><title>agentlab</title><meta http-equiv="refresh" content="0; url=docs/index.html">'
-        Path(app.outdir, "index.html").write_text(f'{to}<a href="docs/index.html">agentlab</a>\n', encoding="utf-8")
+        head = '<!doctype html><meta charset="utf-8"><title>agentlab</title><link rel="icon" href="_static/favicon.svg">'
+        to = '<meta http-equiv="refresh" content="0; url=docs/index.html"><a href="docs/index.html">agentlab</a>'
+        Path(app.outdir, "index.html").write_text(f"{head}{to}\n", encoding="utf-8")
 
 
 # `make docs-links`, where there is a network
