@@ -13,7 +13,13 @@ from agentlab.redaction import shown_without_keys
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A request as plain values. Authentication is not in it: `Provider.auth_headers()`, or a signature, is added to live calls
-    only, so that a key is never near what is recorded or shown."""
+    only, so that a key is never near what is recorded or shown.
+
+    Example:
+        >>> from agentlab.providers import HttpRequest
+        >>> HttpRequest("POST", "https://kiosk.example/v1/chat", {"content-type": "application/json"}, b"{}")
+        HttpRequest(method='POST', url='https://kiosk.example/v1/chat', headers={'content-type': 'application/json'}, body=b'{}')
+    """
 
     method: str
     url: str

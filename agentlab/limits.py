@@ -25,6 +25,17 @@ def limit_field(
     """A dataclass field that holds a limit; the metadata is what a control in the panel is made of.
 
     `start` is what the control offers where the limit is set for the first time; None: the default, or else the minimum.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, slots=True)
+        ... class StepTakes(lab.StopCondition):
+        ...     seconds: float = lab.limit_field(unit="s", minimum=0, start=30, help="stop after a step that takes so long")
+        ...     def read(self, history):
+        ...         took = history.last.duration_s
+        ...         return lab.Reading("StepTakes", took, self.seconds, took >= self.seconds)
+        >>> (await brief.run("?", stop=StepTakes(30))).to_frame()["StepTakes.met"].tolist()
+        [False]
     """
     return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "help": help, "start": start})
 

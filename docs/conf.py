@@ -67,7 +67,7 @@ pygments_dark_style = "a11y-high-contrast-dark"
 
 
 def setup(app: Any) -> None:
-    """The how-tos are sections of the README: it is read here too, and found there only."""
+    """The README says in short what other pages say: it is read here too, and what is looked for is found there."""
     app.connect("doctree-read", lambda app, _: app.env.metadata["README"].update(nosearch=True))
     app.connect("build-finished", _lead_in)
 
@@ -75,8 +75,9 @@ def setup(app: Any) -> None:
 def _lead_in(app: Any, error: Exception | None) -> None:
     """The first page stands below docs/, as its source does: whoever opens the site's root is led there."""
     if error is None and app.builder.name == "html":
-        to = '<!doctype html><meta charset="utf-8"><title>agentlab</title><meta http-equiv="refresh" content="0; url=docs/index.html">'
-        Path(app.outdir, "index.html").write_text(f'{to}<a href="docs/index.html">agentlab</a>\n', encoding="utf-8")
+        head = '<!doctype html><meta charset="utf-8"><title>agentlab</title><link rel="icon" href="_static/favicon.svg">'
+        to = '<meta http-equiv="refresh" content="0; url=docs/index.html"><a href="docs/index.html">agentlab</a>'
+        Path(app.outdir, "index.html").write_text(f"{head}{to}\n", encoding="utf-8")
 
 
 # `make docs-links`, where there is a network

@@ -30,14 +30,29 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "signals.SignalRegistry": ("reread",),
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),
+    "providers.Dialect": ("says_nothing", "table_of"),
     "testing.Faulty": ("needs_key", "open"),
     "testing.ScriptedProvider": ("respond",),
 }  # fmt: skip
 
-_ALIKE = (agentlab.StopCondition, agentlab.testing.faults.Fault, agentlab.testing.StorageContract)
-"""Classes whose subclasses have the same methods: they are shown once. Those of a StorageContract are tests, and pytest finds them."""
+_CONTRACTS = (agentlab.testing.ProviderContract, agentlab.testing.StorageContract)
+"""Classes whose methods are tests, which pytest finds, and nobody calls."""
 
-NOT_CALLED = ("Run", "ExperimentResults", "plots.PlotAxes", "plots.PlotFigure", "testing.Faulty", "testing.StorageContract")
+_ALIKE = (agentlab.StopCondition, agentlab.testing.faults.Fault, *_CONTRACTS)
+"""Classes whose subclasses have the same methods: they are shown once."""
+
+_FULFILS: Mapping[str, str] = {
+    "providers.ChatCompletions": "providers.Provider",
+    "providers.Responses": "providers.Provider",
+    "storage.MemoryStorage": "storage.Storage",
+    "storage.SqliteStorage": "storage.Storage",
+}
+"""Classes with the methods of a protocol, which are shown there."""
+
+NOT_CALLED = (
+    "Run", "ExperimentResults", "plots.PlotAxes", "plots.PlotFigure", "providers.Provider", "providers.Signer",
+    "providers.StreamParser", "storage.Storage", "testing.Faulty", "testing.ProviderContract", "testing.StorageContract",
+)  # fmt: skip
 """Classes that nobody calls: their objects come from functions, so that the reference shows no arguments."""
 
 
@@ -74,13 +89,12 @@ def twice(name: str) -> str | None:
 def members(name: str) -> list[str]:
     """The public methods and properties of a class, in no order."""
     value = public_names()[name]
-    if not inspect.isclass(value) or issubclass(value, enum.Enum | BaseException | agentlab.testing.StorageContract):
+    if not inspect.isclass(value) or issubclass(value, (enum.Enum, BaseException, *_CONTRACTS)):
         return []
     if issubclass(value, _ALIKE) and value not in _ALIKE:
         return []
-    return [
-        each for each in dir(value) if not each.startswith("_") and each not in INNER.get(name, ()) and _is_offered(value, each)
-    ]
+    elsewhere = {*INNER.get(name, ()), *(dir(public_names()[_FULFILS[name]]) if name in _FULFILS else ())}
+    return [each for each in dir(value) if not each.startswith("_") and each not in elsewhere and _is_offered(value, each)]
 
 
 def _is_offered(cls: type, name: str) -> bool:
@@ -163,13 +177,28 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     return contnode
 
 
+def _link_code(app: Any, doctree: Any) -> None:
+    """Code in a page, such as `lab.Store`, becomes a link: it is written plainly there, for those who read it on a code host."""
+    from docutils import nodes
+    from sphinx.addnodes import pending_xref
+
+    if not app.env.docname.startswith(("docs/howto/", "docs/concepts/")):
+        return
+    for code in list(doctree.findall(nodes.literal)):
+        target = link_to(code.astext())
+        if target is not None and isinstance(code.parent, nodes.paragraph | nodes.strong | nodes.emphasis):
+            linked = pending_xref("", refdomain="py", reftype="obj", reftarget=target, refdoc=app.env.docname, refwarn=True)
+            code.replace_self(linked)
+            linked += code
+
+
 def _signature(*of_the_event: Any) -> tuple[str, str] | None:
     name = of_the_event[2]
     return ("", "") if name.removeprefix("agentlab.") in NOT_CALLED else None
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """The directive `public-names`, and links in signatures."""
+    """The directive `public-names`, and links in signatures and texts."""
     from sphinx.util.docutils import SphinxDirective
 
     class PublicNames(SphinxDirective):
@@ -194,5 +223,6 @@ def setup(app: Any) -> dict[str, bool]:
 
     app.add_directive("public-names", PublicNames)
     app.connect("missing-reference", _resolve)
+    app.connect("doctree-read", _link_code)
     app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,7 +12,13 @@ from agentlab.types import JSON, ModelRequest, ModelResponse, StreamEvent, Termi
 
 @dataclass(frozen=True, slots=True)
 class Capabilities(Shown):
-    """What can be expected of a provider's wire."""
+    """What can be expected of a provider's wire.
+
+    Example:
+        >>> from agentlab.providers import Capabilities
+        >>> Capabilities(streaming=False)
+        Capabilities(streaming=False, tools=True, reports_usage=True, reports_cost=False)
+    """
 
     streaming: bool = True
     tools: bool = True
@@ -21,86 +27,214 @@ class Capabilities(Shown):
 
 
 class StreamParser(Protocol):
-    """The state of one stream. Bytes may be cut anywhere."""
+    """The state of one stream. Bytes may be cut anywhere.
+
+    Example:
+        >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+        >>> whole = b'data: {"choices": [{"delta": {"content": "Paris."}, "finish_reason": "stop"}]}\\n\\ndata: [DONE]\\n\\n'
+        >>> for piece in (whole[:50], whole[50:]):
+        ...     events = parser.feed(piece)
+        >>> parser.finish().finish_reason, parser.response().text, parser.sound
+        (<FinishReason.END_TURN: 'end_turn'>, 'Paris.', True)
+    """
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and tell what they add. Never raises on what a provider sent."""
+        """Take the next bytes and tell what they add. Never raises on what a provider sent.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> parser.feed(b'data: {"choices": [{"delta": {"content": "Par')
+            []
+            >>> parser.feed(b'is."}}]}\\n\\n')
+            [TextDelta(text='Paris.')]
+        """
         ...
 
     def finish(self) -> TerminationSignal:
-        """The stream has ended: why. A stream that broke off is MEDIUM or LOW, never a clean end."""
+        """The stream has ended: why. A stream that broke off is MEDIUM or LOW, never a clean end.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> signal = parser.finish()
+            >>> signal.confidence, signal.message
+            (<Confidence.LOW: 'low'>, 'The stream broke off before a finish reason.')
+        """
         ...
 
     def response(self) -> ModelResponse:
-        """What was put together from the stream; to be called after `finish`."""
+        """What was put together from the stream; to be called after `finish`.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> signal = parser.finish()
+            >>> parser.response().text
+            'Paris.'
+        """
         ...
 
     @property
     def sound(self) -> bool:
-        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        """Whether the stream came to its own end with nothing lost; known after `finish`.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}, "finish_reason": "stop"}]}\\n\\n')
+            >>> parser.finish().finish_reason, parser.sound  # its last word, `data: [DONE]`, did not come
+            (<FinishReason.END_TURN: 'end_turn'>, False)
+        """
         ...
 
     @property
     def cut_short(self) -> bool:
-        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
+        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"del')
+            >>> parser.finish().confidence, parser.cut_short
+            (<Confidence.LOW: 'low'>, True)
+        """
         ...
 
     def reset(self) -> None:
-        """Forget everything, to be used for another stream."""
+        """Forget everything, to be used for another stream.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> parser.reset()
+            >>> parser.finish().confidence, parser.response().text
+            (<Confidence.LOW: 'low'>, '')
+        """
         ...
 
 
 class Provider(Protocol):
-    """One vendor's wire, bound to a model. Immutable; one object may serve any number of runs and streams at once."""
+    """One vendor's wire, bound to a model. Immutable; one object may serve any number of runs and streams at once.
+
+    Example:
+        >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+        >>> openai.name, openai.model, openai.wire
+        ('openai', 'gpt-5.4-mini', 'openai.chat')
+    """
 
     @property
     def name(self) -> str:
-        """The name in `provider:model` strings."""
+        """The name in `provider:model` strings.
+
+        Example:
+            >>> lab.Provider("azure", model="gpt-5.4-mini", base_url="https://example.openai.azure.com").name
+            'azure'
+        """
         ...
 
     @property
     def wire(self) -> str:
-        """The name of the message format: providers that share it accept each other's NativeContent."""
+        """The name of the message format: providers that share it accept each other's NativeContent.
+
+        Example:
+            >>> lab.Provider("gemini", model="gemini-3.5-flash").wire
+            'gemini.generate'
+        """
         ...
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """The model asked for.
+
+        Example:
+            >>> lab.Provider("gemini", model="gemini-3.5-flash").model
+            'gemini-3.5-flash'
+        """
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the wire can do."""
+        """What the wire can do.
+
+        Example:
+            >>> lab.Provider("openrouter", model="openai/gpt-5.4-mini").capabilities.reports_cost
+            True
+        """
         ...
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """The HTTP request for this model request; `request.stream` says whether a stream is wanted."""
+        """The HTTP request for this model request; `request.stream` says whether a stream is wanted.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> from agentlab.types import ModelRequest
+            >>> request = openai.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
+            >>> request.method, request.url
+            ('POST', 'https://api.openai.com/v1/chat/completions')
+            >>> request.body
+            b'{"model":"gpt-5.4-mini","messages":[{"role":"user","content":"Where is the Louvre?"}]}'
+        """
         ...
 
     def auth_headers(self) -> dict[str, str]:
         """The headers that carry the key. Raises MissingKeyError, naming the environment variable to set.
 
         A provider that signs each request has a method `sign` beside it (see `Signer`), which is then asked instead.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> openai.auth_headers()
+            {'authorization': 'Bearer a key'}
         """
         ...
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
-        """Read a whole response body, already parsed as JSON. Never raises on what a provider sent."""
+        """Read a whole response body, already parsed as JSON. Never raises on what a provider sent.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> answer = openai.parse({"choices": [{"message": {"content": "In Paris."}, "finish_reason": "length"}]})
+            >>> answer.text, answer.signal.finish_reason, answer.usage.total_tokens
+            ('In Paris.', <FinishReason.MAX_TOKENS: 'max_tokens'>, None)
+        """
         ...
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """A new parser for one stream.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> openai.stream_parser().feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            [TextDelta(text='Paris.')]
+        """
         ...
 
     def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string."""
+        """The vendor's own words in an error body, or an empty string.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> openai.error_message({"error": {"message": "No such model."}})
+            'No such model.'
+        """
         ...
 
 
 class Signer(Protocol):
-    """What a provider is besides, where its authentication depends on the request."""
+    """What a provider is besides, where its authentication depends on the request.
+
+    Example:
+        >>> hasattr(lab.Provider("bedrock", model="amazon.nova-lite-v1:0"), "sign")
+        True
+    """
 
     def sign(self, request: HttpRequest) -> dict[str, str]:
         """The headers that authenticate this request, for live calls only. It may block, since it is called off the event loop.
-        Raises MissingKeyError."""
+        Raises MissingKeyError.
+
+        Example:
+            >>> from agentlab.types import ModelRequest
+            >>> bedrock = lab.Provider("bedrock", model="amazon.nova-lite-v1:0", api_key="a key")
+            >>> request = bedrock.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
+            >>> bedrock.sign(request)
+            {'authorization': 'Bearer a key'}
+        """
         ...

@@ -73,6 +73,15 @@ class Dialect:
     table of `native_finish_reason`, for vendors that pass on what others said. `cost` reads US dollars off a usage; `details` reads
     what the signal's metadata keeps off a body and its choice; `kept` are the keys of a stream's chunks that it needs beyond the wire's
     own. `reasoning_on_top`: reasoning tokens are no part of the completion's.
+
+    `FINISH_REASONS` is the table of the wire itself.
+
+    Example:
+        >>> from agentlab.providers import FINISH_REASONS, Dialect, Table
+        >>> words = Table("choices[].finish_reason", {"done": lab.FinishReason.END_TURN, "cut": lab.FinishReason.MAX_TOKENS})
+        >>> dialect = Dialect(tables=(FINISH_REASONS, words))
+        >>> dialect.meaning("done"), dialect.meaning("length")
+        (<FinishReason.END_TURN: 'end_turn'>, <FinishReason.MAX_TOKENS: 'max_tokens'>)
     """
 
     tables: tuple[Table, ...] = (FINISH_REASONS,)
@@ -93,7 +102,13 @@ class Dialect:
         return next(known, self.tables[0])
 
     def meaning(self, finish: JSON) -> FinishReason | None:
-        """What a word is documented to mean; None for one that is not, or is missing."""
+        """What a word is documented to mean; None for one that is not, or is missing.
+
+        Example:
+            >>> from agentlab.providers import Dialect
+            >>> Dialect().meaning("length"), Dialect().meaning("cut")
+            (<FinishReason.MAX_TOKENS: 'max_tokens'>, None)
+        """
         return self.table_of(finish).reasons.get(finish) if isinstance(finish, str) else None
 
 

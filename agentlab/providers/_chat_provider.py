@@ -22,6 +22,24 @@ class ChatCompletions(Shown):
 
     `base_url` is the address up to and without `/chat/completions`. `headers` are further ones, sent with live calls only. Keys and
     headers are never shown.
+
+    A subclass gives its `name`, its `wire`, what the wire calls the cap on an answer (`cap_field`), its `capabilities`, an address,
+    the headers that carry its key, and, where it has finish reasons of its own, its `dialect`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from agentlab.providers import Capabilities, ChatCompletions, find_key
+        >>> @dataclass(frozen=True, slots=True)
+        ... class Kiosk(ChatCompletions):
+        ...     name = "kiosk"
+        ...     wire = "kiosk.chat"
+        ...     cap_field = "max_tokens"
+        ...     capabilities = Capabilities(reports_cost=True)
+        ...     base_url: str = "https://kiosk.example/v1"
+        ...     def auth_headers(self):
+        ...         return {"authorization": "Bearer " + find_key(self.name, self.api_key, ["KIOSK_API_KEY"])}
+        >>> lab.Agent(Kiosk(model="small"))
+        Agent(kiosk:small, budget=Budget(max_turns=20))
     """
 
     name: ClassVar[str]

@@ -51,7 +51,17 @@ def clean_url(base_url: str, provider: str) -> str:
 
 
 def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> str:
-    """The key given, else the first environment variable that holds one. Raises MissingKeyError."""
+    """The key given, else the first environment variable that holds one. Raises MissingKeyError.
+
+    Example:
+        >>> from agentlab.providers import find_key
+        >>> find_key("kiosk", "a key", ["KIOSK_API_KEY"])
+        'a key'
+        >>> find_key("kiosk", None, ["KIOSK_API_KEY"])
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.MissingKeyError: No API key for kiosk. Set the environment variable KIOSK_API_KEY, or pass...
+    """
     key = api_key or next((value for name in variables if (value := os.environ.get(name, "").strip())), "")
     if not key:
         raise MissingKeyError(

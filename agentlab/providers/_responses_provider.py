@@ -26,6 +26,20 @@ class Responses(Shown):
 
     `base_url` is the address up to and without `/responses`. `headers` are further ones, sent with live calls only. Keys and headers
     are never shown. `full_items` says whether the server wants an id and a status in the assistant's turns that it did not write.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from agentlab.providers import Capabilities, Responses, find_key
+        >>> @dataclass(frozen=True, slots=True)
+        ... class Kiosk(Responses):
+        ...     name = "kiosk-responses"
+        ...     wire = "kiosk.responses"
+        ...     capabilities = Capabilities()
+        ...     base_url: str = "https://kiosk.example/v1"
+        ...     def auth_headers(self):
+        ...         return {"authorization": "Bearer " + find_key(self.name, self.api_key, ["KIOSK_API_KEY"])}
+        >>> lab.Agent(Kiosk(model="small"))
+        Agent(kiosk-responses:small, budget=Budget(max_turns=20))
     """
 
     name: ClassVar[str]

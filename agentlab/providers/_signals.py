@@ -65,7 +65,15 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Table:
     """A wire's words. `field` is where the word stands; `stop_with_calls` whether an ordinary end is documented for tool calls;
-    `repairable` the words for an error that asking again may mend."""
+    `repairable` the words for an error that asking again may mend.
+
+    Example:
+        >>> from agentlab.providers import FINISH_REASONS, Table
+        >>> FINISH_REASONS.field, FINISH_REASONS.reasons["length"]
+        ('choices[].finish_reason', <FinishReason.MAX_TOKENS: 'max_tokens'>)
+        >>> Table("choices[].finish_reason", {"cut": lab.FinishReason.MAX_TOKENS}).reasons.get("done") is None
+        True
+    """
 
     field: str
     reasons: Mapping[str | int, FinishReason]

@@ -19,7 +19,13 @@ class _Kept:
 
 
 class MemoryStorage:
-    """Runs in a dict."""
+    """Runs in a dict.
+
+    Example:
+        >>> from agentlab.storage import MemoryStorage
+        >>> lab.Store(MemoryStorage()).run_ids()
+        []
+    """
 
     def __init__(self) -> None:
         self._runs: dict[str, _Kept] = {}

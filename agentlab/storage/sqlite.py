@@ -57,6 +57,14 @@ class SqliteStorage:
     """Runs in a file, which is made where there is none. Several processes may write to it at the same time.
 
     Raises StorageError for a path that cannot be opened, that holds something else, or that a newer agentlab wrote.
+
+    Example:
+        >>> import tempfile
+        >>> from agentlab.storage import SqliteStorage
+        >>> place = SqliteStorage(tempfile.mkdtemp() + "/runs.db")
+        >>> lab.Store(place).run_ids()
+        []
+        >>> place.close()
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -236,7 +236,15 @@ class ErrorInBody(Fault):
 
 @dataclass(frozen=True, slots=True)
 class InvalidJson(Fault):
-    """A body that is no JSON, though it begins as if it were and has its end: it does not look as if there were more to come."""
+    """A body that is no JSON, though it begins as if it were and has its end: it does not look as if there were more to come.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.InvalidJson(), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, len(result.history)
+        (<StopReason.ERROR: 'error'>, 2)
+    """
 
     body: str = '{"choices": [oops], "usage": }'
 
@@ -293,10 +301,10 @@ class Cut(Fault):
 
     Example:
         >>> from agentlab.testing import faults, faulty
-        >>> with lab.replay("fixtures/trip"), faulty(faults.Cut(200), at=2, times=None):
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Cut(200), at=2):
         ...     result = await agent.run(TASK)
-        >>> result.stop_reason, result.detail
-        (<StopReason.ERROR: 'error'>, 'ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with somethi...
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
     """
 
     after_bytes: int = 200

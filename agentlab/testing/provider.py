@@ -53,7 +53,23 @@ _CLEAN = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.TOOL_C
 
 
 class ProviderContract:
-    """Subclass it with the fixtures `provider`, `bodies` and `stream`."""
+    """Subclass it with the fixtures `provider`, `bodies` and `stream`.
+
+    `provider` is what is tried, with a made-up key; `bodies` are answers with the reason for which each ended; `stream` is a whole
+    stream, as bytes, or None where the wire has none.
+
+    Example:
+        >>> from agentlab.testing import ProviderContract, verify
+        >>> body = {"choices": [{"message": {"content": "In Paris."}, "finish_reason": "stop"}]}
+        >>> tried = verify(
+        ...     ProviderContract,
+        ...     provider=lambda: lab.Provider("openai", model="gpt-5.4-mini", api_key="a made-up key"),
+        ...     bodies=lambda: [(body, lab.FinishReason.END_TURN)],
+        ...     stream=lambda: None,
+        ... )
+        >>> len(tried.kept), tried.broken, len(tried.left_out)
+        (8, {}, 3)
+    """
 
     def test_it_says_who_it_is(self, provider: Provider) -> None:
         """A name for `provider:model` strings, a wire, a model, and what it can do."""

@@ -16,7 +16,17 @@ from agentlab.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What became of each claim: `kept` by name, `broken` and `left_out` with what was said of it."""
+    """What became of each claim: `kept` by name, `broken` and `left_out` with what was said of it.
+
+    Example:
+        >>> from agentlab.storage import MemoryStorage
+        >>> class Forgetful(lab.testing.StorageContract):
+        ...     lasts = False
+        >>> lab.testing.verify(Forgetful, make=lambda: MemoryStorage)
+        Forgetful: 13 of 13 hold
+          holds     a run comes back as it was given
+        ...
+    """
 
     contract: str
     kept: tuple[str, ...]
@@ -25,7 +35,14 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether every claim that was tried holds, and at least one was."""
+        """Whether every claim that was tried holds, and at least one was.
+
+        Example:
+            >>> from agentlab.storage import MemoryStorage
+            >>> tried = lab.testing.verify(lab.testing.StorageContract, make=lambda: MemoryStorage)
+            >>> tried.ok, list(tried.broken)
+            (False, ['what was written lasts'])
+        """
         return bool(self.kept) and not self.broken
 
     def __repr__(self) -> str:
@@ -45,6 +62,13 @@ def verify(contract: type, **fixtures: Callable[[], Any]) -> Verified:
 
     A fixture is a function without arguments, called anew for each test that has its name as an argument, as pytest would. Raises
     ConfigurationError for one that is missing.
+
+    Example:
+        >>> from agentlab.storage import MemoryStorage
+        >>> class Forgetful(lab.testing.StorageContract):
+        ...     lasts = False
+        >>> lab.testing.verify(Forgetful, make=lambda: MemoryStorage).ok
+        True
     """
     kept: list[str] = []
     broken: dict[str, str] = {}

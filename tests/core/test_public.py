@@ -110,11 +110,11 @@ def test_a_script_is_read_from_its_start_by_every_run() -> None:
     )
 
 
-def test_the_readme_names_every_provider_and_what_it_reports() -> None:
+def test_the_documentation_names_every_provider_and_what_it_reports() -> None:
     from pathlib import Path
 
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    table = [line for line in readme.splitlines() if line.startswith("| `")]
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "providers.md").read_text()
+    table = [line for line in page.splitlines() if line.startswith("| `")]
     for name, can in lab.capabilities().items():
         (row,) = [line for line in table if f"`{name}`" in line.split("|")[1]]
         assert ("reported" in row) is (can.reports_cost and not name.startswith("compatible")), name
