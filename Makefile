@@ -7,7 +7,7 @@ SECONDS ?= 60
 WORKERS ?= 2
 PROVIDER ?= all
 
-.PHONY: audit lowest soak demo lab test test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit binder lowest soak demo lab test test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -64,6 +64,9 @@ soak: $(VENV)/.dev ## what takes many minutes: load at its largest sizes, and th
 audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions, where an advisory database can be reached; it says where not
 	$(BIN)/python -m tests.supply.audit $(ARGS)
 
+binder: $(VENV)/.dev ## what Binder would build (ARGS=install: install that over Binder's own packages, and run the first notebook there)
+	$(BIN)/python -m tests.supply.binder $(ARGS)
+
 lowest: $(VENV)/.dev ## the tests with the lowest versions that pyproject.toml allows (ARGS=core: a part of them; ARGS=lock: pin these anew)
 	$(BIN)/python -m tests.supply.lowest $(ARGS)
 
@@ -97,4 +100,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

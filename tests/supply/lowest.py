@@ -7,6 +7,7 @@ as in constraints.txt.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ ENVIRONMENT = REPOSITORY / ".venv-lowest"
 LOCK = Path(__file__).parent / "lowest.txt"
 UV = "uv==0.13.9"
 
-TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "vcrpy")
+TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "pytest-xdist", "vcrpy")
 """What the tests need beside agentlab's own, as new as in every other environment."""
 
 NOT_NEEDED = ("jupyterlab",)
@@ -89,7 +90,8 @@ def main(arguments: list[str]) -> int:
     chosen = CORE if arguments == ["core"] else ("tests",)
     leave = [*(f"--ignore={one}" for one in LEFT_OUT), *(f"--deselect={one}" for one in ORACLES)]
     marks = "not kernel and not browser and not live and not inspect and not soak"
-    command = [str(environment()), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, *leave, *chosen]
+    at_once = ["--numprocesses", os.environ.get("WORKERS", "2"), "--dist", "loadfile"]  # as `make test` does
+    command = [str(environment()), "-m", "pytest", "-q", "-p", "no:cacheprovider", *at_once, "-m", marks, *leave, *chosen]
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 
