@@ -18,21 +18,21 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentlab import background, events, going_on, sugar
+from agentlab import events, going_on, sugar
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
-from agentlab.jupyter import frontend
+from agentlab.in_background import RunState
 from agentlab.loop.ask import ExplicitStop
-from agentlab.loop.drive import Drive, RunState
+from agentlab.loop.drive import Drive
 from agentlab.loop.step import Ending
-from agentlab.owner import LONGEST_FAREWELL_S, running_loop
+from agentlab.owner import running_loop
 from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
@@ -163,10 +163,6 @@ class Run(Drive):
         self._refuse_if_ended()
         return await self._owned(self._one_step)
 
-    def __await__(self) -> Generator[Any, None, RunResult]:
-        """To the end; the result always comes back, whatever ended the run."""
-        return self._to_the_end().__await__()
-
     async def __aiter__(self) -> AsyncIterator[StepResult]:
         """The steps from here on, one by one, taken as they are asked for."""
         while self.result is None:
@@ -196,28 +192,9 @@ class Run(Drive):
                     "start(loop='kernel') needs a running event loop: call it in a notebook, or in async code."
                 )
             self._kernel_task = self._home.create_task(self._quietly(self._to_the_end, self._claim(self._home)))
-            return self
-        if frontend.is_present():
-            self.launch()
-            return self
-        self._home = background.loop()
-        self.refuse_to_block("start()")
-        future = background.submit(self._to_the_end())
-        try:
-            future.result()
-        except BaseException:  # an interrupt, or what the run raised
-            self.cancel()
-            self._ended.wait(LONGEST_FAREWELL_S)
-            raise
+        else:
+            self._launch_or_finish()
         return self
-
-    def launch(self) -> None:
-        """Run to the end in the background, whoever is there to see it: what the panel's Run button does."""
-        self._in_background(self._to_the_end)
-
-    def launch_step(self) -> None:
-        """Take one step in the background: what the panel's Step button does."""
-        self._in_background(self.step)
 
     def wait(self, timeout_s: float | None = None) -> RunResult | None:
         """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`.
@@ -227,17 +204,7 @@ class Run(Drive):
             >>> run.wait(timeout_s=5).text
             'Paris.'
         """
-        if self.result is None:
-            if self._home is None and not self._owner.is_busy and timeout_s is None:
-                raise ConfigurationError("The run has not been started, so there is no end to wait for: call run.start() first.")
-            self.refuse_to_block("wait()")
-        self._ended.wait(timeout_s)
-        return self.result
-
-    def refuse_to_block(self, what: str) -> None:
-        """Raise ConfigurationError where to block here would block the run itself."""
-        if self._owner.would_be_blocked(self._home):
-            raise ConfigurationError(f"{what} would block the very loop that the run is on: `await run` instead.")
+        return self._block(timeout_s)
 
     def pause(self) -> None:
         """Wait before the next step, until `resume()`. The time does not count against the timeout.
