@@ -1,6 +1,7 @@
 """The life of a run: the state that changes, one step after the other, and how it ends. What a person does with it is in run.py.
 
-All that changes a run's state is in this file, in run.py and in step.py. Work on a run happens on one event loop at a time.
+All that changes a run's state is in this file, in step.py, and above them in branching.py and run.py. How it is driven, here or in
+the background, is in in_background.py. Work on a run happens on one event loop at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from agentlab import events
 from agentlab.clock import Clock
@@ -29,7 +30,6 @@ from agentlab.types import StopReason
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.run import Run
     from agentlab.transport import Transport
 
 
@@ -49,12 +49,12 @@ class Drive(InBackground[RunResult]):
         *,
         observers: Sequence[events.RunObserver] = (),
         history: RunHistory | None = None,
-        parent: Run | None = None,
+        parent: Self | None = None,
     ) -> None:
         super().__init__()
         self.id: str = os.urandom(6).hex()
         self.lane: str = self.id
-        self.parent: Run | None = parent
+        self.parent: Self | None = parent
         self.parent_run_id: str | None = None if parent is None else parent.id
         self.agent = agent
         self.prompt = prompt
@@ -72,16 +72,16 @@ class Drive(InBackground[RunResult]):
         self.ending: Ending | None = None
         self.stop_request: ExplicitStop | None = None
         self.told_unknown: tuple[RunSettings, bool] | None = None
-        self.caller: Run | None = None
+        self.caller: Self | None = None
         self.parent_step: int | None = None
         self.called_by: str | None = None
         self.ceiling: Callable[[RunSettings], RunSettings] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
         self.prompt_at: int = len(conversation) - 1
-        self._offspring: tuple[Run, ...] = ()
-        self._children: tuple[Run, ...] = ()
-        self._fork_listeners: tuple[Callable[[Run], object], ...] = ()
+        self._offspring: tuple[Self, ...] = ()
+        self._children: tuple[Self, ...] = ()
+        self._fork_listeners: tuple[Callable[[Self], object], ...] = ()
         self._paused_at, self._paused_s = 0.0, 0.0
         self._started = False
         self._cancelled = False
