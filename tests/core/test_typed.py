@@ -83,11 +83,11 @@ asyncio.run(main())
 REVEALED = [
     "agentlab.types.FinishReason | None",
     "int | None",
-    "agentlab.results.StepResult",
+    "agentlab.step_result.StepResult",
     "typing.Mapping[str, agentlab.tools.Tool]",
     "agentlab.settings.RunSettings",
     "agentlab.run.Run",
-    "agentlab.results.StepResult",
+    "agentlab.step_result.StepResult",
     "tuple[agentlab.going_on.Proposal, ...]",
     "agentlab.types.StopReason",
     "decimal.Decimal | None",
