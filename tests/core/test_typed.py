@@ -91,13 +91,13 @@ REVEALED = [
     "tuple[agentlab.going_on.Proposal, ...]",
     "agentlab.types.StopReason",
     "decimal.Decimal | None",
-    "tuple[agentlab.results.Reading, ...]",
+    "tuple[agentlab.step_result.Reading, ...]",
     "pandas.DataFrame",
     "agentlab.providers._base.Capabilities",
     "dict[str, agentlab.providers._base.Capabilities]",
     "agentlab.types.TerminationSignal",
     "agentlab.storage.store.Store",
-    "agentlab.stop.StopCondition",
+    "agentlab.stop_condition.StopCondition",
 ]
 
 
