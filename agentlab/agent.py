@@ -25,7 +25,8 @@ from agentlab.shown import Shown
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
 from agentlab.termination import Policy
-from agentlab.tools import Function, Tool, as_tools
+from agentlab.tool_schema import Function
+from agentlab.tools import Tool, as_tools
 from agentlab.transport import Transport, current
 from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolSpec
 

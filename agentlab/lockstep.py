@@ -13,24 +13,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
 
-from agentlab import background, events, sugar
+from agentlab import events, sugar
 from agentlab.errors import ConfigurationError, RunEndedError
-from agentlab.jupyter import frontend, interrupts, kernel_mend
-from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
+from agentlab.in_background import InBackground, RunState
 from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
-from agentlab.run import Run, RunState
-from agentlab.shown import Shown
+from agentlab.run import Run
 
-T = TypeVar("T")
 Round = tuple[StepResult | None, ...]
 """The steps of one round, in the order of the runs; None for a run that took none."""
 
 
-class Lockstep(Shown):
+class Lockstep(InBackground[tuple[RunResult, ...]]):
     """Runs that take their steps together: a round is over when each of them has taken one, and none is ahead by more than that.
 
     Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
@@ -43,15 +40,15 @@ class Lockstep(Shown):
         ['completed', 'stop_condition']
     """
 
+    _WOULD_BLOCK = "would block the very loop that the runs are on: `await` the lockstep instead."
+    _NOT_STARTED = "The runs have not been started, so there is no end to wait for: call start() first."
+
     def __init__(self, runs: Iterable[Run]) -> None:
+        super().__init__()
         self.runs: tuple[Run, ...] = _checked(runs)
         self.round: int = 0
         self.round_under_way: bool = False
-        self._paused = False
         self._control = threading.RLock()
-        self._home: asyncio.AbstractEventLoop | None = None
-        self._owner = LoopOwner()
-        self._over = threading.Event()
         for run in self.runs:
             run.observe(self._heard)
         self._look_whether_over()
@@ -92,13 +89,7 @@ class Lockstep(Shown):
             >>> lab.Lockstep([brief.run("?"), brief.run("?")]).state
             <RunState.READY: 'ready'>
         """
-        if self.ended:
-            return RunState.ENDED
-        if self.round_under_way:
-            return RunState.RUNNING
-        if self._paused:
-            return RunState.PAUSED
-        return RunState.RUNNING if self._owner.is_busy else RunState.READY
+        return self._state()
 
     @property
     def pausing(self) -> bool:
@@ -144,17 +135,13 @@ class Lockstep(Shown):
             (None, StepResult(2, tool_calls, tools=['search'], tokens=15, cost_usd=0.01))
         """
         self._refuse_if_ended()
-        return await self._owned(self._one_round)
-
-    def __await__(self) -> Generator[Any, None, tuple[RunResult, ...]]:
-        """To the end of all of them; the results in the order of the runs."""
-        return self._to_the_end().__await__()
+        return await self._owned(self._one_step)
 
     async def __aiter__(self) -> AsyncIterator[Round]:
         """The rounds from here on, one by one, taken as they are asked for."""
         while not self.ended:
             await self._owned(self._while_paused)
-            steps = await self._owned(self._one_round)
+            steps = await self._owned(self._one_step)
             if any(step is not None for step in steps):
                 yield steps
 
@@ -167,27 +154,8 @@ class Lockstep(Shown):
             ['Paris.', 'Paris.']
         """
         self._refuse_if_ended()
-        if frontend.is_present():
-            self.launch()
-            return self
-        self._settle_on(background.loop())
-        self._refuse_to_block("start()")
-        future = background.submit(self._to_the_end())
-        try:
-            future.result()
-        except BaseException:  # an interrupt
-            self.cancel()
-            self._over.wait(LONGEST_FAREWELL_S)
-            raise
+        self._launch_or_finish()
         return self
-
-    def launch(self) -> None:
-        """Run all to the end in the background, whoever is there to see it: what the panel's Run button does."""
-        self._in_background(self._to_the_end)
-
-    def launch_step(self) -> None:
-        """Take one round in the background: what the panel's Step button does."""
-        self._in_background(self.step)
 
     def wait(self, timeout_s: float | None = None) -> tuple[RunResult, ...] | None:
         """Block until all have ended; their results, or None where that took longer than `timeout_s`.
@@ -197,12 +165,7 @@ class Lockstep(Shown):
             >>> len(both.wait(timeout_s=5))
             2
         """
-        if not self.ended:
-            if self._home is None and not self._owner.is_busy and timeout_s is None:
-                raise ConfigurationError("The runs have not been started, so there is no end to wait for: call start() first.")
-            self._refuse_to_block("wait()")
-        self._over.wait(timeout_s)
-        return self._all_results() if self.ended else None
+        return self._block(timeout_s)
 
     def pause(self) -> None:
         """Wait before the next round, until `resume()`; each run is paused with it. The time does not count against a timeout.
@@ -260,7 +223,7 @@ class Lockstep(Shown):
 
     # The loop ---------------------------------------------------------------------------------------------------------------
 
-    async def _one_round(self) -> Round:
+    async def _one_step(self) -> Round:
         async with self._owner.turn:
             if self.ended:
                 return (None,) * len(self.runs)
@@ -275,53 +238,33 @@ class Lockstep(Shown):
             self.round += any(step is not None for step in steps)
             return tuple(steps)
 
-    async def _drive(self) -> tuple[RunResult, ...]:
-        async with self._owner.driver:
-            while not self.ended:
-                await self._while_paused()
-                await self._one_round()
-        return self._all_results()
-
-    async def _to_the_end(self) -> tuple[RunResult, ...]:
-        return self._all_results() if self.ended else await self._owned(self._drive)
-
-    async def _while_paused(self) -> None:
-        while self._is_held():
-            self._owner.wake.clear()
-            if self._is_held():  # another thread may have changed that before there was anything to wake
-                await self._owner.wake.wait()
-
     def _is_held(self) -> bool:
         """Whether all wait: at the person's wish, or for one of them that was paused by itself."""
         return not self.ended and (self._paused or any(run.pausing for run in self.runs))
 
-    async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        async with kernel_mend.waiting():
-            return await self._owner.run(work)
-
-    def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self._refuse_if_ended()
-        home = background.loop()
-        self._settle_on(home)
-        background.submit(self._quietly(work, home if self._owner.claim(home) else None))
-
-    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
-        """Do this where nobody awaits. Errors stand in the runs' results; that all ended meanwhile is none."""
-        unwatch = interrupts.watch(self.cancel)
-        try:
-            with contextlib.suppress(RunEndedError):
-                await work()
-        finally:
-            unwatch()
-            if claimed is not None:
-                self._owner.release(claimed)
-
-    def _settle_on(self, home: asyncio.AbstractEventLoop) -> None:
-        self._home = home
+    def settle_on(self, home: asyncio.AbstractEventLoop) -> None:
+        """Say which loop all of them will be on, for whoever waits for their end."""
+        super().settle_on(home)
         for run in self.runs:
             run.settle_on(home)
 
-    def _all_results(self) -> tuple[RunResult, ...]:
+    def refuse_to_block(self, what: str) -> None:
+        """Raise ConfigurationError where to block here would block them all, or one of them."""
+        super().refuse_to_block(what)
+        for run in self.runs:
+            run.refuse_to_block(what)
+
+    def _has_ended(self) -> bool:
+        return self.ended
+
+    def _is_at_work(self) -> bool:
+        return self.round_under_way
+
+    def _keep_error(self, error: Exception) -> bool:
+        """Errors stand in the runs' results; that all ended meanwhile is none."""
+        return isinstance(error, RunEndedError)
+
+    def _outcome(self) -> tuple[RunResult, ...]:
         return tuple([result for result in self.results if result is not None])
 
     def _each(self, do: Callable[[Run], object]) -> None:
@@ -340,18 +283,9 @@ class Lockstep(Shown):
         if self.ended:
             self._over.set()
 
-    def _poke(self) -> None:
-        self._owner.call(self._owner.wake.set)
-
-    def _refuse_to_block(self, what: str) -> None:
-        if self._owner.would_be_blocked(self._home):
-            raise ConfigurationError(f"{what} would block the very loop that the runs are on: `await` the lockstep instead.")
-        for run in self.runs:
-            run.refuse_to_block(what)
-
     def _refuse_if_ended(self) -> None:
         if self.ended:
-            ends = ", ".join(str(result.stop_reason) for result in self._all_results())
+            ends = ", ".join(str(result.stop_reason) for result in self._outcome())
             raise RunEndedError(f"All runs of the lockstep have ended ({ends}): fork one, or start others with agent.run(…).")
 
 

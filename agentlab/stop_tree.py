@@ -61,16 +61,6 @@ def _nodes(condition: StopCondition, path: Path, names: Iterator[str]) -> Iterat
 # Editing --------------------------------------------------------------------------------------------------------------------
 
 
-def with_node(condition: StopCondition, path: Path, new: StopCondition | Predicate) -> StopCondition:
-    """The tree with another condition at a place. The flags of the place stay: what is negated or off there still is."""
-
-    def change(old: StopCondition) -> StopCondition:
-        _, negated, off = _unwrapped(old)
-        return _wrapped(as_condition(new), negated=negated, off=off)
-
-    return _kept(_edited(condition, path, change))
-
-
 def without(condition: StopCondition, path: Path) -> StopCondition | None:
     """The tree without a node. A group that has nothing left goes with it; None where nothing at all is left."""
     return _edited(condition, path, lambda old: None)
@@ -186,10 +176,9 @@ def _unwrapped(condition: StopCondition) -> tuple[StopCondition, bool, bool]:
 
 
 def _wrapped(condition: StopCondition, *, negated: bool, off: bool) -> StopCondition:
-    """The condition with these flags besides its own."""
-    bare, inverted, was_off = _unwrapped(condition)
-    one = Not(bare) if negated is not inverted else bare
-    return Off(one) if off or was_off else one
+    """The condition, which has no flags of its own, with these."""
+    one = Not(condition) if negated else condition
+    return Off(one) if off else one
 
 
 # Making new ones -----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import functools
 import importlib
 import inspect
 import json
@@ -35,12 +34,11 @@ import pydantic_core
 from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.redaction import in_words, known_hidden
 from agentlab.shown import Shown
+from agentlab.tool_schema import PREFIX, Function, described, unwrapped
 from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
 
-Function: TypeAlias = Callable[..., Any]
 NAME_RULE = "letters, digits, _ and -, at most 64"
 OnCancel: TypeAlias = Literal["cancel", "wait"]
-_PREFIX = "argument_"  # keeps a parameter called `schema` or `copy` apart from the methods of a pydantic model
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ class Tool(Shown):
             {'words': 'umbrella'}
         """
         model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
-        return {name.removeprefix(_PREFIX): getattr(model, name) for name in type(model).model_fields}
+        return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
 
     def __repr__(self) -> str:
         return f"Tool({self.name})"
@@ -332,87 +330,12 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
 ) -> Tool:
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
-    called = name or str(getattr(_unwrapped(function), "__name__", type(function).__name__))
+    called = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
     if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
         raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):
         raise ToolDefinitionError(f"The tool {called!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
-    told, per_parameter = _docstring(inspect.getdoc(_unwrapped(function)) or "")
-    model = _arguments_model(called, function, per_parameter)
-    try:
-        schema = model.model_json_schema()
-    except pydantic.errors.PydanticUserError as error:
-        raise _no_schema(called, error) from error
-    for leaf in (schema, *schema.get("properties", {}).values()):
-        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
-    schema.setdefault("properties", {})
+    told, model, schema = described(called, function)
     return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline, on_cancel)
-
-
-def _unwrapped(function: Function) -> Function:
-    """The function inside a functools.partial: it has the name, the docstring and the annotations."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
-    """What a model is to fill in: all parameters that a functools.partial does not hold already."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except ValueError as error:
-        raise ToolDefinitionError(f"The tool {name!r} has no signature: write a function around it, with annotations.") from error
-    held = function.keywords if isinstance(function, functools.partial) else {}
-    return [parameter for parameter in parameters.values() if parameter.name not in held]
-
-
-def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
-    reason = str(error).splitlines()[0]
-    return ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}")
-
-
-def _arguments_model(name: str, function: Function, described: Mapping[str, str]) -> type[pydantic.BaseModel]:
-    inner = _unwrapped(function)
-    try:
-        hints = typing.get_type_hints(inner if inspect.isroutine(inner) else type(inner).__call__, include_extras=True)
-    except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        raise ToolDefinitionError(f"The tool {name!r} has an annotation that cannot be resolved: {error}.") from error
-    fields: dict[str, Any] = {}
-    for parameter in _open_parameters(name, function):
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(
-                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
-            )
-        if parameter.name not in hints:
-            raise ToolDefinitionError(
-                f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "
-                f"such as `{parameter.name}: str`, so that a model knows what to send."
-            )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        told = described.get(parameter.name)  # where there is none, that of an Annotated stays
-        more: dict[str, Any] = {"description": told} if told else {}
-        fields[_PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
-    try:
-        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
-    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
-        raise _no_schema(name, error) from error
-
-
-def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of each parameter, in Google's, NumPy's or Sphinx's style."""
-    if not text:
-        return "", {}
-    import griffe  # griffelib; only tools with a docstring pay for it
-
-    quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
-    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
-    told = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
-    described = {
-        item.name: item.description
-        for section in sections
-        if section.kind is griffe.DocstringSectionKind.parameters
-        for item in section.value
-    }
-    return told, described

@@ -22,7 +22,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
         "mark_step", "offspring", "refuse_to_block", "result_for", "settings_now", "settle_on", "step_quietly", "take_up_settings",
         "warn_once", "was_ended", "whole_steps",
     ),
-    "Lockstep": ("launch", "launch_step"),
+    "Lockstep": ("launch", "launch_step", "refuse_to_block", "settle_on"),
     "Reading": ("that_counts", "without_answer"),
     "RunHistory": ("amend", "append"),
     "Store": ("follow_run", "state_of", "unsaved_run"),

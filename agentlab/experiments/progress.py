@@ -22,7 +22,6 @@ class Progress:
 
     def __init__(self, total: Mapping[str, int], done: Mapping[str, int], *, shown: bool) -> None:
         self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
-        self._provider_of: dict[str, str] = {}
         self._spent: dict[str, Spent] = {}
         self._sums = dict.fromkeys(total, Spent())
         self._drawn_s = dict.fromkeys(total, 0.0)

@@ -1,6 +1,7 @@
 """The life of a run: the state that changes, one step after the other, and how it ends. What a person does with it is in run.py.
 
-All that changes a run's state is in this file, in run.py and in step.py. Work on a run happens on one event loop at a time.
+All that changes a run's state is in this file, in step.py, and above them in branching.py and run.py. How it is driven, here or in
+the background, is in in_background.py. Work on a run happens on one event loop at a time.
 """
 
 from __future__ import annotations
@@ -8,55 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
-from agentlab import background, events
+from agentlab import events
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
-from agentlab.jupyter import interrupts, kernel_mend
+from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import ExplicitStop
 from agentlab.loop.step import Ending, take_step
-from agentlab.owner import LoopOwner
 from agentlab.redaction import in_words
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
-from agentlab.shown import Shown
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.run import Run
     from agentlab.transport import Transport
 
-T = TypeVar("T")
 
-
-class RunState(StrEnum):
-    """Where a run is: READY before the first step and between manual ones, PAUSED between steps at a person's wish.
-
-    Example:
-        >>> list(lab.RunState)
-        [<RunState.READY: 'ready'>, <RunState.RUNNING: 'running'>, <RunState.PAUSED: 'paused'>, <RunState.ENDED:...
-        >>> ended.state is lab.RunState.ENDED
-        True
-    """
-
-    READY = "ready"
-    RUNNING = "running"
-    PAUSED = "paused"
-    ENDED = "ended"
-
-
-class Drive(Shown):
+class Drive(InBackground[RunResult]):
     """The state of a run and the loop that drives it: the part of Run that the steps work with."""
+
+    _WOULD_BLOCK = "would block the very loop that the run is on: `await run` instead."
+    _NOT_STARTED = "The run has not been started, so there is no end to wait for: call run.start() first."
 
     def __init__(
         self,
@@ -68,11 +49,12 @@ class Drive(Shown):
         *,
         observers: Sequence[events.RunObserver] = (),
         history: RunHistory | None = None,
-        parent: Run | None = None,
+        parent: Self | None = None,
     ) -> None:
+        super().__init__()
         self.id: str = os.urandom(6).hex()
         self.lane: str = self.id
-        self.parent: Run | None = parent
+        self.parent: Self | None = parent
         self.parent_run_id: str | None = None if parent is None else parent.id
         self.agent = agent
         self.prompt = prompt
@@ -90,28 +72,24 @@ class Drive(Shown):
         self.ending: Ending | None = None
         self.stop_request: ExplicitStop | None = None
         self.told_unknown: tuple[RunSettings, bool] | None = None
-        self.caller: Run | None = None
+        self.caller: Self | None = None
         self.parent_step: int | None = None
         self.called_by: str | None = None
         self.ceiling: Callable[[RunSettings], RunSettings] | None = None
         self._marks: list[int] = []
         self._first_length = len(conversation)
         self.prompt_at: int = len(conversation) - 1
-        self._offspring: tuple[Run, ...] = ()
-        self._children: tuple[Run, ...] = ()
-        self._fork_listeners: tuple[Callable[[Run], object], ...] = ()
+        self._offspring: tuple[Self, ...] = ()
+        self._children: tuple[Self, ...] = ()
+        self._fork_listeners: tuple[Callable[[Self], object], ...] = ()
         self._paused_at, self._paused_s = 0.0, 0.0
         self._started = False
-        self._paused = False
         self._cancelled = False
         self._interrupts = 0
         self.waits_for_tool = False
-        self._home: asyncio.AbstractEventLoop | None = None
         self._warned: set[str] = set()
         self._faulty: set[int] = set()
-        self._owner = LoopOwner()
         self._task: asyncio.Task[Any] | None = None
-        self._ended = threading.Event()
         limits.subscribe(self._limits_changed)
 
     @property
@@ -122,13 +100,7 @@ class Drive(Shown):
             >>> run.state, ended.state
             (<RunState.READY: 'ready'>, <RunState.ENDED: 'ended'>)
         """
-        if self.result is not None:
-            return RunState.ENDED
-        if self._task is not None:
-            return RunState.RUNNING
-        if self._paused:
-            return RunState.PAUSED
-        return RunState.RUNNING if self._owner.is_busy else RunState.READY
+        return self._state()
 
     @property
     def pausing(self) -> bool:
@@ -223,7 +195,7 @@ class Drive(Shown):
                 self.history.amend(replace(last, stop_reason=ending.stop_reason))
             self.result = self.result_for(ending)
         self.emit(events.RunEnded(self.clock.elapsed_s(), self.result))
-        self._ended.set()
+        self._over.set()
         self._poke()
         if told := getattr(self.transport, "run_ended", None):  # a replay remembers how far each run has come
             told(self.lane)
@@ -259,7 +231,7 @@ class Drive(Shown):
         self.result = self.result_for(ending)
         self.clock = Clock(at_s)
         self.events.append(events.RunEnded(at_s, self.result))
-        self._ended.set()
+        self._over.set()
 
     # The loop ---------------------------------------------------------------------------------------------------------------
 
@@ -301,7 +273,7 @@ class Drive(Shown):
             if task is not None and task.cancelling():  # else a tool cancelled itself, and that is this run's affair
                 raise
         except Exception as error:
-            self.end(Ending(StopReason.ERROR, in_words(error), error=error))
+            self._keep_error(error)
         return self.history.last if len(self.history) > before else None
 
     @contextlib.contextmanager
@@ -313,72 +285,32 @@ class Drive(Shown):
         finally:
             if claimed is not None:
                 self._owner.release(claimed)
-            self._end_if_called_off()
+            self._work_is_done()
 
-    def settle_on(self, home: asyncio.AbstractEventLoop) -> None:
-        """Say which loop the run will be on, for whoever waits for its end."""
-        self._home = home
+    def _has_ended(self) -> bool:
+        return self.result is not None
 
-    async def _to_the_end(self) -> RunResult:
-        return await self._owned(self._drive) if self.result is None else self.result
-
-    async def _drive(self) -> RunResult:
-        async with self._owner.driver:  # a second one waits for the end, and may be cancelled without ending the run
-            while self.result is None:
-                await self._while_paused()
-                await self._one_step()
+    def _outcome(self) -> RunResult:
+        assert self.result is not None  # noqa: S101  for the type checker: it is asked for after the end
         return self.result
 
-    def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self._refuse_if_ended()
-        self._home = background.loop()
-        background.submit(self._quietly(work, self._claim(self._home)))
+    def _is_at_work(self) -> bool:
+        return self._task is not None
 
-    def _claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
-        """Have the run on this loop from now on, whoever asks for a step first; None where another is at work."""
-        return loop if self._owner.claim(loop) else None
+    def _keep_error(self, error: Exception) -> bool:
+        self.end(Ending(StopReason.ERROR, in_words(error), error=error))
+        return True
 
-    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
-        """Do this where nobody awaits: what is wrong stands in the result."""
-        unwatch = interrupts.watch(self._call_off)
-        try:
-            await work()
-        except Exception as error:
-            self.end(Ending(StopReason.ERROR, in_words(error), error=error))
-        finally:
-            unwatch()
-            if claimed is not None:
-                self._owner.release(claimed)
-            self._end_if_called_off()
-
-    async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do this on the owning loop."""
-        try:
-            async with kernel_mend.waiting():
-                return await self._owner.run(work)
-        finally:
-            self._end_if_called_off()
-
-    def _end_if_called_off(self) -> None:
+    def _work_is_done(self) -> None:
         """Where a stop came after the last look at it, and nothing is under way that would look again."""
         if self._is_called_off():
             self._end_between_steps(if_idle=True)
-
-    async def _while_paused(self) -> None:
-        while self._is_held():
-            self._owner.wake.clear()
-            if self._is_held():  # another thread may have changed that before there was anything to wake
-                await self._owner.wake.wait()
 
     def _is_held(self) -> bool:
         return self._paused and self.result is None and not self._is_called_off()
 
     def _is_called_off(self) -> bool:
         return self.stop_request is not None or self._cancelled
-
-    def _poke(self) -> None:
-        """Wake the run from a pause, from any thread."""
-        self._owner.call(self._owner.wake.set)
 
     def _call_off(self) -> None:
         """Cancel, from any thread: in mid-step if need be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,15 @@ Row = tuple[Line2D, str]
 SECTIONS = ("runs", "limits", "ended by")
 SHOWN = 8
 """Entries of a section; what is more is counted in one line."""
+
+_STYLE: Mapping[str, Any] = {
+    "fontsize": look.SMALL_POINTS,
+    "labelcolor": look.TEXT,
+    "frameon": False,
+    "handlelength": 2.6,
+    "handletextpad": 0.6,
+    "borderaxespad": 0.2,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +69,7 @@ def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False)
         [handle for handle, _ in lines],
         [label for _, label in lines],
         ncols=len(sections) if columns else 1,
-        fontsize=look.SMALL_POINTS,
-        labelcolor=look.TEXT,
-        frameon=False,
-        handlelength=2.6,
-        handletextpad=0.6,
-        borderaxespad=0.2,
+        **_STYLE,
         labelspacing=0.4,
         **place,
     )
@@ -109,12 +114,7 @@ def plain(where: Axes | Figure, rows: list[Row], *, more: int = 0, columns: int 
     drawn = where.legend(
         [handle for handle, _ in lines],
         [f" {label}" if label.startswith("_") else label for _, label in lines],
-        fontsize=look.SMALL_POINTS,
-        labelcolor=look.TEXT,
-        frameon=False,
-        handlelength=2.6,
-        handletextpad=0.6,
-        borderaxespad=0.2,
+        **_STYLE,
         **({"loc": "outside lower center", "ncols": columns} if columns else place),
     )
     for text in drawn.get_texts():

@@ -12,6 +12,7 @@ from agentlab.providers._chat_completions import PLAIN, Dialect, Origin, read_bo
 from agentlab.providers._chat_stream import ChatStreamParser
 from agentlab.providers._request import clean_url, content_headers
 from agentlab.providers._signals import body_message
+from agentlab.providers._versions import place_version
 from agentlab.shown import Shown
 from agentlab.types import JSON, ModelRequest, ModelResponse
 
@@ -79,3 +80,15 @@ class ChatCompletions(Shown):
 
     def _origin(self, requested_cap: int | None) -> Origin:
         return Origin(self.name, self.model, self.wire, requested_cap, self.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedChat(ChatCompletions):
+    """One whose address ends in a version: `api_version`, given, takes that one's place."""
+
+    api_version: str | None = None
+
+    def __post_init__(self) -> None:
+        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
+        object.__setattr__(self, "base_url", base_url)
+        object.__setattr__(self, "api_version", version)

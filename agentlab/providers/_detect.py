@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass, replace
 
 from agentlab.errors import ConfigurationError, UnknownProviderError
@@ -17,18 +18,22 @@ from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
 _SHOWN_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class WireDetector:
-    """Reads the responses of one provider."""
+class BodyDetector(abc.ABC):
+    """What all detectors do with a payload: a status, a whole body or a stream."""
 
-    wire: ProviderProtocol
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def _name(self) -> str:
+        """What the provider is called in the signal."""
 
     def detect(
         self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended; see `agentlab.detect`."""
         if status >= 400:
-            return status_signal(self.wire.name, payload, status)
+            return status_signal(self._name, payload, status)
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
@@ -36,16 +41,36 @@ class WireDetector:
         parser.feed(events)
         return explained(parser.finish(), events)
 
+    @abc.abstractmethod
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """A parser for one stream: `feed(bytes)`, then `finish()`."""
+
+    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        if (never := never_run(body, self._name)) is not None:
+            return never
+        body, status = answer_of(body)
+        return status_signal(self._name, body, status) if status >= 400 else self._of_answer(body, requested_cap)
+
+    @abc.abstractmethod
+    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        """The signal of a whole body."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireDetector(BodyDetector):
+    """Reads the responses of one provider."""
+
+    wire: ProviderProtocol
+
+    @property
+    def _name(self) -> str:
+        return self.wire.name
+
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
         return self.wire.stream_parser(requested_cap=requested_cap)
 
-    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        if (never := never_run(body, self.wire.name)) is not None:
-            return never
-        body, status = answer_of(body)
-        if status >= 400:
-            return status_signal(self.wire.name, body, status)
+    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
         return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
 
 

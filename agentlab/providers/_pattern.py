@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from agentlab.providers import _read as read
 from agentlab.providers._base import StreamParser
-from agentlab.providers._batch import answer_of, never_run
-from agentlab.providers._detect import explained, opened, provider_detector, status_signal
+from agentlab.providers._detect import BodyDetector, explained, provider_detector
 from agentlab.providers._incoming import Incoming
 from agentlab.providers._signals import Facts, Table, find_error, judge
 from agentlab.providers._sse import Event
@@ -95,34 +94,20 @@ _CONVERSE_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta", "c
 
 
 @dataclass(frozen=True, slots=True)
-class PatternDetector:
+class PatternDetector(BodyDetector):
     """Reads responses of a provider that is not known by their shape. `provider` is what it is called in the signal."""
 
     provider: str
 
-    def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
-    ) -> TerminationSignal:
-        """Why this response ended; see `agentlab.detect`."""
-        if status >= 400:
-            return status_signal(self.provider, payload, status)
-        body, events = opened(payload, streaming)
-        if events is None:
-            return self._of_body(body, requested_cap)
-        parser = self.stream(requested_cap=requested_cap)
-        parser.feed(events)
-        return explained(parser.finish(), events)
+    @property
+    def _name(self) -> str:
+        return self.provider
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
         return PatternStreamParser(self, requested_cap)
 
-    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        if (never := never_run(body, self.provider)) is not None:
-            return never
-        body, status = answer_of(body)
-        if status >= 400:
-            return status_signal(self.provider, body, status)
+    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
         name = reader_of(body)
         if name is None:
             return explained(self.by_name(body), body)

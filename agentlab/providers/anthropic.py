@@ -18,6 +18,7 @@ from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers._base import Capabilities, StreamParser
+from agentlab.providers._blocks import Asked, tool_calls
 from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
 from agentlab.providers._versions import check_date
@@ -266,23 +267,13 @@ def read_usage(reported: JSON) -> Usage:
 
 
 def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:
-    """The calls of the person's tools (`tool_use`; the vendor runs its own). A whole body shows a block that was cut as if it were
-    complete: so the last block of a response that was cut counts as open."""
-    calls: list[ToolCall] = []
+    """The calls of the person's tools (`tool_use`); the vendor runs its own."""
     settled = settled_tools(blocks)
-    for number, block in enumerate(blocks, 1):
-        if not is_call(block, settled):
-            continue
-        closed = not (cut and number == len(blocks))
-        calls.append(
-            ToolCall(
-                id=read.as_text(block.get("id")) or f"call_{len(calls) + 1}",
-                name=read.as_text(block.get("name")),
-                arguments=read.arguments_text(block.get("input"), closed=closed),
-                closed=closed,
-            )
-        )
-    return tuple(calls)
+
+    def asked(block: dict[str, Any]) -> Asked | None:
+        return (block.get("id"), block.get("name"), block.get("input")) if is_call(block, settled) else None
+
+    return tool_calls(blocks, asked, cut=cut)
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:

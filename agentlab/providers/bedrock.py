@@ -23,6 +23,7 @@ from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._bedrock_auth import bearer_key, missing_key, signed_headers
 from agentlab.providers._bedrock_request import request_body, tool_use_id
 from agentlab.providers._bedrock_stream import BedrockStreamParser, end_details, is_own_tool
+from agentlab.providers._blocks import Asked, tool_calls
 from agentlab.providers._event_stream import missing_decoder
 from agentlab.providers._request import clean_url
 from agentlab.providers._signals import Ended, Facts, Table, find_error, judge
@@ -165,7 +166,7 @@ def read_body(
     stop_reason = body.get("stopReason")
     text = read.whole_text("".join(map(_text, blocks)))
     if calls is None:
-        calls = _tool_calls(blocks, cut=stop_reason is None or stop_reason in _CUT)
+        calls = tool_calls(blocks, _asked, cut=stop_reason is None or stop_reason in _CUT)
     usage = read_usage(body.get("usage"))
     facts = Facts(
         tool_calls=len(calls),
@@ -247,24 +248,12 @@ def read_error(payload: JSON) -> JSON:
     return {"type": kind, "message": message}
 
 
-def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:
-    """The calls of the person's tools. A whole body shows a block that was cut as if it were complete: so the last block of a response
-    that was cut counts as open."""
-    calls: list[ToolCall] = []
-    for number, block in enumerate(blocks, 1):
-        tool_use = block.get("toolUse")
-        if not isinstance(tool_use, dict) or not is_own_tool(tool_use):
-            continue
-        closed = not (cut and number == len(blocks))
-        calls.append(
-            ToolCall(
-                id=read.as_text(tool_use.get("toolUseId")) or f"call_{len(calls) + 1}",
-                name=read.as_text(tool_use.get("name")),
-                arguments=read.arguments_text(tool_use.get("input"), closed=closed),
-                closed=closed,
-            )
-        )
-    return tuple(calls)
+def _asked(block: dict[str, Any]) -> Asked | None:
+    """A call of a tool of the person's."""
+    asked = block.get("toolUse")
+    if not isinstance(asked, dict) or not is_own_tool(asked):
+        return None
+    return asked.get("toolUseId"), asked.get("name"), asked.get("input")
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:

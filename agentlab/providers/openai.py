@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agentlab.providers._base import Capabilities
-from agentlab.providers._chat_provider import ChatCompletions
-from agentlab.providers._request import clean_url, find_key
-from agentlab.providers._versions import place_version
+from agentlab.providers._chat_provider import VersionedChat
+from agentlab.providers._request import find_key
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLES = ("OPENAI_API_KEY",)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAI(ChatCompletions):
+class OpenAI(VersionedChat):
     """OpenAI's own server, or a proxy of it at `base_url`.
 
     The key of the environment variable OPENAI_API_KEY goes to `base_url` too: for a server of somebody else take `compatible`, which
@@ -32,12 +31,6 @@ class OpenAI(ChatCompletions):
     capabilities: ClassVar[Capabilities] = Capabilities()
 
     base_url: str = BASE_URL
-    api_version: str | None = None
-
-    def __post_init__(self) -> None:
-        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
-        object.__setattr__(self, "base_url", base_url)
-        object.__setattr__(self, "api_version", version)
 
     def auth_headers(self) -> dict[str, str]:
         """The key as a bearer token. Raises MissingKeyError."""

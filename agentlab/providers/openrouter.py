@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities
 from agentlab.providers._chat_completions import Dialect, native_word
-from agentlab.providers._chat_provider import ChatCompletions
-from agentlab.providers._request import clean_url, find_key
+from agentlab.providers._chat_provider import VersionedChat
+from agentlab.providers._request import find_key
 from agentlab.providers._signals import Table
-from agentlab.providers._versions import place_version
 from agentlab.types import JSON, FinishReason
 
 BASE_URL = "https://openrouter.ai/api/v1"
@@ -91,7 +90,7 @@ def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenRouter(ChatCompletions):
+class OpenRouter(VersionedChat):
     """OpenRouter, whose models are named `vendor/model`.
 
     `options` carry its own fields, such as `provider`, `models` or `reasoning`; `headers` the optional `HTTP-Referer` and `X-Title`
@@ -106,12 +105,6 @@ class OpenRouter(ChatCompletions):
     dialect: ClassVar[Dialect] = Dialect(native=NATIVE_REASONS, details=end_details, kept=("stop_details",))
 
     base_url: str = BASE_URL
-    api_version: str | None = None
-
-    def __post_init__(self) -> None:
-        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
-        object.__setattr__(self, "base_url", base_url)
-        object.__setattr__(self, "api_version", version)
 
     def auth_headers(self) -> dict[str, str]:
         """The key as a bearer token. Raises MissingKeyError."""

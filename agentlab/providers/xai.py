@@ -13,10 +13,9 @@ from typing import ClassVar
 
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._chat_completions import FINISH_REASONS, Dialect, read_body
-from agentlab.providers._chat_provider import ChatCompletions
+from agentlab.providers._chat_provider import VersionedChat
 from agentlab.providers._chat_usage import cost_in_ticks
-from agentlab.providers._request import clean_url, find_key
-from agentlab.providers._versions import place_version
+from agentlab.providers._request import find_key
 from agentlab.providers._xai_samples import SAMPLE_REASONS, SampleStreamParser, is_sample, to_chat
 from agentlab.types import JSON, ModelResponse
 
@@ -25,7 +24,7 @@ KEY_VARIABLES = ("XAI_API_KEY",)
 
 
 @dataclass(frozen=True, slots=True)
-class XAI(ChatCompletions):
+class XAI(VersionedChat):
     """xAI's own server, or a proxy of it at `base_url`. Cost is what it reports."""
 
     name: ClassVar[str] = "xai"
@@ -37,12 +36,6 @@ class XAI(ChatCompletions):
     )
 
     base_url: str = BASE_URL
-    api_version: str | None = None
-
-    def __post_init__(self) -> None:
-        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
-        object.__setattr__(self, "base_url", base_url)
-        object.__setattr__(self, "api_version", version)
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
         """Read a whole body."""

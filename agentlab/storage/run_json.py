@@ -22,7 +22,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-from agentlab import events
+from agentlab import events, stop
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.predicates import name_of
 from agentlab.redaction import Redactor
@@ -222,7 +222,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    names: dict[str, Any] = {"RunSettings": RunSettings}  # which results.py imports for the type checker only
+    names: dict[str, Any] = {"RunSettings": RunSettings}  # which step_result.py imports for the type checker only
     for base in reversed(kind.__mro__):
         names |= vars(sys.modules[base.__module__])
     return typing.get_type_hints(kind, names)
@@ -231,7 +231,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _plain_condition(condition: StopCondition) -> dict[str, Any]:
     kind = type(condition)
     kept: dict[str, Any] = {"condition": kind.__name__}
-    if kind.__module__ != StopCondition.__module__:
+    if not _is_built_in(kind):
         kept["module"] = kind.__module__
     if condition.parts:
         return {**kept, "parts": [_plain_condition(part) for part in condition.parts]}
@@ -322,12 +322,14 @@ def given(kept: Any) -> Any:
 
 
 def _condition(kept: Mapping[str, Any]) -> StopCondition:
-    name, module = kept["condition"], kept.get("module", StopCondition.__module__)
+    name, module = kept["condition"], kept.get("module")
     if name == "Custom":
         return Custom(Forgotten(kept["fields"]["name"]), kept["fields"]["name"])
     # The last of that name: a class that was made anew, as dataclasses with slots are, stands behind the one it replaced.
     own = reversed(list(_kinds(StopCondition)))
-    kind: Any = next((one for one in own if (one.__name__, one.__module__) == (name, module)), None)
+    kind: Any = next(
+        (one for one in own if one.__name__ == name and (one.__module__ == module if module else _is_built_in(one))), None
+    )
     try:
         if "parts" in kept:
             return cast(StopCondition, kind(*map(_condition, kept["parts"])))
@@ -338,9 +340,14 @@ def _condition(kept: Mapping[str, Any]) -> StopCondition:
         except TypeError:  # HasToolCall and its like take their one field as several arguments
             return cast(StopCondition, kind(*next(iter(fields.values()))))
     except Exception:
-        if module == StopCondition.__module__:
+        if module is None:
             raise
         return Custom(Forgotten(name), name)  # somebody's own: its module is not imported here, or it has changed since
+
+
+def _is_built_in(kind: type) -> bool:
+    """Whether it is one of `agentlab.stop`; of others the module is kept beside the name."""
+    return getattr(stop, kind.__name__, None) is kind
 
 
 def _kinds(root: type[StopCondition]) -> Iterator[type[StopCondition]]:

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from agentlab import events, sugar
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
-from agentlab.loop.drive import RunState
+from agentlab.in_background import RunState
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown

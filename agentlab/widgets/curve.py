@@ -131,10 +131,6 @@ class Curve:
                 cost.append(leaf.usd)
         return _least(tokens), _least(cost)
 
-    def as_base64(self) -> str:
-        """The picture for a mime bundle; no step is marked in it."""
-        return base64.b64encode(self.draw()).decode()
-
     def alt(self, mark: int | None = None) -> str:
         """What is to be seen, in words, as it was drawn last."""
         tokens, cost = self._sums

@@ -83,21 +83,21 @@ asyncio.run(main())
 REVEALED = [
     "agentlab.types.FinishReason | None",
     "int | None",
-    "agentlab.results.StepResult",
+    "agentlab.step_result.StepResult",
     "typing.Mapping[str, agentlab.tools.Tool]",
     "agentlab.settings.RunSettings",
     "agentlab.run.Run",
-    "agentlab.results.StepResult",
+    "agentlab.step_result.StepResult",
     "tuple[agentlab.going_on.Proposal, ...]",
     "agentlab.types.StopReason",
     "decimal.Decimal | None",
-    "tuple[agentlab.results.Reading, ...]",
+    "tuple[agentlab.step_result.Reading, ...]",
     "pandas.DataFrame",
     "agentlab.providers._base.Capabilities",
     "dict[str, agentlab.providers._base.Capabilities]",
     "agentlab.types.TerminationSignal",
     "agentlab.storage.store.Store",
-    "agentlab.stop.StopCondition",
+    "agentlab.stop_condition.StopCondition",
 ]
 
 

@@ -1,0 +1,252 @@
+"""Where a run comes from, and what comes from it: branches, the runs of sub-agents that its tools called, the way on from its end."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from agentlab import events, going_on
+from agentlab.budget import Budget
+from agentlab.continuation import ContinuationPolicy
+from agentlab.errors import AgentlabWarning, ConfigurationError
+from agentlab.fork import Past
+from agentlab.going_on import Proposal
+from agentlab.loop.drive import Drive
+from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.stop import as_condition
+from agentlab.terminating import TerminatingTools
+from agentlab.termination import Policy
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
+    from agentlab.loop.calls import Model
+    from agentlab.providers._base import Provider
+    from agentlab.transport import Transport
+
+
+class Branching(Drive):
+    """The part of Run that knows of other runs. A branch shares steps with its parent; a child was called by a tool of its caller."""
+
+    recall: Callable[[str, Agent, RunSettings], Self] | None = None
+    """How sub-agents' runs of an earlier process are had back; set by the store that this run came from."""
+
+    # Branches ---------------------------------------------------------------------------------------------------------------
+
+    def fork(
+        self,
+        at: int,
+        *,
+        budget: Budget | None = None,
+        stop: object = None,
+        policy: Policy | None = None,
+        continuation: ContinuationPolicy | None = None,
+        terminating: TerminatingTools | Sequence[str] | None = None,
+        agent: Agent | None = None,
+        model: str | Provider | Model | None = None,
+        prompt: str | None = None,
+        message: str | None = None,
+        tool_results: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A new run that shares the first `at` steps (0 to all) and has another future; not started. This run stays as it is.
+
+        budget, stop, policy, continuation, terminating   other settings; what is left out is as this run has it now
+        agent           another agent; or with `model` the same one (tools, instructions, defaults) on another model
+        prompt          another task in the place of this run's own; the kept steps stay as they were
+        message         something more that the person says after the kept steps
+        tool_results    what the tools of step `at` gave, replaced: {call id: text}
+
+        Where the kept steps end with the model's own words, there is nothing that it could be asked, and most providers refuse such a
+        conversation. An answer that was cut is followed by the continuation policy's `hint`; where the model has come to its end (a
+        run that COMPLETED, kept whole), a ConfigurationError asks for a `message` or for fewer steps.
+
+        Example:
+            >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
+            >>> result = await branch
+            >>> result.forked_at, len(result.history), result.stop_reason
+            (2, 3, <StopReason.TURN_LIMIT: 'turn_limit'>)
+        """
+        if agent is not None and model is not None:
+            raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
+        whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
+        past = whole.until(at)
+        chosen = agent or (self.agent if model is None else self.agent.with_model(model))
+        settings = self.limits.snapshot()
+        settings = replace(
+            settings,
+            budget=budget or settings.budget,
+            stop=settings.stop if stop is None else as_condition(stop),
+            policy=settings.policy if policy is None else as_policy(policy),
+            continuation=settings.continuation if continuation is None else as_continuation(continuation),
+            terminating=settings.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
+        )
+        if prompt is not None:
+            past = past.with_prompt(prompt)
+        if tool_results is not None:
+            past = past.with_tool_results(tool_results)
+        if message is not None:
+            past = past.with_message(message)
+        past = past.with_something_to_answer(settings.continuation.hint)
+        branch = type(self)(
+            chosen,
+            past.prompt,
+            past.conversation(),
+            LiveSettings(settings),
+            self.transport,
+            observers=self._inherited,
+            history=past.history,
+            parent=self,
+        )
+        branch._take_over(past)
+        self._has_branch(branch)
+        return branch
+
+    def _take_over(self, past: Past) -> None:
+        self._marks, self.prompt_at, self._first_length = list(past.marks), past.prompt_at, past.first_length
+
+    @classmethod
+    def as_it_was(
+        cls,
+        agent: Agent,
+        past: Past,
+        settings: RunSettings,
+        transport: Transport,
+        *,
+        run_id: str,
+        happened: Sequence[events.Event] = (),
+        parent_run_id: str | None = None,
+        forked_at: int | None = None,
+        parent_step: int | None = None,
+        called_by: str | None = None,
+    ) -> Self:
+        """A run that was kept, after its last step, to go on from. Nobody observes it; the agent's observers observe its forks."""
+        limits = LiveSettings(settings)
+        run = cls(agent, past.prompt, past.conversation(), limits, transport, observers=agent.observers, history=past.history)
+        run.observers = ()
+        run._take_over(past)
+        run.id = run.lane = run_id
+        run.parent_run_id, run.forked_at, run.parent_step, run.called_by = parent_run_id, forked_at, parent_step, called_by
+        run.events.extend(happened)
+        return run
+
+    def inherit(self, observer: events.RunObserver) -> None:
+        """Have `observer` told of the runs that are forked from this one from now on, each from its beginning."""
+        self._inherited = (*self._inherited, observer)
+
+    @property
+    def branches(self) -> tuple[Self, ...]:
+        """The runs that were forked from this one, in order. Theirs have this one as `parent`, and `forked_at` steps of it.
+
+        Example:
+            >>> branch = ended.fork(at=2)
+            >>> [one.forked_at for one in ended.branches]
+            [2]
+        """
+        return tuple([one for one in self._offspring if one.parent is self])
+
+    def watch_forks(self, listener: Callable[[Self], object]) -> Callable[[], None]:
+        """Call `listener(branch)` after each fork of this run, on the thread that made it; returns what ends that.
+
+        What a listener raises is a warning: the fork holds.
+
+        Example:
+            >>> told = []
+            >>> end = ended.watch_forks(told.append)
+            >>> branch = ended.fork(at=1)
+            >>> told == [branch]
+            True
+        """
+        self._fork_listeners = (*self._fork_listeners, listener)
+
+        def end() -> None:
+            self._fork_listeners = tuple(one for one in self._fork_listeners if one is not listener)
+
+        return end
+
+    def branch_of(self, parent: Self) -> None:
+        """This run, which was kept, is a branch of that one, which was kept too."""
+        self.parent = parent
+        parent._has_branch(self)
+
+    def _has_branch(self, branch: Self) -> None:
+        with self._owner.lock:
+            self._offspring = (*self._offspring, branch)
+        for listener in self._fork_listeners:
+            try:
+                listener(branch)
+            except Exception as error:
+                told = f"A listener to forks raised {type(error).__name__}: {error}. The fork holds."
+                warnings.warn(told, AgentlabWarning, stacklevel=3)
+
+    # Sub-agents -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> tuple[Self, ...]:
+        """The runs of sub-agents that this run's tools called (`agent.as_tool`), in order, the one under way included: their `limits`
+        can be edited, and they can be stopped. Theirs have this one as `caller`, its step as `parent_step`, the tool call's id as
+        `called_by`.
+
+        Example:
+            >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+            >>> run = planner.run("?")
+            >>> result = await run
+            >>> [child.result.text for child in run.children]
+            ['Paris.']
+        """
+        return self._children
+
+    @property
+    def offspring(self) -> tuple[Self, ...]:
+        """Branches and sub-agents' runs together, in the order in which they were made."""
+        return self._offspring
+
+    @property
+    def inherited(self) -> tuple[events.RunObserver, ...]:
+        """The observers that the runs which come from this one begin with."""
+        return self._inherited
+
+    def called_from(self, caller: Self, step: int, call_id: str) -> None:
+        """This run is a sub-agent's, started by a tool call of `caller`; one that is a branch stays a branch of its parent."""
+        self.caller, self.parent_step, self.called_by = caller, step, call_id
+        with caller._owner.lock:
+            caller._children = (*caller._children, self)
+            if self.parent is None:
+                self.parent_run_id = caller.id
+                caller._offspring = (*caller._offspring, self)
+
+    @property
+    def proposals(self) -> tuple[Proposal, ...]:
+        """What can be done about this run's end, the best first; empty while it goes on, and where there is nothing to do.
+
+        Example:
+            >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
+            >>> result = await run
+            >>> [proposal.label for proposal in run.proposals]
+            ['Raise the turn limit to 4 and go on']
+        """
+        return going_on.proposals(self)
+
+    def go_on(self, proposal: Proposal | None = None, *, prompt: str | None = None) -> Self:
+        """The branch that does what is proposed (without one the first of `proposals`), not started.
+
+        Raises ConfigurationError where nothing is proposed, with the reason, and where a new `prompt` is needed and missing.
+
+        Example:
+            >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
+            >>> (await run).stop_reason
+            <StopReason.TURN_LIMIT: 'turn_limit'>
+            >>> branch = run.go_on()
+            >>> branch.limits.max_turns
+            4
+        """
+        chosen = going_on.chosen(self, proposal, prompt)
+        settings = going_on.settings_for(self, chosen)
+        return self.fork(
+            chosen.at,
+            budget=settings.budget,
+            stop=settings.stop,
+            continuation=settings.continuation,
+            terminating=settings.terminating,
+            prompt=prompt,
+        )
