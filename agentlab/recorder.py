@@ -263,8 +263,8 @@ SHOWN = [
     "output_tokens",
     "cumulative_tokens",
     "cumulative_cost_usd",
-    "stop_reason",
 ]
+"""What a result shows of a step; why the run stopped stands above."""
 
 
 SHOWN_STEPS = 20

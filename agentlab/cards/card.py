@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,6 +19,7 @@ LONGEST_NAME = 80
 UNKNOWN = "unknown"
 
 _LEFT = "text-align:left;vertical-align:top"
+_NAME = f"{_LEFT};min-width:6em"
 _VALUE = f"{_LEFT};white-space:pre-wrap;overflow-wrap:anywhere;max-width:60em"
 
 
@@ -73,7 +75,7 @@ def in_words(value: object) -> str:
 def as_html(card: Card) -> str:
     """The card, with nothing in it that a page could run."""
     rows = "".join(
-        f'<tr><th scope="row" style="{_LEFT}">{escape(name, LONGEST_NAME)}</th><td style="{_VALUE}">{_cell(value)}</td></tr>'
+        f'<tr><th scope="row" style="{_NAME}">{escape(name, LONGEST_NAME)}</th><td style="{_VALUE}">{_cell(value)}</td></tr>'
         for name, value in card.rows[:MOST_ROWS]
     )
     more = len(card.rows) - MOST_ROWS
@@ -82,9 +84,14 @@ def as_html(card: Card) -> str:
         f"<table><tbody>{rows}</tbody></table>" if rows else "",
         f"<p>… and {more:,} more</p>" if more > 0 else "",
         "" if card.table is None else _table(card.table),
-        f"<p>{escape(card.note)}</p>" if card.note else "",
+        f"<p>{_with_code(card.note)}</p>" if card.note else "",
     ]
     return f'<div class="agentlab-card {AS_WRITTEN}">{"".join(parts)}</div>'
+
+
+def _with_code(note: str) -> str:
+    """A note, with code in it where it says so by backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(note))
 
 
 def _table(table: Table) -> str:

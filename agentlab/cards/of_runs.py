@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentlab.cards.card import Card, Table, ends_of
-from agentlab.cards.of_values import fields_of
+from agentlab.cards.of_values import NO_LIMIT, fields_of
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -56,7 +56,7 @@ def run(value: Run) -> Card:
         ("budget", now.budget),
         ("stop", "none" if now.stop is None else now.stop),
     ]
-    note = "" if value.result is not None else "run.panel() shows it live; `await run` takes it to its end."
+    note = "" if value.result is not None else "`run.panel()` shows it live; `await run` takes it to its end."
     return Card("Run", tuple(rows), _steps(value.history), note)
 
 
@@ -111,7 +111,7 @@ def lockstep(value: Lockstep) -> Card:
 def store(value: Store) -> Card:
     """Where it is; nothing is read for it."""
     behind = [("not yet written", len(value.unsaved))] if value.unsaved else []
-    note = ".to_frame() lists the runs; .load(run_id, agent) has one back."
+    note = "`.frame()` lists the runs; `.load(run_id, agent)` has one back."
     return Card("Store", (("place", getattr(value.storage, "path", type(value.storage).__name__)), *behind), note=note)
 
 
@@ -128,15 +128,14 @@ def results(value: ExperimentResults) -> Card:
     states = Counter("failed" if one.failed else one.state.replace("_", " ") for one in value.standing)
     few, count = ends_of(list(value.problems.items()))
     table = Table(("run", "problem"), tuple(few), count) if few else None
-    return Card(
-        f"Results of {value.grid.name}", (("runs", len(value)), *states.items()), table, ".runs, .steps, .summary(), .plot()"
-    )
+    note = "`.runs` and `.steps` are tables of them, `.summary()` compares them, `.plot()` draws it."
+    return Card(f"Results of {value.grid.name}", (("runs", len(value)), *states.items()), table, note)
 
 
 def dry_run(value: DryRun) -> Card:
     """What is to be done at most; what nothing bounds says so."""
-    unbounded = {"max_calls": "no limit", "max_tokens": "no limit"}
-    rows = [(name, unbounded[name] if held is None and name in unbounded else held) for name, held in fields_of(value).rows]
+    bounds = ("max_calls", "max_tokens", "max_cost_usd")
+    rows = [(name, NO_LIMIT if name in bounds and getattr(value, name) is None else held) for name, held in fields_of(value).rows]
     return Card("DryRun", tuple(rows), note=f"{value}")
 
 

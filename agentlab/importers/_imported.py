@@ -45,7 +45,7 @@ class Imported:
         return cut(f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}", LONGEST_TEXT)
 
     def _repr_html_(self) -> str:
-        shown = self.steps[["run_id", *SHOWN]].head(ROWS_SHOWN)
+        shown = self.steps[["run_id", *SHOWN, "stop_reason"]].head(ROWS_SHOWN)
         table = table_of(shown)
         head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)

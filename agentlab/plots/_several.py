@@ -159,7 +159,8 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
             notes.setdefault(name, {}).update(dict.fromkeys(said))
         legend.remove()
     lines = [(handle, "\n".join([name, ", ".join(notes[name])] if notes[name] else [name])) for handle, name in rows.values()]
-    lines.sort(key=lambda line: line[0].get_color() == look.TEXT)  # what holds for all groups comes after them
+    # What is said of no group in particular, such as why runs ended, comes last.
+    lines.sort(key=lambda line: look.TEXT in (line[0].get_color(), line[0].get_markeredgecolor()))
     if not lines:
         return
     longest = max(len(part) for _, label in lines for part in label.split("\n"))

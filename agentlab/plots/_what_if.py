@@ -133,8 +133,8 @@ def _draw_group(
     )  # fmt: skip
     for place, row in enumerate(named, start=1):
         ax.annotate(
-            str(place), (float(row["x"]), float(row["y"])), xytext=(5, 5), textcoords="offset points", color=look.TEXT,
-            fontsize=look.SMALL_POINTS, annotation_clip=False,
+            str(place), (float(row["x"]), float(row["y"])), xytext=(-4, 3), textcoords="offset points", color=look.TEXT,
+            fontsize=look.SMALL_POINTS, annotation_clip=False, ha="right", va="bottom",
         )  # fmt: skip
     best = [
         f"{look.spoken(str(row['label']), 200)}: {number(float(row['y']), axes[1])} at {number(float(row['x']), axes[0])}"

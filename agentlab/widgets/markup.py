@@ -21,6 +21,8 @@ from agentlab.widgets.answer import Said
 
 NEAR = 0.8
 """From this share of a limit on, its bar says so."""
+LONGEST_DETAIL, MOST_LINES = 1_500, 14
+"""Of why a run ended: so many characters are shown, and so many line breaks kept."""
 
 _STATE_WORDS = {
     RunState.READY: "ready",
@@ -256,7 +258,10 @@ def end(result: RunResult | None) -> str:
     kind = "terminated" if result.terminated else "truncated"
     last = result.history.last
     signal = last.signal if last is not None else None
-    lines = [f"<b>{escape(kind)} · {escape(result.stop_reason)}</b> — {escape(printable(result.detail), 600)}"]
+    detail = escape(printable(result.detail), LONGEST_DETAIL)
+    if detail.count("\n") <= MOST_LINES:  # as of a replay that missed: one line for each difference, and what to do at the end
+        detail = f'<span class="agentlab-lines">{detail}</span>'
+    lines = [f"<b>{escape(kind)} · {escape(result.stop_reason)}</b> — {detail}"]
     if result.conditions_met:
         lines.append(f"Fired: {escape(printable(', '.join(map(str, result.conditions_met))))}")
     if signal is not None:
