@@ -54,7 +54,7 @@ class Budget(Shown):
         Budget(max_turns=5, max_cost=0.05)
         >>> run = endless.run("?", budget=lab.Budget(max_turns=5, max_cost="0.025"))
         >>> (await run).detail
-        'Budget reached: max_cost 0.03 of 0.025.'
+        'Budget reached: max_cost $0.03 of $0.025.'
         >>> lab.Budget(max_tunrs=5)
         Traceback (most recent call last):
             ...
@@ -114,7 +114,7 @@ class Budget(Shown):
 
         Example:
             >>> [str(reading) for reading in lab.Budget(max_turns=8, max_cost=0.05).readings(result.history, elapsed_s=1.0)]
-            ['max_turns 4 of 8', 'max_cost 0.014346 of 0.05']
+            ['max_turns 4 of 8', 'max_cost $0.014346 of $0.05']
         """
         used_turns = len(history) if turns is None else turns
         used_calls = history.calls if calls is None else calls

@@ -391,7 +391,7 @@ class CostBudgetReached(RunStopped):
         >>> (await endless.run("?", budget=lab.Budget(max_cost="0.02"))).raise_for_stop()
         Traceback (most recent call last):
             ...
-        agentlab.errors.CostBudgetReached: Budget reached: max_cost 0.02 of 0.02.
+        agentlab.errors.CostBudgetReached: Budget reached: max_cost $0.02 of $0.02.
     """
 
 

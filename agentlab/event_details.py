@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentlab import events
+from agentlab.amounts import as_set
 
 
 def _changes(part: str, before: Any, after: Any) -> list[str]:
@@ -12,7 +13,7 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
     if before is None or after is None:
         return [] if before is after else [f"{part} {before!r} -> {after!r}"]
     fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
-    return [f"{name} {old} -> {new}" for name, old, new in fields if old != new]
+    return [f"{name} {as_set(name, old)} -> {as_set(name, new)}" for name, old, new in fields if old != new]
 
 
 def detail_of(event: events.Event) -> str:

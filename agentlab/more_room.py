@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal
 from typing import Any, TypeVar
 
+from agentlab.amounts import in_words
 from agentlab.history import ZERO, RunHistory
 from agentlab.leaf_names import describe
 from agentlab.limits import LARGEST
@@ -215,28 +216,6 @@ def _round_up(number: Number) -> Number:
     rounded = exact.quantize(unit, ROUND_UP) if unit >= 1 or exact != exact.to_integral_value() else exact
     found = type(number)(rounded)
     return min(found, LARGEST) if isinstance(found, int) else found
-
-
-def in_words(value: object, unit: str = "") -> str:
-    """A limit as people write it: `40,000`, `$0.10`, `2 min`."""
-    if unit == "USD" and isinstance(value, Decimal | float | int):
-        return _dollars(Decimal(str(value)))
-    if unit == "s" and isinstance(value, int | float):
-        return _duration(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,g}" if isinstance(value, float) else str(value)
-
-
-def _dollars(amount: Decimal) -> str:
-    whole_cents = amount == round(amount, 2)
-    return f"${amount:,.2f}" if whole_cents else f"${amount.normalize():,f}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60 or seconds != int(seconds):
-        return f"{seconds:,.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
-    hours, rest = divmod(int(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    return " ".join(f"{count:,} {unit}" for count, unit in ((hours, "h"), (minutes, "min"), (left, "s")) if count)
 
 
 def _listed(words: tuple[str, ...]) -> str:

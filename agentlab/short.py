@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agentlab.more_room import in_words as number_in_words
+from agentlab.amounts import in_words as number_in_words
 from agentlab.results import Remaining
 from agentlab.types import Message
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from agentlab.amounts import exactly, read_of
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 from agentlab.types import JSON, Cost, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall, ToolResult, Usage
@@ -103,13 +104,7 @@ class Reading(Shown):
             return f"{self.name}({', '.join(map(str, self.children))})"
         if self.goal:
             return f"{self.name}({self.limit}): {self.value} call{'s' * (self.value != 1)}"
-        value = "unknown" if self.value is None else _plainly(self.value)
-        return f"{self.name} {value}" + ("" if self.limit is None else f" of {_plainly(self.limit)}")
-
-
-def _plainly(value: Scalar) -> str:
-    """Money without trailing zeros and exponents, anything else as it is."""
-    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+        return f"{self.name} {read_of(self.name, self.value, self.limit)}"
 
 
 class Action(StrEnum):
@@ -239,7 +234,7 @@ class StepResult(Shown):
         if self.tool_calls:
             parts.append(f"tools={[call.name for call in self.tool_calls]}")
         tokens = "unknown" if self.usage.total_tokens is None else self.usage.total_tokens
-        parts += [f"tokens={tokens}", f"cost_usd={'unknown' if self.cost.usd is None else _plainly(self.cost.usd)}"]
+        parts += [f"tokens={tokens}", f"cost_usd={'unknown' if self.cost.usd is None else exactly(self.cost.usd)}"]
         if self.stop_reason is not None:
             parts.append(f"stop_reason={self.stop_reason}")
         return ", ".join(parts) + ")"

@@ -93,9 +93,9 @@ class MaxCost(StopCondition):
 
     Example:
         >>> str(lab.MaxCost(0.05).read(result.history))
-        'MaxCost 0.014346 of 0.05'
+        'MaxCost $0.014346 of $0.05'
         >>> (await endless.run("?", stop=lab.MaxCost("0.03"))).detail
-        'Stop condition met: MaxCost 0.03 of 0.03.'
+        'Stop condition met: MaxCost $0.03 of $0.03.'
     """
 
     usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")

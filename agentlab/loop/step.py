@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentlab import calling, events
+from agentlab.amounts import in_words as number_in_words
 from agentlab.budget import LIMIT_REASONS
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
@@ -200,7 +201,7 @@ async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
             raise
         budget = draft.settings.budget
         draft.decision = Decision(
-            Action.ABORT, f"Budget reached: timeout {budget.timeout:g} s.", StopReason.TIMEOUT, INCREASE_BUDGET
+            Action.ABORT, f"Budget reached: timeout {number_in_words(budget.timeout, 's')}.", StopReason.TIMEOUT, INCREASE_BUDGET
         )
 
 

@@ -33,7 +33,7 @@ from agentlab.redaction import (
 from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
 from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.transport.frame_redaction import redact_frames
-from agentlab.transport.replay_index import address, canonical_body
+from agentlab.transport.replay_index import address, same_question
 from agentlab.transport.split_keys import redact_lines
 from agentlab.types import JSON
 
@@ -329,7 +329,7 @@ def _key(value: JSON) -> tuple[str, bytes] | None:
     if not isinstance(value, dict) or "request" not in value:
         return None
     parsed = Interaction(value, "the recording", 1)
-    return address(parsed.method, parsed.uri), canonical_body(parsed.body)
+    return address(parsed.method, parsed.uri), same_question(parsed.body)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agentlab.errors import ConfigurationError, ReplayMissError
 from agentlab.redaction import Redactor, is_key_parameter, redact_url
+from agentlab.transport.call_ids import with_numbered_calls
 from agentlab.transport.cassettes import Cassette, Interaction, RecordedResponse, load_cassettes
 from agentlab.transport.miss_report import describe_difference, nearest
 
@@ -51,6 +52,11 @@ def canonical_body(body: bytes) -> bytes:
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
         return body
+
+
+def same_question(body: bytes) -> bytes:
+    """The canonical form with numbers for the ids of tool calls: what two recordings of one request share, whenever they were made."""
+    return canonical_body(with_numbered_calls(body) or body)
 
 
 def _number(text: str) -> float | int:
@@ -103,7 +109,8 @@ _Queues = dict[tuple[str, bytes], _Queue]
 class ReplayIndex:
     """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
 
-    A request gets the recording of the same bytes if there is one left, else one of the same canonical form, in recorded order.
+    A request gets the recording of the same bytes if there is one left, else one of the same canonical form, in recorded order;
+    where there was none ever, one that differs in the ids of tool calls alone.
     Each lane (a run has its own) goes through the recordings on its own: the first time it asks it gets the first one. A lane may
     end in `#label`: it is given what was recorded under that label, if anything was, so that the repeats of an experiment each
     find their own recording.
@@ -138,6 +145,11 @@ class ReplayIndex:
     def _by_form(self) -> _Queues:
         """By canonical form: made when a request comes that was recorded in other bytes."""
         return self._group(canonical_body)
+
+    @cached_property
+    def _by_question(self) -> _Queues:
+        """By what was asked, whatever the ids of the calls in it: made when a request comes that was never recorded with its own."""
+        return self._group(same_question)
 
     @classmethod
     def load(cls, path: str | Path, match: Match = "strict") -> Self:
@@ -181,6 +193,8 @@ class ReplayIndex:
         if queue is None:  # what was recorded had its keys replaced
             redacted, _ = Redactor().body(body)
             queue = self._by_form.get((place, canonical_body(redacted))) if redacted != body else None
+            if queue is None and with_numbered_calls(redacted) is not None:
+                queue = self._by_question.get((place, same_question(redacted)))
         return queue
 
     # misses --------------------------------------------------------------------------------------------------------------------

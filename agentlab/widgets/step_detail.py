@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+from agentlab.amounts import as_set, measured
 from agentlab.results import ChildUse, Reading, StepResult
 from agentlab.run import Run
 from agentlab.types import Message, ToolCall, ToolResult, Usage
@@ -278,9 +279,14 @@ def _reading(readings: Reading) -> str:
 
 
 def _value_of(one: Reading) -> str:
-    value = "unknown" if one.value is None else _plain(one.value)
-    limit = "" if one.limit is None else f" of {_plain(one.limit)}"
+    value = _counted(one.value) or measured(one.name, one.value)
+    limit = "" if one.limit is None else f" of {_counted(one.limit) or as_set(one.name, one.limit)}"
     return f"<b>{escape(_name(value), 120)}</b>{escape(_name(limit), 120)}"
+
+
+def _counted(value: object) -> str:
+    """A whole number; empty where it is none."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def _plain(value: object) -> str:

@@ -79,3 +79,9 @@ def test_a_field_of_the_terminating_tools_is_named_alone() -> None:
     one, two = (replace(BEFORE, terminating=TerminatingTools(["end"], consecutive_nudges=n)) for n in (1, 2))
 
     assert detail(events.LimitsChanged(1.0, one, two, "code")) == "consecutive_nudges 1 -> 2 (by code)"
+
+
+def test_a_limit_that_was_changed_is_said_with_its_unit() -> None:
+    old, new = (replace(BEFORE, budget=Budget(max_cost=cost, timeout=time)) for cost, time in (("0.05", 3.0), ("0.1", 120.5)))
+
+    assert detail(events.LimitsChanged(1.0, old, new, "code")) == "max_cost $0.05 -> $0.10, timeout 3 s -> 120 s (by code)"

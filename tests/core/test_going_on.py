@@ -25,10 +25,11 @@ from agentlab import (
     TerminatingTools,
     errors,
 )
+from agentlab.amounts import in_words
 from agentlab.going_on import nothing_to_do
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field
-from agentlab.more_room import in_words, larger
+from agentlab.more_room import larger
 from agentlab.results import Action, Reading
 from agentlab.stop import Off, StopCondition
 from agentlab.suggestions import FOR_STOP_REASON

@@ -249,7 +249,7 @@ def test_a_change_of_limits_is_a_row() -> None:
     frame = go(main()).to_frame("events")
     changes = frame[frame["event"] == "LimitsChanged"]["detail"].tolist()
     assert changes == [
-        "max_turns 20 -> 1, max_cost None -> 0.5 (by panel)",
+        "max_turns 20 -> 1, max_cost None -> $0.50 (by panel)",
         "stop StepCountIs(steps=9) -> StepCountIs(steps=2) (by code)",
     ]
 

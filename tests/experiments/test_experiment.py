@@ -18,7 +18,7 @@ import pytest
 from fixtures.scenarios import SCENARIOS
 
 import agentlab as lab
-from agentlab import AgentlabWarning, Budget, StepCountIs
+from agentlab import AgentlabWarning, Budget, StepCountIs, known_keys
 from agentlab.errors import ConfigurationError, LimitError, ProviderStatusError, StorageError
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
@@ -641,3 +641,54 @@ def test_a_prompt_with_a_key_in_it_is_the_same_experiment_again_and_a_name_with_
     assert study().dry_run().to_do == 0
     with pytest.raises(ConfigurationError, match=r"REDACTED.* holds a key"):
         lab.Experiment({key: lab.Agent(ScriptedProvider(["done"]))}, ["go"])
+
+
+@pytest.mark.parametrize("place", ["prompt", "instructions", "options", "settings"])
+@pytest.mark.parametrize("kind", ["looks like one", "known to the process", "known, in what looks like one then"])
+def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
+    kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = "planted/Opaque+0123456789"
+    key = {"looks like one": "sk-planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
+    monkeypatch.setenv("PLANTED_API_KEY", planted)
+    known_keys.look()
+    said = f"Use {key} now"
+    under_way: list[asyncio.Task[Any]] = []
+
+    asked: list[str] = []
+
+    @lab.tool
+    async def cut_off(q: str) -> str:
+        """The experiment is cancelled when it calls this the second time."""
+        asked.append(q)
+        if len(asked) == 2:
+            under_way[0].cancel()
+            await asyncio.sleep(30)
+        return q
+
+    def study(more: str = "") -> lab.Experiment:
+        text = {one: said + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
+        terminating = lab.TerminatingTools(["look"], nudge_message=text["settings"])
+        model = ScriptedProvider(lambda request, index: call("look" if len(request.messages) > 4 else "cut_off", {"q": "1"}))
+        more_ = {"instructions": text["instructions"], "options": {"stop": [text["options"]]}}
+        agent = lab.Agent(model, tools=[look, cut_off], name="a", **more_)
+        return lab.Experiment([agent], [text["prompt"]], [{"terminating": terminating}], store=tmp_path / "runs.sqlite")
+
+    async def cut() -> None:
+        under_way.append(asyncio.ensure_future(study().run(progress=False)))
+        with pytest.raises(asyncio.CancelledError):
+            await under_way[0]
+        under_way.clear()
+
+    asyncio.run(cut())
+    assert [(one.state, one.kept is not None) for one in study().results().standing] == [("interrupted", True)]
+    first = asyncio.run(study().run(progress=False))
+    assert first.runs["stop_reason"].to_list() == ["terminating_tool"]
+    again = asyncio.run(study().run(progress=False))
+    assert_same(first, again)
+    assert study().dry_run().to_do == 0
+    with pytest.raises(ConfigurationError, match=f"with other {place}: "):
+        study(" and here").results()
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert planted.encode() not in written
+    assert b"planted0123456789" not in written
