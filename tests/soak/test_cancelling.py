@@ -1,6 +1,8 @@
 """A run is cut off at every moment at which it gives way, in every manner; whatever was going on, nothing is lost and all agree.
 
-`make test` takes some ways with every kind of run, `-m "soak or not soak"` all. The table says what was tried and how it ended.
+`make test` takes some ways with every kind of run, each at every second of its moments: at the even ones or at the odd ones, which is
+drawn by lot once for all. `-m "soak or not soak"` takes all ways and all moments. The table says what was tried, of how many, and how
+it ended.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from agentlab import background
 from agentlab.storage.store import Store
 from agentlab.types import StopReason
 
-from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees, family
+from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees
 from .moments import (
     Act,
     ManualClock,
@@ -39,10 +40,10 @@ from .moments import (
 )
 from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show
+from .tallies import EVERY_SECOND, MOST_MOMENTS, TALLIES, THE_OTHERS, Tally, moments_of, rows_of_the_table
 
-MOST_MOMENTS = 500
 EVERY = 25
-"""So often a live panel and all frames are looked at too, which takes long: at the fourth moment, and at each so many more."""
+"""So often a live panel and all frames are looked at too, which takes long: at the fourth moment or the fifth, and so many later."""
 
 WAYS: dict[str, Callable[[lab.Run], Act]] = {
     "task.cancel()": lambda run: cancel_the_task,
@@ -55,27 +56,6 @@ WAYS: dict[str, Callable[[lab.Run], Act]] = {
     "Budget(timeout)": TimeRunsOut,
     "Budget(timeout), late": lambda run: TimeRunsOut(run, late=True),
 }
-
-
-@dataclass
-class Tally:
-    """What came of the moments of one scene, cut off in one way."""
-
-    moments: int = 0
-    ends: Counter[str] = field(default_factory=Counter)
-    tools: Counter[str] = field(default_factory=Counter)
-    slowest_s: float = 0.0
-
-    def note(self, *runs: lab.Run, resumable: bool = False) -> None:
-        """Count how these ended, and what became of their tools."""
-        for run in runs:
-            assert run.result is not None
-            self.ends[("resumable, then " if resumable else "") + str(run.result.stop_reason)] += 1
-            for one in family(run):
-                self.tools.update(result.error or "done" for step in one.history for result in step.tool_results)
-
-
-TALLIES: dict[tuple[str, str], Tally] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -99,13 +79,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(scope="module", autouse=True)
 def _table() -> Iterator[None]:
     yield
-    rows = []
-    for (scene, way), tally in TALLIES.items():
-        ends = ", ".join(f"{count} {name}" for name, count in sorted(tally.ends.items()))
-        tools = ", ".join(f"{count} {name}" for name, count in sorted(tally.tools.items()))
-        rows.append(
-            (scene, way, tally.moments, ends, tools or "-", f"{tally.slowest_s * 1000:.0f} ms" if tally.slowest_s else "-")
-        )
+    rows = rows_of_the_table()
     if rows:
         show("cancelling", ("what goes on", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
 
@@ -173,17 +147,18 @@ async def finished(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def try_every_moment(name: str, way: str, store: Store, *, step: int = 1) -> None:
-    """Cut one kind of run off at each of its moments."""
+def try_the_moments(name: str, way: str, part: str, store: Store) -> None:
+    """Cut one kind of run off at each of these of its moments."""
     scene, tally = SCENES[name], TALLIES.setdefault((name, way), Tally())
-    for at in range(1, MOST_MOMENTS, step):
+    for at in moments_of(part, name, way):
         run, ledger, moments, how, took_s = cut_off(scene, way, at, store)
         where = f"{name}, {way}, moment {at} of {moments.count}: {how}, {run!r}"
         try:
-            check(run, ledger, moments, how, way, store, thorough=at % EVERY == 4)
+            check(run, ledger, moments, how, way, store, thorough=at % EVERY in (4, 5))
         except AssertionError as error:
             raise AssertionError(f"{where}\n{error}") from error
         if not moments.done:
+            tally.of = max(tally.of, moments.count)
             break
         tally.moments += 1
         tally.note(run, resumable=how == "resumable")
@@ -191,7 +166,7 @@ def try_every_moment(name: str, way: str, store: Store, *, step: int = 1) -> Non
     else:
         pytest.fail(f"{name} has more than {MOST_MOMENTS} moments")
     gc.collect()  # a coroutine that nobody awaited, or an error that nobody saw, is told now
-    assert tally.moments >= 1
+    assert tally.moments >= 1 or part == THE_OTHERS
 
 
 def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, store: Store, *, thorough: bool) -> None:
@@ -219,10 +194,18 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
 QUICK = ("task.cancel()", "run.cancel(), thread", "Budget(timeout)")
 
 
+@pytest.mark.parametrize("part", [EVERY_SECOND, pytest.param(THE_OTHERS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.soak) for way in WAYS])
 @pytest.mark.parametrize("name", SCENES)
-def test_a_run_is_cut_off_at_every_moment(name: str, way: str, store: Store) -> None:
-    try_every_moment(name, way, store)
+def test_a_run_is_cut_off_at_every_moment(name: str, way: str, part: str, store: Store) -> None:
+    try_the_moments(name, way, part, store)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_parts_are_all_moments(way: str) -> None:
+    parts = [set(moments_of(part, "a pause", way)) for part in (EVERY_SECOND, THE_OTHERS)]
+    assert parts[0] | parts[1] == set(range(1, MOST_MOMENTS))
+    assert not parts[0] & parts[1]
 
 
 # In the background -------------------------------------------------------------------------------------------------------------
@@ -360,8 +343,9 @@ async def all_of(both: lab.Lockstep) -> object:
     return await both
 
 
+@pytest.mark.parametrize("part", [EVERY_SECOND, pytest.param(THE_OTHERS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("way", ["task.cancel()", pytest.param("task.cancel(), late", marks=pytest.mark.soak)])
-def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, tmp_path: Path) -> None:
+def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, part: str, tmp_path: Path) -> None:
     """What was kept is not asked for again, and all is as if nothing had been cut off."""
     tally = TALLIES.setdefault(("an experiment", way), Tally())
     asked: list[int] = []
@@ -371,7 +355,7 @@ def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, tmp_path
         asked.append(number)
         return "end" if number == 3 else calls("ponder")
 
-    for at in range(1, MOST_MOMENTS):
+    for at in moments_of(part, "an experiment", way):
         asked.clear()
         agent = lab.Agent(Slow(answer), tools=tools(Ledger()), name="a", continuation=None)
         with Store(tmp_path / f"{at}.db") as store:
@@ -393,6 +377,7 @@ def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, tmp_path
             assert len(asked) - before == 12 - kept
             assert store.unsaved == {}
         if not moments.done:
+            tally.of = max(tally.of, moments.count)
             break
         tally.moments += 1
         tally.ends.update({f"{state} runs": count for state, count in states.items()})
