@@ -30,7 +30,8 @@ KERNEL = {
 def without_seconds(outputs: list[Any]) -> list[str]:
     """The texts of a cell's outputs, without pictures and without what a clock said."""
     texts = [
-        output.get("text", "") + "".join(text for kind, text in output.get("data", {}).items() if kind.startswith("text/"))
+        output.get("text", "")
+        + "".join(text for kind, text in sorted(output.get("data", {}).items()) if kind.startswith("text/"))
         for output in outputs
     ]
     return [re.sub(r"[\d.]+ m?s\b", "… s", text) for text in texts]
