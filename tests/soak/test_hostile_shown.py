@@ -259,6 +259,7 @@ def frames_of(texts: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(runs), pd.DataFrame(steps)
 
 
+@pytest.mark.soak
 def test_plots_draw_names_letter_by_letter() -> None:
     plots, rows, wrong = lab.plots, [], []
     names = [name for name in TEXTS if name != "halves"]  # which no frame can hold

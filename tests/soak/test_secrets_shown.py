@@ -101,6 +101,7 @@ def test_no_planted_key_is_in_what_shows_runs() -> None:
     assert told("secrets-shown", COLUMNS, shown) == []
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_no_planted_key_is_in_a_plot() -> None:
     shown = ((one.where.partition(":")[0], one.text) for one in plots(named_after_keys(), by=("provider",)))
