@@ -18,7 +18,7 @@ lab: $(VENV)/.lab ## open the quickstart in JupyterLab
 test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
 	tests/install_chromium
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 20
 	$(MAKE) --no-print-directory notebooks
 
 test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
