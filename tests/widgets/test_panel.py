@@ -293,11 +293,13 @@ def test_a_redraw_is_coalesced() -> None:
     over = threading.Event()
     redrawer = Redrawer(lambda: drawn.append(time.monotonic()), lambda: False, over.is_set)
     redrawer.start()
+    began = time.monotonic()
     for _ in range(300):
         redrawer.mark()
-        time.sleep(0.002)
+        time.sleep(0.002)  # longer where the machine is busy
+    took_s = time.monotonic() - began
     over.set()
     redrawer.mark()
     wait_until(lambda: len(drawn) >= 2)
-    assert len(drawn) <= 6
+    assert len(drawn) <= 2 + took_s / 0.19
     assert all(later - earlier >= 0.19 for earlier, later in itertools.pairwise(drawn))
