@@ -69,6 +69,14 @@ def _deep(at: Path) -> None:
         os.chdir(before)
 
 
+def _flattened(at: Path) -> None:
+    """Each folder in the place of the one around it: who removes all this later goes down by recursion, and would not come through."""
+    while (inner := at / "d" / "d").is_dir():
+        inner.rename(at / "next")
+        (at / "d").rmdir()
+        (at / "next").rename(at / "d")
+
+
 def _sparse(at: Path) -> None:
     with at.open("wb") as file:
         file.truncate(600 * 2**20)
@@ -135,6 +143,7 @@ def test_files_where_recordings_are_read(tmp_path: Path) -> None:
         answered: list[str] = []
         said = told(lambda place=place, file=file, answered=answered: answered.append(replayed(place / file)), longest=400)
         said = answered[0] if answered else said.replace(str(place), "…")
+        _flattened(place / file)
         rows.append([name, ascii(said[:110])[1:-1]])
         wrong += [] if _is(said, expected) else [(name, said, expected)]
     show("hostile-files-read", ["recordings are read from", "what happened"], rows)
