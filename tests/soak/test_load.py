@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,9 @@ HERE = Path(__file__).parents[2]
 
 NOISE = 1.9
 """Times of one machine differ by so much from one measurement to the next while others use it; what grows with the number grows tenfold."""  # noqa: E501
+
+TIMES = 3
+"""How often the sizes of one kind are measured at most."""
 
 SIZES = {
     "runs_at_once": (100, 1_000, 10_000),
@@ -59,15 +61,30 @@ def measured(what: str, size: int, folder: Path) -> dict[str, float]:
     return found
 
 
-def too_much(what: str, name: str, values: list[float]) -> Iterator[str]:
+def too_much(what: str, name: str, values: list[float]) -> list[str]:
     """What of a figure is not as it must be, over sizes that grow tenfold each."""
     before, last = values[-2:]
-    grew = MAY_GROW.get((what, name), NOISE)
-    if (what, name) not in AT_MOST and last > before * grew and last > 1.0:
-        yield f"{name} of {what} grows from {before:.3g} to {last:.3g} in a tenfold, by more than {grew:g}"
     bound = AT_MOST.get((what, name))
-    if bound is not None and last > bound:
-        yield f"{name} of {what} is {last:.3g}, more than {bound:g}"
+    if bound is not None:
+        return [f"{name} of {what} is {last:.3g}, more than {bound:g}"] if last > bound else []
+    grew = MAY_GROW.get((what, name), NOISE)
+    if last > before * grew and last > 1.0:
+        return [f"{name} of {what} grows from {before:.3g} to {last:.3g} in a tenfold, by more than {grew:g}"]
+    return []
+
+
+def least(what: str, sizes: tuple[int, ...], folder: Path) -> list[dict[str, float]]:
+    """The figures at each size. Where one breaks its bound, all sizes are measured again, and the least of each figure counts.
+
+    What else the machine does only ever adds to a figure, by chance; what grows with the size does so every time.
+    """
+    found = [measured(what, size, folder) for size in sizes]
+    for _ in range(TIMES - 1):
+        if not any(too_much(what, name, [one[name] for one in found]) for name in found[0] if name != "steps"):
+            break
+        again = [measured(what, size, folder) for size in sizes]
+        found = [{name: min(one[name], other[name]) for name in one} for one, other in zip(found, again, strict=True)]
+    return found
 
 
 def over_sizes(name: str, places: slice, folder: Path) -> None:
@@ -75,7 +92,7 @@ def over_sizes(name: str, places: slice, folder: Path) -> None:
     rows, wrong = [], []
     for what, sizes in SIZES.items():
         some = sizes[places]
-        taken = [measured(what, size, folder) for size in some]
+        taken = least(what, some, folder)
         for figure in taken[0]:
             values = [one[figure] for one in taken]
             growth = [f"{after / before:.2f}" if before else "-" for before, after in itertools.pairwise(values)]
