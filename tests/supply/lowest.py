@@ -33,6 +33,7 @@ LEFT_OUT = (
     "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",  # vendors' libraries as oracles, which are newer than the bounds
     "tests/importers/test_otel_own.py", "tests/importers/test_otel_others.py",
     "tests/serve/test_schema.py",
+    "tests/core/test_typed.py",  # builds a wheel and checks its types, with what only development needs
     "tests/docs",  # the site is built with the newest, and examples show frames as the newest pandas prints them
 )  # fmt: skip
 ORACLES = (
