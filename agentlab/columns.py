@@ -160,7 +160,7 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
 
 
 def _errors_of(results: tuple[ToolResult, ...]) -> int:
-    return int(results[0].error is not None) if len(results) == 1 else sum([result.is_error for result in results])
+    return (0 if results[0].error is None else 1) if len(results) == 1 else sum([result.is_error for result in results])
 
 
 def _error(error: BaseException) -> str:
