@@ -6,6 +6,7 @@ All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times a
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -138,15 +139,16 @@ def _of_sums(name: str, dtype: str, help_: str, path: str, then: Callable[[Any],
 
 
 def _reader(path: str, then: Callable[[Any], Any] | None) -> Callable[[Source, Any], Any]:
-    names = path.split(".")
+    whole, names = operator.attrgetter(path), path.split(".")
 
     def read(source: Source, row: Any) -> Any:
-        value = row
-        for name in names:
-            value = getattr(value, name)
-            if value is None:
-                return None
-        return value if then is None else then(value)
+        try:
+            value = whole(row)
+        except AttributeError:  # the path comes to an end before, at a None
+            value = row
+            for name in names:
+                value = None if value is None else getattr(value, name)
+        return value if value is None or then is None else then(value)
 
     return read
 
@@ -160,7 +162,7 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
 
 
 def _errors_of(results: tuple[ToolResult, ...]) -> int:
-    return int(results[0].error is not None) if len(results) == 1 else sum([result.is_error for result in results])
+    return (0 if results[0].error is None else 1) if len(results) == 1 else sum([result.is_error for result in results])
 
 
 def _error(error: BaseException) -> str:

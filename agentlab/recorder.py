@@ -40,7 +40,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, cut, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
-from agentlab.rows import Leaves, attributes, repetition, some_at_once
+from agentlab.rows import Leaves, repetition, some_at_once
 from agentlab.run import Run
 
 Recorded: TypeAlias = RunResult | Run
@@ -117,7 +117,7 @@ def _steps_frame(sources: list[Source]) -> pd.DataFrame:
         part, _, _ = column.path.partition(".")
         if part in repeats:
             arrays[column.name] = arrays[column.name].repeat(repeats[part])
-    return pd.DataFrame({**arrays, **_reading_columns(leaves.whole())}, copy=False)
+    return pd.DataFrame({**arrays, **_reading_columns(leaves)}, copy=False)
 
 
 _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confidence", "action", "stop_reason", "suggestion"]
@@ -166,13 +166,13 @@ def _source(recorded: Recorded) -> Source:
     raise ConfigurationError(f"{recorded!r} is not a run or a result: pass what agent.run(…) gave, or what awaiting it gave.")
 
 
-def _reading_columns(leaves: dict[str, list[Reading | None]]) -> dict[str, Any]:
+def _reading_columns(leaves: Leaves) -> dict[str, Any]:
     """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
     columns: dict[str, Any] = {}
-    for name, read in ((whole(name), read) for name, read in leaves.items()):
-        columns[f"{name}.value"] = any_array(attributes(read, "value"))
-        columns[f"{name}.limit"] = any_array(attributes(read, "limit"))
-        columns[f"{name}.met"] = array(attributes(read, "met"), "boolean")
+    for name, (values, limits, met) in ((whole(name), read) for name, read in leaves.whole().items()):
+        columns[f"{name}.value"] = any_array(values)
+        columns[f"{name}.limit"] = any_array(limits)
+        columns[f"{name}.met"] = array(met, "boolean")
     return columns
 
 

@@ -195,12 +195,11 @@ def _source(run: Run) -> Source:
 
 def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[str, Any]:
     """What is known of a row, by the names of the columns."""
-    read = ((column.name, column.read(source, row)) for column in columns if column.name not in OF_THE_RUN)
-    return {name: value for name, value in read if value is not None}
-
-
-def _as_json(kept: object) -> str:
-    return json.dumps(kept, separators=(",", ":"), default=_number)
+    return {
+        column.name: value
+        for column in columns
+        if column.name not in OF_THE_RUN and (value := column.read(source, row)) is not None
+    }
 
 
 def _plain_as_json(kept: object) -> str:
@@ -213,6 +212,9 @@ def _plain_as_json(kept: object) -> str:
 
 def _number(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else run_json.said(value)
+
+
+_as_json = json.JSONEncoder(separators=(",", ":"), default=_number).encode
 
 
 def secrets_of(run: Run) -> tuple[str, ...]:

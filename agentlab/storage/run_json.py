@@ -159,8 +159,13 @@ def _plain_settings(settings: RunSettings) -> dict[str, Any]:
 
 def _plain_fields(value: Any) -> dict[str, Any]:
     kind: Any = type(value)
-    fields = _fields(kind)
-    return {name: to_plain(one) for name, to_plain, default in fields if _differs(one := getattr(value, name), default)}
+    kept: dict[str, Any] = {}
+    for name, to_plain, default in _fields(kind):
+        one = getattr(value, name)
+        if one is default or (type(one) is type(default) and one == default):  # what is as it always is need not be kept
+            continue
+        kept[name] = one if type(one) in _AS_THEY_ARE and to_plain is _plain else to_plain(one)
+    return kept
 
 
 def said(value: object) -> str:
@@ -171,13 +176,15 @@ def said(value: object) -> str:
         return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
 
 
-_AS_THEY_ARE = (str, int, float, bool, type(None))
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
 def loosely(value: Any) -> Any:
     """What a person's own code gave, as it is where JSON says the same, and else as text."""
     if value is None:
         return None
+    if type(value) is str:  # as most tools answer
+        return {"json": value}
     if isinstance(value, BaseException):
         return _plain(value)
     try:
@@ -190,11 +197,6 @@ def loosely(value: Any) -> Any:
 def _as_it_is(value: Any) -> Any:
     """What came as JSON."""
     return value
-
-
-def _differs(now: object, default: object) -> bool:
-    """What is as it always is need not be kept."""
-    return now is not default and not (type(now) is type(default) and now == default)
 
 
 @functools.cache

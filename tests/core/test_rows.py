@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, errors, recorder
 from agentlab.columns import STEP_COLUMNS, named_leaves, plain, step_rows
-from agentlab.rows import STEPS_AT_ONCE
+from agentlab.rows import STEPS_AT_ONCE, attributes, repetition
 from agentlab.testing import call, say
 
 from .made import result_of
@@ -74,3 +74,28 @@ def test_the_steps_of_many_runs_come_together_in_order() -> None:
     assert frame["step"].tolist() == [*range(1, 21)] * 40
     assert frame["cumulative_tokens"].tolist() == [15 * step for step in range(1, 21)] * 40
     assert frame["stop_reason"].dropna().index.tolist() == [*range(19, 800, 20)]
+
+
+def test_an_attribute_is_read_off_each_part_and_is_unknown_where_there_is_none() -> None:
+    usage = lab.Usage(7, 5)
+    assert attributes([usage, usage], "step.usage.total_tokens") == [12, 12]
+    assert attributes([usage, None], "step.usage.total_tokens") == [12, None]
+    with pytest.raises(AttributeError, match="nothing_such"):
+        attributes([usage], "step.usage.nothing_such")
+    with pytest.raises(ValueError, match="no name of an attribute"):
+        attributes([usage], "step.total_tokens + 1")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], None),
+        (["a"] * 7, None),
+        (["a"] * 8, (["a"], [8])),
+        (["a"] * 6 + ["b"] * 6, (["a", "b"], [6, 6])),
+        (list("abcdefghijkl"), None),
+    ],
+    ids=["none", "too few", "one", "two", "all differ"],
+)
+def test_values_that_repeat_are_taken_together(values: list[str], expected: object) -> None:
+    assert repetition(values) == expected
