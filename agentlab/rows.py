@@ -1,8 +1,7 @@
 """The steps of many runs, read a column at a time: what a column's path leads to, for all rows in one go.
 
-A row at a time, a function a column, takes several times as long: here each attribute is read off all rows in one loop that is made for
-it, what several columns have in common (`step.usage`) is read once, and what is the same for many rows (a run, its settings) is read
-once too.
+A row at a time, a function a column, takes several times as long: here each attribute is read off all rows in one loop in C, what
+several columns have in common (`step.usage`) is read once, and what is the same for many rows (a run, its settings) is read once too.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class StepRows:
         self._sources = sources
         taken = [source.history[:] for source in sources]  # once: another thread may add to them
         steps = list(chain.from_iterable(taken))
-        settings, times = without_repetition(attributes(steps, "step.settings"))
+        settings, times = without_repetition(attributes(steps, "settings"))
         self.repeats: dict[str, list[int]] = {"run": list(map(len, taken)), "settings": times}
         self._known: dict[str, list[Any]] = {"run": list(sources), "step": steps, "settings": settings}
         self._made: dict[tuple[int, Callable[[Any], Any]], list[Any]] = {}
@@ -51,15 +50,15 @@ class StepRows:
             return values
         this = (id(values), then)  # sums and their lower bounds are one list where all is known
         if this not in self._made:
-            self._made[this] = _made_of(values, then, column.path)
+            self._made[this] = _made_of(values, then)
         return self._made[this]
 
     def at(self, path: str) -> list[Any]:
         """What the path leads to; None where it comes to an end before."""
         known = self._known.get(path)
         if known is None:
-            part, _, _ = path.rpartition(".")
-            known = self._known[path] = attributes(self.at(part), path) if part else self._sums(path)
+            part, _, name = path.rpartition(".")
+            known = self._known[path] = attributes(self.at(part), name) if part else self._sums(path)
         return known
 
     def _sums(self, name: str) -> list[Any]:
@@ -108,34 +107,22 @@ def some_at_once(sources: Iterable[Source]) -> Iterator[StepRows]:
         yield StepRows(few)
 
 
-def attributes(parts: list[Any], path: str) -> list[Any]:
-    """The attribute that the path ends with, of each part; None where there is no part."""
-    read = _reader(path)
+def attributes(parts: list[Any], name: str) -> list[Any]:
+    """An attribute of each part; None where there is no part."""
+    get = operator.attrgetter(name)
     try:
-        return read(parts)
+        return list(map(get, parts))
     except AttributeError:
-        get = operator.attrgetter(path.rpartition(".")[2])
         return [None if part is None else get(part) for part in parts]
 
 
-@functools.cache
-def _reader(path: str) -> Callable[[list[Any]], list[Any]]:
-    """The loop that reads this attribute. A name that stands in the code takes the interpreter a quarter of what one that is passed
-    takes (`operator.attrgetter`), since it remembers where it was found the last time; so each path has code of its own."""
-    name = path.rpartition(".")[2]
-    if not name.isidentifier():
-        raise ValueError(f"{name!r} of {path!r} is no name of an attribute")
-    read: Callable[[list[Any]], list[Any]] = eval(f"lambda parts: [part.{name} for part in parts]")  # noqa: S307  a name, as was seen
-    return read
-
-
-def _made_of(values: list[Any], then: Callable[[Any], Any], path: str) -> list[Any]:
+def _made_of(values: list[Any], then: Callable[[Any], Any]) -> list[Any]:
     """What `then` makes of each of them; None stays None."""
     if values and all(map(operator.is_, values, repeat(values[0]))):  # None, no sub-agents, no tools
         return [None if values[0] is None else then(values[0])] * len(values)
     try:
         if then is word:
-            return attributes(values, f"{path}._value_")  # `value` is a property in Python, which takes ten times as long
+            return attributes(values, "_value_")  # `value` is a property in Python, which takes ten times as long
         if then in _IN_C:
             return list(map(then, values))
     except (AttributeError, TypeError):  # a None among them, or a word of somebody's own
@@ -156,11 +143,11 @@ class Leaves:
     def add(self, read: list[Reading | None]) -> None:
         """What the whole condition read at further steps."""
         shapes: list[Any]
-        if any(attributes(read, "readings.children")):
+        if any(attributes(read, "children")):
             leaves = [() if reading is None else _leaves(reading) for reading in read]
             shapes = [_unique(tuple([leaf.name for leaf in some])) for some in leaves]
         else:
-            leaves, shapes = None, attributes(read, "readings.name")
+            leaves, shapes = None, attributes(read, "name")
         begin = 0
         for shape, times in zip(*without_repetition(shapes), strict=True):  # a condition is the same for many steps
             end = begin + times
@@ -185,14 +172,14 @@ class Leaves:
             values.extend(attributes(read, part))
 
 
-_PARTS = ("leaf.value", "leaf.limit", "leaf.met")
+_PARTS = ("value", "limit", "met")
 
 
 def _leaves(reading: Reading) -> tuple[Reading, ...]:
     children = reading.children
     if not children:
         return (reading,)
-    return tuple(reading.leaves()) if any(attributes(list(children), "leaf.children")) else children
+    return tuple(reading.leaves()) if any(attributes(list(children), "children")) else children
 
 
 @functools.lru_cache(1000)

@@ -78,12 +78,10 @@ def test_the_steps_of_many_runs_come_together_in_order() -> None:
 
 def test_an_attribute_is_read_off_each_part_and_is_unknown_where_there_is_none() -> None:
     usage = lab.Usage(7, 5)
-    assert attributes([usage, usage], "step.usage.total_tokens") == [12, 12]
-    assert attributes([usage, None], "step.usage.total_tokens") == [12, None]
+    assert attributes([usage, usage], "total_tokens") == [12, 12]
+    assert attributes([usage, None], "total_tokens") == [12, None]
     with pytest.raises(AttributeError, match="nothing_such"):
-        attributes([usage], "step.usage.nothing_such")
-    with pytest.raises(ValueError, match="no name of an attribute"):
-        attributes([usage], "step.total_tokens + 1")
+        attributes([usage], "nothing_such")
 
 
 @pytest.mark.parametrize(
