@@ -282,7 +282,7 @@ def test_a_run_in_the_background_lies_below_the_span_of_its_cell() -> None:
     with to.tracers.get_tracer("mine").start_as_current_span("cell"):
         run = agent.run("go")
         run.launch()
-        run.wait(10)
+        run.wait(60)
 
     assert [span.name for span in children(to.one("cell"), to.spans)] == ["invoke_agent one:m1"]
     assert len(children(to.one("invoke_agent"), to.spans)) == 3
