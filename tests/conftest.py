@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from own_time import OwnTime
 from pytest_socket import socket_allow_hosts
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -62,3 +63,11 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_async() -> Callable[[Coroutine[Any, Any, Any]], Any]:
     """Run a coroutine to its end on a loop of its own."""
     return asyncio.run
+
+
+@pytest.fixture
+def own_time() -> Iterator[OwnTime]:
+    """Seconds that pass at once, for what waits on one loop: see `own_time.py`."""
+    own = OwnTime()
+    with own.is_everybodys():
+        yield own

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -87,6 +88,8 @@ class Drive(InBackground[RunResult]):
         self._cancelled = False
         self._interrupts = 0
         self.waits_for_tool = False
+        self._end_is_told = False
+        self._telling = threading.Lock()
         self._warned: set[str] = set()
         self._faulty: set[int] = set()
         self._task: asyncio.Task[Any] | None = None
@@ -147,9 +150,14 @@ class Drive(InBackground[RunResult]):
         return len(self._marks)
 
     def emit(self, event: events.Event) -> None:
-        """Keep the event and tell the observers; one that raises is reported once and never ends the run."""
-        if type(event) is not events.TextReceived:
-            self.events.append(event)
+        """Keep the event and tell the observers; one that raises is reported once and never ends the run. Nothing comes behind the
+        end: a pause, say, that another thread asks for just then is not told of."""
+        with self._telling:
+            if self._end_is_told:
+                return
+            self._end_is_told = type(event) is events.RunEnded
+            if type(event) is not events.TextReceived:
+                self.events.append(event)
         for observer in self.observers:
             try:
                 observer(event)

@@ -18,7 +18,7 @@ from .jupyter import KERNEL_NAME, JupyterLab
 from .lab_page import LIGHT, NOTEBOOK, OPEN_TIMEOUT_S, LabPage
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
-KERNEL_TIMEOUT_S = 10
+KERNEL_TIMEOUT_S = 30
 
 END_AND_FORGET = """
 def __end_and_forget():

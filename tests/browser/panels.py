@@ -19,6 +19,10 @@ run.panel()
 """
 """Up to 200 steps of a tenth of a second each."""
 
+EVENTS = "[type(event).__name__ for event in run.events]"
+BEGUN_AFTER = f"{EVENTS}[{EVENTS}.index('LimitsChanged'):].count('TurnStarted')"
+"""How many steps of `run` were begun after its limits were changed for the first time."""
+
 ROW = """
 import agentlab as lab
 from agentlab import Budget

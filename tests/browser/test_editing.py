@@ -110,7 +110,7 @@ def text(page: LabPage, name: str) -> Locator:
 
 def expect_kernel(page: LabPage, expression: str, value: str) -> None:
     """Wait until the expression has this value in the kernel."""
-    for _ in range(100):
+    for _ in range(600):
         found = page.kernel_value(expression)
         if found == value:
             return

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from .lab_page import DARK, LIGHT, LabPage
-from .panels import SLOW_RUN
+from .panels import BEGUN_AFTER, SLOW_RUN
 
 PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
 
@@ -33,9 +33,9 @@ def test_pressing_run_and_lowering_the_turn_limit_ends_the_run_for_that_reason(p
     panel.button("Run").click()
     panel.wait_for_steps(3)
     panel.set_number("max_turns", 12)
-    panel.wait_for_output(0, re.compile(r"truncated · turn_limit — Budget reached: max_turns (1[2-9]|[2-9]\d) of 12"))
+    panel.wait_for_output(0, re.compile(r"truncated · turn_limit — Budget reached: max_turns \d+ of 12"))
     steps = int(panel.kernel_value("len(run.history)"))
-    assert steps < 60, "the limit took effect long after it was set"
+    assert steps == 12 or panel.kernel_value(BEGUN_AFTER) == "0", "the limit took effect long after it was set"
     assert panel.kernel_value("run.limits.max_turns") == "12"
     assert panel.kernel_value("str(run.result.stop_reason)") == "'turn_limit'"
     expect(panel.button("Run")).to_be_disabled()

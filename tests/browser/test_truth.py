@@ -30,7 +30,7 @@ def in_output(page: LabPage, index: int, button: str) -> Locator:
 
 def wait_for_no_threads(page: LabPage) -> None:
     """Wait until no panel has a thread at work."""
-    for _ in range(100):
+    for _ in range(600):
         if page.kernel_value(THREADS) == "0":
             return
         page.page.wait_for_timeout(100)

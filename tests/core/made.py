@@ -177,7 +177,7 @@ class Slow:
         return await self.scripted.respond(request, context)
 
 
-async def until(condition: Callable[[], object], limit_s: float = 5.0) -> None:
+async def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
     """Wait for something that happens on another thread."""
     async with asyncio.timeout(limit_s):
         while not condition():

@@ -56,6 +56,7 @@ def test_any_reading_can_be_said(name: str, value: Any, limit: Any) -> None:
     assert str(Reading(name, value, limit)).startswith(name)
 
 
+@pytest.mark.usefixtures("own_time")
 @pytest.mark.parametrize("limit", [0.2, 0.25])
 def test_a_run_out_of_time_says_so_in_few_digits_and_keeps_all_of_them(limit: float) -> None:
     @lab.tool

@@ -106,6 +106,7 @@ def test_a_limit_that_is_met_is_raised(budget: Budget, reason: str, steps: int, 
     assert run.limits.snapshot().budget == budget
 
 
+@pytest.mark.usefixtures("own_time")
 def test_the_time_limit_counts_the_time_of_the_kept_steps() -> None:
     async def slow() -> str:
         await asyncio.sleep(0.03)
@@ -121,6 +122,7 @@ def test_the_time_limit_counts_the_time_of_the_kept_steps() -> None:
     assert branch.history.elapsed_s > run.history.elapsed_s
 
 
+@pytest.mark.usefixtures("own_time")
 def test_a_step_cut_by_the_time_is_kept_and_the_model_is_asked_again() -> None:
     waits = [9.0, 0.01]
 
@@ -530,6 +532,7 @@ def test_the_stop_of_a_tool_is_an_end() -> None:
     assert ended(run_of([call("enough")], tools=[enough])).proposals == ()
 
 
+@pytest.mark.usefixtures("own_time")
 @pytest.mark.parametrize("where", ["the model", "a tool", "between"])
 def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
     async def main() -> lab.Run:

@@ -17,7 +17,7 @@ from agentlab.types import ModelRequest, ModelResponse
 
 from .made import agent, assert_is_whole, go, looping, names, run_of
 
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 def steps_of(number: int, **more: Any) -> lab.Run:

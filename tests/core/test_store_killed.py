@@ -34,17 +34,20 @@ def script(request: ModelRequest, index: int) -> Said:
 
 
 class Log:
-    """Writes down, safely, each step that is told to be finished, and then says so: it observes after the store."""
+    """Writes down, safely, each step that is told to be finished, and then says so: it observes after the store. Behind step `last`
+    it stays for ever: who is to kill it may come as late as may be."""
 
-    def __init__(self, path: Path, told: int) -> None:
+    def __init__(self, path: Path, told: int, last: int) -> None:
         self.file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        self.told = told
+        self.told, self.last = told, last
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TurnCompleted):
             os.write(self.file, f"{event.step.index}\n".encode())
             os.fsync(self.file)
             os.write(self.told, b".")
+            while event.step.index == self.last:
+                signal.pause()
 
 
 def agent(*observers: Any) -> lab.Agent:
@@ -55,7 +58,7 @@ async def taken(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def begun(path: Path, log: Path) -> tuple[int, int]:
+def begun(path: Path, log: Path, last: int) -> tuple[int, int]:
     """A run in a process of its own: its id, and where it says that it begins, and that a step is finished."""
     read, write = os.pipe()
     process = os.fork()
@@ -65,15 +68,16 @@ def begun(path: Path, log: Path) -> tuple[int, int]:
     try:
         with Store(path) as store:
             os.write(write, b".")
-            asyncio.run(taken(agent(store, Log(log, write)).run("go")))
+            asyncio.run(taken(agent(store, Log(log, write, last)).run("go")))
     finally:
         os._exit(0)
 
 
 def killed_at_random(path: Path, log: Path, chance: random.Random, step_s: float) -> list[int]:
     """The steps that were finished before the kill."""
-    process, told = begun(path, log)
-    for _ in range(chance.randint(0, STEPS)):
+    steps = chance.randint(0, STEPS)
+    process, told = begun(path, log, steps + 3 if steps + 3 < STEPS else 0)
+    for _ in range(steps):
         os.read(told, 1)
     time.sleep(chance.uniform(0.0, step_s))
     os.kill(process, signal.SIGKILL)

@@ -344,6 +344,7 @@ async def _ended(run: lab.Run) -> lab.RunResult:
     return await run
 
 
+@pytest.mark.usefixtures("own_time")
 @pytest.mark.parametrize("how", ["cancel", "timeout", "paused"])
 def test_cut_off_with_its_caller_nothing_is_lost(how: str) -> None:
     async def main() -> None:

@@ -93,7 +93,7 @@ def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> Non
         pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
 
 
-def within(condition: Any, limit_s: float = 20.0) -> None:
+def within(condition: Any, limit_s: float = 60.0) -> None:
     """Wait for something that happens in another process."""
     deadline = time.monotonic() + limit_s
     while not condition():

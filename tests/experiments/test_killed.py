@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,27 +21,45 @@ from .parts import STEPS, Slow, assert_same, look, steps_taken
 KILLS, AT_ONCE = 100, 8
 
 
-def study(path: Path, log: Path | None, number: int) -> lab.Experiment:
-    agent = lab.Agent(Slow(0.001, log), tools=[look], name="a")
+class Held(Slow):
+    """Says that it was asked, and stays for ever when it was asked for the last time: who is to kill it may come as late as may be."""
+
+    def __init__(self, log: Path, told: int, last: int) -> None:
+        super().__init__(0.001, log)
+        self.told, self.left = told, last
+
+    async def respond(self, request: Any, context: Any) -> Any:
+        """The script's answer, after a while."""
+        os.write(self.told, b".")
+        self.left -= 1
+        while self.left <= 0:
+            signal.pause()
+        return await super().respond(request, context)
+
+
+def study(path: Path, log: Path | None, number: int, model: Slow | None = None) -> lab.Experiment:
+    agent = lab.Agent(model or Slow(0.001, log), tools=[look], name="a")
     return lab.Experiment([agent], ["x", "y"], repeats=10, score=steps_taken, store=path, name=f"e{number}")
 
 
 def killed_at_random(path: Path, log: Path, number: int, chance: random.Random) -> None:
     """The experiment in a process of its own, which is killed at some time between its beginning and its end."""
+    asks = chance.randint(0, 40)
     read, write = os.pipe()
     process = os.fork()
     if not process:
         try:
-            os.write(write, b".")
-            asyncio.run(study(path, log, number).run(concurrency=AT_ONCE, progress=False))
+            model = Held(log, write, asks + 20)
+            asyncio.run(study(path, log, number, model).run(concurrency=AT_ONCE, progress=False))
         finally:
             os._exit(0)
-    os.read(read, 1)
-    time.sleep(chance.uniform(0.0, 0.08))
+    os.close(write)
+    for _ in range(asks):
+        os.read(read, 1)
+    time.sleep(chance.uniform(0.0, 0.01))
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     os.close(read)
-    os.close(write)
 
 
 def asked_for(log: Path) -> Counter[tuple[str, int]]:

@@ -22,6 +22,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 Message = dict[str, Any]
+PATIENCE_S = 60.0  # a kernel on a busy machine takes its time: what has not come by then does not come
 
 # Python executables, separated as in PATH; each needs ipykernel and what agentlab depends on, not agentlab itself.
 PYTHONS_VARIABLE = "AGENTLAB_KERNEL_PYTHONS"
@@ -114,7 +115,7 @@ class LiveKernel:
         self._client = client
         client.start_channels()
         try:
-            client.wait_for_ready(timeout=60)
+            client.wait_for_ready(timeout=PATIENCE_S)
         except RuntimeError as problem:
             log_text = self.log()
             self.__exit__(None, None, None)
@@ -144,7 +145,7 @@ class LiveKernel:
         request.expects_reply = True
         return request
 
-    def execute(self, code: str, *, timeout: float = 30) -> Request:
+    def execute(self, code: str, *, timeout: float = PATIENCE_S) -> Request:
         """Run a cell to its end; one that raises raises here too."""
         request = self.submit(code)
         self.wait(lambda: request.done, timeout, f"the end of the cell {code!r}")
@@ -166,13 +167,13 @@ class LiveKernel:
 
     def new_subshell(self) -> str | None:
         """The id of a new subshell, or None where this kernel has none (ipykernel before 7)."""
-        info = self.client.kernel_info(reply=True, timeout=30)
+        info = self.client.kernel_info(reply=True, timeout=PATIENCE_S)
         if "kernel subshells" not in info["content"].get("supported_features", []):
             return None
         message = self.client.session.msg("create_subshell_request", {})
         self.client.control_channel.send(message)
         while True:
-            reply = self.client.get_control_msg(timeout=30)
+            reply = self.client.get_control_msg(timeout=PATIENCE_S)
             if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
                 return str(reply["content"]["subshell_id"])
 
@@ -180,7 +181,7 @@ class LiveKernel:
         """What the square stop button does."""
         self._manager.interrupt_kernel()
 
-    def wait(self, until: Callable[[], bool], timeout: float = 30, what: str = "the condition") -> None:
+    def wait(self, until: Callable[[], bool], timeout: float = PATIENCE_S, what: str = "the condition") -> None:
         """Read what the kernel publishes until the condition holds."""
         deadline = time.monotonic() + timeout
         while not until():
@@ -201,7 +202,7 @@ class LiveKernel:
 
     def _note_replies(self) -> None:
         while self.client.shell_channel.msg_ready():
-            request = self.requests.get(self.client.get_shell_msg(timeout=5)["parent_header"].get("msg_id", ""))
+            request = self.requests.get(self.client.get_shell_msg(timeout=PATIENCE_S)["parent_header"].get("msg_id", ""))
             if request is not None:
                 request.replied = True
 

@@ -44,7 +44,7 @@ def test_a_change_in_the_page_reaches_a_thread_after_the_cell_has_returned(kerne
 
     for value in (11, 12, 13):
         front_end.change(limit, value=value)
-        kernel.wait(lambda value=value: str(value) in seen.state["value"], 10, f"the thread to see {value}")  # type: ignore[misc]
+        kernel.wait(lambda value=value: str(value) in seen.state["value"], what=f"the thread to see {value}")  # type: ignore[misc]
 
     assert seen.state["value"] == "[10, 11, 12, 13]"
     assert kernel.value("limit.value") == 13

@@ -1,4 +1,4 @@
-"""A run of 200 slow steps in a real kernel, and a page that changes its limits meanwhile."""
+"""A long run of slow steps in a real kernel, and a page that changes its limits meanwhile."""
 
 from __future__ import annotations
 
@@ -18,27 +18,34 @@ async def search(query: str) -> str:
     return "nothing"
 
 model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost=0.001))
-run = lab.Agent(model, tools=[search]).run("Find it.", stop=lab.StepCountIs(200), budget=lab.Budget(max_turns=200))
+run = lab.Agent(model, tools=[search]).run("Find it.", stop=lab.StepCountIs(2000), budget=lab.Budget(max_turns=2000))
+"""
+
+TELL_OF_STEPS = """
+def tell(event):
+    if type(event).__name__ == "TurnCompleted":
+        print("a step under", event.step.settings.stop.steps, flush=True)
+
+run.observe(tell)
 """
 
 
 def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("run.panel()")
-    started = kernel.execute("run.start()\nprint('the cell has returned after', len(run.history), 'steps')")
-    assert "after 0 steps" in started.printed or "after 1 steps" in started.printed
-    kernel.wait(lambda: kernel.value("len(run.history)") >= 5, 20, "five steps")
+    started = kernel.execute("run.start()\nprint('the cell has returned, and the run', run.result)")
+    assert started.printed == "the cell has returned, and the run None\n"
+    kernel.wait(lambda: kernel.value("len(run.history)") >= 5, what="five steps")
 
     front_end.change(front_end.model(description="max_turns"), value=3)  # fewer than it has taken
 
-    kernel.wait(lambda: kernel.value("run.result is not None"), 20, "the run to end")
+    kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to end")
     assert kernel.value("str(run.result.stop_reason)") == "turn_limit"
-    taken_when_changed = kernel.value("next(e for e in run.events if type(e).__name__ == 'LimitsChanged').at_s")
-    ended = kernel.value("run.clock.elapsed_s()")
-    assert ended - taken_when_changed < 0.5, "the run went on after the limit was lowered"
+    happened = kernel.value("[type(e).__name__ for e in run.events]")
+    assert "TurnStarted" not in happened[happened.index("LimitsChanged") :], "the run went on after the limit was lowered"
     assert kernel.value("[e.by for e in run.events if type(e).__name__ == 'LimitsChanged']") == ["panel"]
     steps = kernel.value("len(run.history)")
-    assert 5 <= steps < 100
+    assert 5 <= steps < 2000
     assert kernel.value("run.history[-1].settings.budget.max_turns") == 3
 
 
@@ -46,28 +53,28 @@ def test_six_changes_of_a_leaf_all_reach_the_loop(kernel: LiveKernel, front_end:
     kernel.execute(SLOW_RUN)
     kernel.execute("panel = run.panel(); panel")
     kernel.execute("run.start(); None")
-    for limit in (190, 180, 170, 160, 150, 140):
+    for limit in (1900, 1800, 1700, 1600, 1500, 1400):
         front_end.change(front_end.model(description="StepCountIs"), value=limit)
-        kernel.wait(lambda limit=limit: kernel.value("run.in_force.stop.steps") == limit, 10, f"the loop to hold {limit}")  # type: ignore[misc]
-    kernel.execute("run.stop()\nresult = run.wait(10)")
+        kernel.wait(lambda limit=limit: kernel.value("run.in_force.stop.steps") == limit, what=f"the loop to hold {limit}")  # type: ignore[misc]
+    kernel.execute("run.stop()\nresult = run.wait(50)")
     seen = kernel.value("sorted({step.settings.stop.steps for step in result.history})")
-    assert seen == [140, 150, 160, 170, 180, 190, 200] or seen == [140, 150, 160, 170, 180, 190]
+    assert seen == [1400, 1500, 1600, 1700, 1800, 1900, 2000] or seen == [1400, 1500, 1600, 1700, 1800, 1900]
 
 
 def test_buttons_run_pause_resume_and_stop(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("run.panel()")
     front_end.click(front_end.model(description="Run"))
-    kernel.wait(lambda: kernel.value("len(run.history)") >= 2, 20, "two steps")
+    kernel.wait(lambda: kernel.value("len(run.history)") >= 2, what="two steps")
     front_end.click(front_end.model(description="Pause"))
-    kernel.wait(lambda: kernel.value("str(run.state)") == "paused", 10, "the pause")
+    kernel.wait(lambda: kernel.value("str(run.state)") == "paused", what="the pause")
     kernel.wait(
-        lambda: any(model.state.get("description") == "Resume" for model in front_end.models.values()), 10, "the Resume button"
+        lambda: any(model.state.get("description") == "Resume" for model in front_end.models.values()), what="the Resume button"
     )
     front_end.click(front_end.model(description="Resume"))
-    kernel.wait(lambda: kernel.value("str(run.state)") == "running", 10, "the run to go on")
+    kernel.wait(lambda: kernel.value("str(run.state)") == "running", what="the run to go on")
     front_end.click(front_end.model(description="Stop"))
-    kernel.wait(lambda: kernel.value("run.result is not None"), 10, "the end")
+    kernel.wait(lambda: kernel.value("run.result is not None"), what="the end")
     assert kernel.value("str(run.result.stop_reason)") == "explicit_stop"
 
 
@@ -79,7 +86,7 @@ def test_the_display_is_updated_when_the_run_has_ended(kernel: LiveKernel, front
     live, kept = shown.displayed
     assert "ready" in kept["text/html"] and "application/vnd.jupyter.widget-view+json" in live
     kernel.execute("run.limits.max_turns = 2; run.start(); None")
-    kernel.wait(lambda: bool(updates), 20, "the display to be updated")
+    kernel.wait(lambda: bool(updates), what="the display to be updated")
     data = updates[0]["content"]["data"]
     assert "turn_limit" in data["text/html"] and "turn_limit" in data["text/plain"] and data["image/png"]
 
@@ -96,22 +103,21 @@ def test_without_anyone_to_click_start_finishes_first_and_the_panel_is_static(ke
 def test_the_stop_button_reaches_a_run_in_the_background(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("import signal; idle = signal.getsignal(signal.SIGINT); run.start(); None")
-    kernel.wait(lambda: kernel.value("len(run.history)") >= 3, 20, "three steps")
+    kernel.wait(lambda: kernel.value("len(run.history)") >= 3, what="three steps")
     kernel.wait_for(0.5)
     kernel.interrupt()
-    kernel.wait(lambda: kernel.value("run.result is not None"), 10, "the run to be cancelled")
+    kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to be cancelled")
     assert kernel.value("str(run.result.stop_reason)") == "cancelled"
     assert kernel.value("len(run.history)") >= 3
     assert kernel.execute("print('alive')").printed == "alive\n"
 
 
 def test_the_stop_button_ends_a_cell_that_awaits_and_every_step_is_kept(kernel: LiveKernel) -> None:
-    kernel.execute(SLOW_RUN)
+    kernel.execute(SLOW_RUN + TELL_OF_STEPS)
     waiting = kernel.submit("result = await run")
-    kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
-    kernel.wait_for(1.0)
+    kernel.wait(lambda: waiting.printed.count("a step under") >= 3, what="three steps")
     kernel.interrupt()
-    kernel.wait(lambda: waiting.done, 30, "the cell to end")
+    kernel.wait(lambda: waiting.done, what="the cell to end")
     assert waiting.error is not None
     assert kernel.value("str(run.result.stop_reason)") == "cancelled"
     steps = kernel.value("len(run.history)")
@@ -123,27 +129,27 @@ def test_an_interrupt_of_a_cell_is_for_the_cell_not_for_the_run(kernel: LiveKern
     kernel.execute(SLOW_RUN)
     kernel.execute("run.start(); None")
     kernel.wait_for(0.5)
-    sleeping = kernel.submit("import time; time.sleep(30)")
-    kernel.wait(lambda: sleeping.busy, 10, "the cell to begin")
-    kernel.wait_for(0.5)
+    sleeping = kernel.submit("import time; print('asleep', flush=True); time.sleep(3600)")
+    kernel.wait(lambda: sleeping.printed == "asleep\n", what="the cell to sleep")
+    kernel.wait_for(0.1)
     kernel.interrupt()
-    kernel.wait(lambda: sleeping.done, 10, "the cell to end")
+    kernel.wait(lambda: sleeping.done, what="the cell to end")
     assert kernel.value("run.result is None")
     kernel.execute("run.stop(); None")
 
 
 def test_six_changes_reach_a_run_that_a_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
-    kernel.execute(SLOW_RUN)
+    kernel.execute(SLOW_RUN + TELL_OF_STEPS)
     kernel.execute("run.panel()")
     waiting = kernel.submit("result = await run")
-    kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
-    for limit in (190, 180, 170, 160, 150, 140):
+    kernel.wait(lambda: waiting.busy, what="the cell to begin")
+    for limit in (1900, 1800, 1700, 1600, 1500, 1400):
         front_end.change(front_end.model(description="StepCountIs"), value=limit)
-        kernel.wait_for(0.3)
+        kernel.wait(lambda limit=limit: f"a step under {limit}\n" in waiting.printed, what=f"a step under {limit}")  # type: ignore[misc]
     front_end.click(front_end.model(description="Stop"))
-    kernel.wait(lambda: waiting.done, 20, "the cell to end")
+    kernel.wait(lambda: waiting.done, what="the cell to end")
     seen = kernel.value("sorted({step.settings.stop.steps for step in result.history})")
-    assert set(seen) >= {140, 150, 160, 170, 180, 190}
+    assert set(seen) >= {1400, 1500, 1600, 1700, 1800, 1900}
     assert kernel.value("str(result.stop_reason)") == "explicit_stop"
 
 
@@ -152,23 +158,23 @@ def test_the_panel_stays_alive_while_another_cell_awaits(kernel: LiveKernel, fro
     kernel.execute("run.panel()")
     kernel.execute("run.start(); None")
     other = kernel.submit("import asyncio; await asyncio.sleep(1.5)")
-    kernel.wait(lambda: other.busy, 10, "the other cell to begin")
-    for limit in (190, 180, 170):
+    kernel.wait(lambda: other.busy, what="the other cell to begin")
+    for limit in (1900, 1800, 1700):
         front_end.change(front_end.model(description="StepCountIs"), value=limit)
         kernel.wait_for(0.2)
-    kernel.wait(lambda: other.done, 20, "the other cell to end")
-    front_end.change(front_end.model(description="StepCountIs"), value=123)
-    kernel.wait(lambda: kernel.value("run.limits.stop.steps") == 123, 10, "the change after it")
+    kernel.wait(lambda: other.done, what="the other cell to end")
+    front_end.change(front_end.model(description="StepCountIs"), value=1230)
+    kernel.wait(lambda: kernel.value("run.limits.stop.steps") == 1230, what="the change after it")
     kernel.execute("run.stop(); None")
 
 
 def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel) -> None:
-    kernel.execute(SLOW_RUN.replace("asyncio.sleep(0.05)", "asyncio.sleep(60)"))
+    kernel.execute(SLOW_RUN.replace("await asyncio.sleep(0.05)", "print('asleep', flush=True); await asyncio.sleep(3600)"))
     waiting = kernel.submit("result = await run")
-    kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
-    kernel.wait_for(1.0)
+    kernel.wait(lambda: waiting.printed == "asleep\n", what="the tool to begin")
+    kernel.wait_for(0.1)
     kernel.interrupt()
-    kernel.wait(lambda: waiting.done, 8, "the cell to end soon")
+    kernel.wait(lambda: waiting.done, what="the cell to end")
     assert kernel.value("str(run.result.stop_reason)") == "cancelled"
     assert kernel.value("len(run.history)") == 1
 
@@ -178,7 +184,7 @@ def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
     kernel.execute("import os; os.environ.pop('AGENTLAB_FRONTEND', None); None")
     for allow_stdin, answer in ((True, "True"), (False, "False")):
         request = kernel.submit(ask, allow_stdin=allow_stdin)
-        kernel.wait(lambda request=request: request.done, 10, "the answer")  # type: ignore[misc]
+        kernel.wait(lambda request=request: request.done, what="the answer")  # type: ignore[misc]
         assert request.printed == f"{answer}\n"
 
 
@@ -190,14 +196,17 @@ from agentlab.testing import ScriptedProvider, call, say
 async def search(query: str) -> str:
     "Search the archive."
     await asyncio.sleep(0.05)
+    while held and len(asks) >= 40:
+        await asyncio.sleep(0.05)
     return "nothing"
 
 def answer(request, index):
     asked = len(request.messages) // 2 + 1
     asks.append(asked)
+    print(len(asks), "asked", flush=True)
     return say("found") if asked == 5 else call("search", {"query": str(asked)}, cost=0.001)
 
-asks = []
+asks, held = [], [True]
 agent = lab.Agent(ScriptedProvider(answer), tools=[search], name="a")
 study = lab.Experiment([agent], ["x", "y"], repeats=10, score=lambda result: result.terminated, store="runs.db")
 """
@@ -206,16 +215,15 @@ study = lab.Experiment([agent], ["x", "y"], repeats=10, score=lambda result: res
 def test_the_stop_button_ends_an_experiment_and_its_cell_run_again_goes_on(kernel: LiveKernel) -> None:
     kernel.execute(EXPERIMENT)
     begun = kernel.submit("results = await study.run(concurrency=4)")
-    kernel.wait(lambda: begun.busy, 20, "the cell to begin")
-    kernel.wait_for(1.0)
+    kernel.wait(lambda: "40 asked" in begun.printed, what="some runs")
     kernel.interrupt()
-    kernel.wait(lambda: begun.done, 30, "the cell to end")
+    kernel.wait(lambda: begun.done, what="the cell to end")
     assert begun.error is not None
     states = kernel.value("study.results().runs['state'].value_counts().to_dict()")
     assert states.get("interrupted", 0) >= 1 and states.get("not_started", 0) >= 1 and "open" not in states
     kept = kernel.value("len(study.results().steps)")
     assert kept >= 4
-    kernel.execute("asked_before = len(asks); results = await study.run(concurrency=4)")
+    kernel.execute("held.clear(); asked_before = len(asks); results = await study.run(concurrency=4)")
     assert kernel.value("results.runs[['state', 'steps', 'score']].drop_duplicates().to_numpy().tolist()") == [["ended", 5, True]]
     assert kernel.value("len(asks) - asked_before") == 100 - kept
     kernel.execute("del asks[:]; results = await study.run()")
@@ -234,6 +242,7 @@ did = []
 async def book() -> str:
     "Something that must not be half done."
     did.append("book began")
+    print(did, flush=True)
     await asyncio.sleep(0.3)
     did.append("book ended")
     return "booked"
@@ -242,6 +251,7 @@ async def book() -> str:
 async def search() -> str:
     "Search the archive, and clean up."
     did.append("search began")
+    print(did, flush=True)
     try:
         await asyncio.sleep(0.3)
         did.append("search ended")
@@ -251,6 +261,8 @@ async def search() -> str:
     return "nothing"
 
 async def weigh(history):
+    did.append("weighing")
+    print(did, flush=True)
     await asyncio.sleep(0.3)
     return False
 
@@ -279,24 +291,28 @@ def agreement():
         "tasks": len([t for t in asyncio.all_tasks(run._owner._loop) if "agentlab" in repr(t.get_coro())]) == 0,
     }
 """
-MOMENTS_S = {"while a tool is waited for": 0.15, "while a tool is cancelled": 0.45, "while a condition waits": 0.75}
+MOMENTS = {
+    "while a tool is waited for": "book began",
+    "while a tool is cancelled": "search began",
+    "while a condition waits": "weighing",
+}
 
 
 @pytest.mark.parametrize("awaiting", [True, False], ids=["awaiting-cell", "in-the-background"])
-@pytest.mark.parametrize("moment", MOMENTS_S)
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_the_stop_button_finds_all_in_agreement(kernel: LiveKernel, moment: str, awaiting: bool) -> None:
     kernel.execute("import os; os.environ['AGENTLAB_FRONTEND'] = 'widgets'" + CUT_RUN)
     if awaiting:
         waiting = kernel.submit("result = await run")
-        kernel.wait(lambda: waiting.busy, 20, "the cell to begin")
+        kernel.wait(lambda: MOMENTS[moment] in waiting.printed, what=moment)
     else:
         kernel.execute("run.start(); None")
-    kernel.wait_for(MOMENTS_S[moment])
+        kernel.wait(lambda: MOMENTS[moment] in kernel.value("did"), what=moment)
     kernel.interrupt()
     if awaiting:
-        kernel.wait(lambda: waiting.done, 10, "the cell to end")
+        kernel.wait(lambda: waiting.done, what="the cell to end")
         assert waiting.error is not None
-    kernel.wait(lambda: kernel.value("run.result is not None"), 10, "the run to end")
+    kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to end")
     kernel.wait_for(0.1)
     assert kernel.value("str(run.result.stop_reason)") == "cancelled"
     assert set(kernel.value("agreement()").items()) == {

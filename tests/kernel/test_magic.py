@@ -47,13 +47,13 @@ def ready() -> Iterator[LiveKernel]:
 def refused(kernel: LiveKernel, cell: str) -> str:
     """What a cell says that raises, without colours."""
     request = kernel.submit(cell)
-    kernel.wait(lambda: request.done, 30, f"the end of {cell!r}")
+    kernel.wait(lambda: request.done, what=f"the end of {cell!r}")
     return re.sub(r"\x1b\[[0-9;]*m", "", request.error or "") or request.printed
 
 
 def completions(kernel: LiveKernel, code: str) -> tuple[list[str], str]:
     """What a page is offered at the end of the code, and what of the code it takes the place of."""
-    reply: Any = kernel.client.complete(code, reply=True, timeout=30)
+    reply: Any = kernel.client.complete(code, reply=True, timeout=60)
     content = reply["content"]
     assert content["status"] == "ok"
     return content["matches"], code[content["cursor_start"] : content["cursor_end"]]
@@ -64,7 +64,7 @@ def test_a_cell_starts_a_run_shows_its_panel_and_names_it(ready: LiveKernel) -> 
     cell = ready.execute('%%agent --agent local --max-turns 6 --stop "StepCountIs(3)" --name trip\nWhere does it rain?\n')
     assert any(WIDGET in bundle for bundle in cell.displayed)
     assert "text/html" in cell.displayed[-1]
-    ready.execute("trip.wait(20)")
+    ready.execute("trip.wait(50)")
     assert ready.value("[trip is _run, trip.prompt, trip.result.text, str(trip.limits.stop), trip.limits.max_turns]") == [
         True, "Where does it rain?", "It rains.", "StepCountIs(steps=3)", 6,
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_mistake_in_the_magic_is_one_message_and_no_traceback(ready: LiveKerne
 def test_braces_dollars_and_a_models_words_are_not_evaluated(ready: LiveKernel) -> None:
     ready.execute("city = 'Graz'; local = lab.Agent(lab.testing.ScriptedProvider([lab.testing.say('{1/0}')]))")
     ready.execute('%%agent --agent local --stop "lambda history: bool({1: 2}) and len(history) > 3"\n{city} $city\n\n  {1/0}')
-    ready.execute("run.wait(20)")
+    ready.execute("run.wait(50)")
     assert ready.value("[run.prompt, run.result.text]") == ["{city} $city\n\n  {1/0}", "{1/0}"]
 
 

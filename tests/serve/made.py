@@ -91,7 +91,7 @@ def serving(chat: lab.Chat | lab.Agent, **more: Any) -> Iterator[httpx.Client]:
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
         thread.start()
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=20, trust_env=False) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=60, trust_env=False) as client:
                 until_it_answers(client)
                 yield client
         finally:
@@ -132,8 +132,8 @@ def process(*arguments: str, cwd: Path, end: int = signal.SIGTERM, env: dict[str
             else:
                 raise AssertionError("".join(said))
             threading.Thread(target=started.stderr.read, daemon=True).start()
-            with httpx.Client(base_url=found.group(1), timeout=20, trust_env=False) as client:
+            with httpx.Client(base_url=found.group(1), timeout=60, trust_env=False) as client:
                 yield client
         finally:
             started.send_signal(end)
-            started.wait(20)
+            started.wait(60)

@@ -82,7 +82,7 @@ def test_a_crash_in_the_middle_of_a_request_leaves_the_context_as_it_was(folder:
         return client.post("/chat", json={"context_id": "a", "message": message})
 
     def give_up(url: httpx.URL) -> None:
-        with httpx.Client(base_url=url, timeout=20, trust_env=False) as client, pytest.raises(httpx.TransportError):
+        with httpx.Client(base_url=url, timeout=60, trust_env=False) as client, pytest.raises(httpx.TransportError):
             ask(client, "slow")
 
     with process("bots_for_tests:agent", cwd=folder, end=signal.SIGKILL) as client:

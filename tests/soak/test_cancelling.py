@@ -91,7 +91,7 @@ def tools_now() -> set[threading.Thread]:
 
 def wait_for_threads() -> None:
     """A thread cannot be ended; it comes to its end by itself."""
-    until = time.monotonic() + 2
+    until = time.monotonic() + 60
     while tools_now() and time.monotonic() < until:
         time.sleep(0.001)
     assert tools_now() == set()
@@ -253,10 +253,10 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
                 run.start()
             except KeyboardInterrupt:
                 how = "interrupted"
-            assert run.wait(5) is not None
+            assert run.wait(60) is not None
             on_loop(loop, moments.leave)
             on_loop(loop, lambda: loop.set_exception_handler(None))
-            until = time.monotonic() + 2
+            until = time.monotonic() + 60
             while (left := background.submit(leftovers()).result()) and time.monotonic() < until:
                 time.sleep(0.002)
             assert left == []

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from read_by_now import wait_until_read
+
 EVENTS = [f'data: {{"n": {number}, "text": "héllo 🌊 {number}"}}\n\n'.encode() for number in range(5)]
 
 
@@ -44,6 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         elif route == "slow":
             time.sleep(0.5)
             self._json({"count": count})
+        elif route == "silent":
+            self.rfile.read(1)  # until the client has left
         elif route == "busy":
             self._send(b'{"error": "busy"}', ("retry-after", "2"), status=429)
         elif route == "leaky":
@@ -83,7 +87,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             self.wfile.flush()
-            time.sleep(0.02)  # so that each chunk arrives on its own
+            wait_until_read(self.connection)  # so that each chunk arrives on its own
+            time.sleep(0.02)
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *args: Any) -> None:

@@ -120,7 +120,7 @@ def test_a_stream_that_breaks_off_gives_what_came(base: str) -> None:
 
 def test_a_provider_that_says_nothing(base: str) -> None:
     with pytest.raises(ProviderConnectionError, match="sent nothing within the time allowed"):
-        asked(current(), f"{base}/slow", {}, timeout_s=0.05)
+        asked(current(), f"{base}/silent", {}, timeout_s=0.05)
     assert asked(current(), f"{base}/slow", {}, timeout_s=None).status == 200
 
 
@@ -164,10 +164,11 @@ def test_errors_of_the_caller_pass_unchanged(base: str) -> None:
         asyncio.run(fail())
 
 
-def test_cancellation_passes(base: str) -> None:
+def test_cancellation_passes(base: str, provider: Server) -> None:
     async def cancelled() -> None:
-        task = asyncio.create_task(ask(current(), f"{base}/slow", {}))
-        await asyncio.sleep(0.05)
+        task = asyncio.create_task(ask(current(), f"{base}/silent", {}, timeout_s=None))
+        while not provider.seen:
+            await asyncio.sleep(0.005)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

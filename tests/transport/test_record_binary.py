@@ -18,6 +18,8 @@ import yaml
 from botocore.eventstream import EventStreamBuffer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from own_time import OwnTime
+from read_by_now import wait_until_read
 
 import agentlab as lab
 from agentlab.event_frames import CONTENT_TYPE, build_frame, encode_headers
@@ -87,7 +89,8 @@ class Handler(BaseHTTPRequestHandler):
         for piece in PIECES:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.flush()
-            time.sleep(0.02)  # so that each chunk arrives on its own
+            wait_until_read(self.connection)  # so that each chunk arrives on its own
+            time.sleep(0.02)
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *args: Any) -> None:
@@ -145,13 +148,14 @@ def test_recorded_and_replayed(base: str, tmp_path: Path, suffix: str) -> None:
     assert len(entry.response.chunks) == len(entry.response.delays_s) == len(PIECES)
     assert entry.response.chunks[:2] == tuple(map(len, PIECES[:2]))
     assert entry.response.chunks[-1] == len(PIECES[-1])
-    assert 0.08 < sum(entry.response.delays_s) < 5
+    assert sum(entry.response.delays_s) > 0.08
 
     for pace in (0.0, 1.0):
-        begun = time.monotonic()
-        with replay(file, pace=pace):
+        own = OwnTime()
+        with replay(file, pace=pace), own.is_everybodys():
+            begun = time.monotonic()
             again = run(base)
-        assert (time.monotonic() - begun > 0.1) is (pace > 0) or pace == 0.0
+            assert time.monotonic() - begun == pytest.approx(pace * sum(entry.response.delays_s), abs=0.01)
         assert again.text == f"The key is {REDACTED} and {REDACTED}, keep it. 🌊"
         assert (again.stop_reason, again.usage) == (live.stop_reason, live.usage)
         assert again.history[-1].signal == live.history[-1].signal

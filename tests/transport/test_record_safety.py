@@ -44,11 +44,12 @@ def test_concurrent_runs_lose_nothing(base: str, tmp_path: Path) -> None:
     assert recording.recorder.count == 30
 
 
-def test_requests_are_kept_in_the_order_they_were_sent(base: str, tmp_path: Path) -> None:
+def test_requests_are_kept_in_the_order_they_were_sent(base: str, provider: Server, tmp_path: Path) -> None:
     async def both() -> None:
         recording = record(tmp_path)
         slow = asyncio.create_task(ask(recording, f"{base}/slow", {}))
-        await asyncio.sleep(0.1)
+        while not provider.seen:
+            await asyncio.sleep(0.005)
         await ask(recording, f"{base}/chat", {})
         await slow
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from work_done import takes_no_more
 
 from agentlab.redaction import (
     _KEY_PATTERNS,
@@ -179,9 +180,7 @@ def test_chunk_sizes_follow_the_redaction(pieces: list[bytes]) -> None:
 
 
 def test_a_scan_of_text_without_keys_is_quick() -> None:
-    import time
-
     text = json.dumps([{"role": "user", "content": "a long conversation about lighthouses " * 50}] * 500)
-    started = time.process_time()
-    assert Redactor(["a-secret-that-is-not-there"]).text(text) == text
-    assert time.process_time() - started < len(text) * 50e-9 + 0.05
+    redactor = Redactor(["a-secret-that-is-not-there"])
+    assert redactor.text(text) == text
+    assert takes_no_more(lambda: redactor.text(text), than=lambda: json.loads(text), times=20)

@@ -66,7 +66,7 @@ def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explo
 
 
 def until(said: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not said():
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.02)

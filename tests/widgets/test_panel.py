@@ -43,7 +43,7 @@ def make_run(stop: object = None, budget: Budget | None = None, **more: object) 
     return lab.Agent(model, tools=[search]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500))
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 10) -> None:
+def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, "it did not come"
@@ -55,7 +55,7 @@ def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
     panel = run.panel()
     _ = panel.widget
     panel.cockpit.controls.go.click()
-    assert run.wait(10) is not None
+    assert run.wait(60) is not None
     assert threading.current_thread() is threading.main_thread()
     wait_until(lambda: "stop_condition" in panel.cockpit.ending.told.value)
     assert "Fired: StepCountIs 5 of 5" in panel.cockpit.ending.told.value
@@ -83,7 +83,7 @@ def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None
     run.launch()
     wait_until(lambda: len(run.history) >= 3)
     panel.cockpit.editor.budget["max_turns"].number.value = 1
-    assert run.wait(10) is not None
+    assert run.wait(60) is not None
     assert run.result is not None and run.result.stop_reason == "turn_limit"
     changed = [event for event in run.events if type(event).__name__ == "LimitsChanged"]
     assert [(event.by, event.after.budget.max_turns) for event in changed] == [("panel", 1)]  # type: ignore[attr-defined]
@@ -198,7 +198,7 @@ def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() ->
     _ = panel.widget
     assert "never_enough" in panel.cockpit.overview.meters.value and "not read yet" in panel.cockpit.overview.meters.value
     run.launch()
-    assert run.wait(10) is not None
+    assert run.wait(60) is not None
     wait_until(lambda: "turn_limit" in panel.cockpit.ending.told.value)
     assert asked == [1, 2, 3]
 
@@ -231,7 +231,7 @@ def test_an_error_of_a_control_is_shown_under_the_panel() -> None:
     panel = run.panel()
     _ = panel.widget
     run.launch()
-    assert run.wait(10) is not None
+    assert run.wait(60) is not None
     panel.guard(run.pause)  # as if it had been pressed just before the end
     assert "RunEndedError: The run has ended (turn_limit" in panel.fault.value
 
@@ -297,9 +297,9 @@ def test_a_redraw_is_coalesced() -> None:
     for _ in range(300):
         redrawer.mark()
         time.sleep(0.002)  # longer where the machine is busy
-    took_s = time.monotonic() - began
     over.set()
     redrawer.mark()
+    took_s = time.monotonic() - began
     wait_until(lambda: len(drawn) >= 2)
     assert len(drawn) <= 2 + took_s / 0.19
     assert all(later - earlier >= 0.19 for earlier, later in itertools.pairwise(drawn))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget
@@ -49,7 +50,7 @@ def beside(*runs: Run) -> SideBySide:
     return made
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
+def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, "it did not come"
@@ -89,7 +90,7 @@ def test_run_pause_resume_and_stop_all() -> None:
     made.go.click()
     wait_until(lambda: made.lockstep.round > held[0])
     made.stop.click()
-    assert made.lockstep.wait(10) is not None
+    assert made.lockstep.wait(60) is not None
     assert [str(run.result.stop_reason) for run in runs if run.result is not None] == ["explicit_stop"] * 2
     wait_until(lambda: made.go.disabled and made.go.tooltip == "All runs have ended.")
     wait_until(lambda: "2 of 2 ended" in plain(made.round.value))
@@ -107,7 +108,7 @@ def test_a_run_that_is_paused_by_itself_holds_up_the_others_and_that_is_said() -
     made.go.click()
     wait_until(lambda: made.lockstep.round > before)
     made.stop.click()
-    assert made.lockstep.wait(10) is not None
+    assert made.lockstep.wait(60) is not None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_button_that_cannot_be_pressed_says_why(state: RunState, pausing: bool
 def test_the_chart_compares_all_runs() -> None:
     made = beside(make_run("one", end=3), make_run("two", turns=5))
     made.go.click()
-    assert made.lockstep.wait(10) is not None
+    assert made.lockstep.wait(60) is not None
     wait_until(lambda: "two:m" in made.chart.value and "after 5 steps, turn_limit" in made.chart.value)
     assert "Cumulative tokens per step of 2 runs" in made.chart.value
 
@@ -151,7 +152,7 @@ def test_one_run_is_opened_below_with_all_its_controls() -> None:
 def test_an_error_of_a_control_is_shown_below() -> None:
     made = beside(make_run("one", end=1), make_run("two", end=1))
     made.go.click()
-    assert made.lockstep.wait(10) is not None
+    assert made.lockstep.wait(60) is not None
     made.guard(made.lockstep.launch)
     assert "All runs of the lockstep have ended" in made.fault.value
 
@@ -191,7 +192,7 @@ def test_a_lockstep_and_a_single_run() -> None:
 def test_hostile_text_is_escaped() -> None:
     made = beside(make_run(HOSTILE, end=1, said=HOSTILE * 50), make_run("two", end=1))
     made.go.click()
-    assert made.lockstep.wait(10) is not None
+    assert made.lockstep.wait(60) is not None
     wait_until(lambda: "completed" in made.columns[0].view.value)
     page = made.columns[0].view.value + made.chart.value + made.bundle()["text/html"]
     assert "<script" not in page and "<img src=x" not in page
@@ -229,7 +230,4 @@ def test_eight_runs_stay_usable() -> None:
     made.go.click()
     assert made.lockstep.wait(60) is not None
     wait_until(lambda: "per step of 8 runs" in made.chart.value and "30 steps, turn_limit" in made.chart.value)
-    began = time.process_time()
-    for _ in range(10):
-        made._show()
-    assert (time.process_time() - began) / 10 < 0.03
+    assert 10 * calls_in(made._show) < calls_in(made._curves._draw)

@@ -6,12 +6,12 @@ import asyncio
 import html
 import json
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from work_done import calls_in, takes_no_more
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
@@ -137,14 +137,17 @@ def test_keys_are_not_shown_wherever_they_stand() -> None:
 
 
 def test_a_megabyte_weighs_neither_on_the_page_nor_on_the_redraw() -> None:
-    big = "<&> \u202e" * 200_000
-    raw = {"choices": [{"message": big, "finish_reason": "stop"}], "many": list(range(100_000)), "deep": _deep(2_000)}
-    run = run_of([raw_of(call("search", {"query": big}), raw), raw_of(say(big), raw)])
-    began = time.perf_counter()
-    pages = [detail(run, index) for index in (1, 2)]
-    took_s = time.perf_counter() - began
+    def pages_of(size: int) -> Callable[[], list[str]]:
+        big = "<&> \u202e" * size
+        raw = {"choices": [{"message": big, "finish_reason": "stop"}], "many": list(range(size // 2)), "deep": _deep(2_000)}
+        run = run_of([raw_of(call("search", {"query": big}), raw), raw_of(say(big), raw)])
+        return lambda: [detail(run, index) for index in (1, 2)]
+
+    small, large = pages_of(20_000), pages_of(200_000)
+    pages = large()
     assert max(map(len, pages)) < 300_000
-    assert took_s < 1.0
+    assert calls_in(large) <= 1.1 * calls_in(small)
+    assert takes_no_more(large, than=small, times=3)
     assert "more characters: all of it is run.history[1].text" in pages[1]
     assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "what stands behind the long text is seen"
 
