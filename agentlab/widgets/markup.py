@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TypeGuard
 
 from agentlab.columns import named_leaves
@@ -24,6 +25,9 @@ NEAR = 0.8
 """From this share of a limit on, its bar says so."""
 LONGEST_DETAIL, MOST_LINES = 1_500, 14
 """Of why a run ended: so many characters are shown, and so many line breaks kept."""
+MILLIONTH = Decimal("0.000001")
+LARGE = 20
+"""An amount of more digits than this before its point is not rounded: Decimal has 28 in all."""
 
 _STATE_WORDS = {
     RunState.READY: "ready",
@@ -39,11 +43,13 @@ def tokens(value: int | None) -> str:
 
 
 def dollars(value: Decimal | float | None) -> str:
-    """An amount of money in words: four significant digits, no exponent."""
+    """An amount of money in words: to a millionth of a dollar, what is below that to two digits; no exponent."""
     if value is None:
         return "unknown"
-    amount = Decimal(value).quantize(Decimal("0.000001")).normalize()
-    return f"${amount:f}"
+    amount = Decimal(value)
+    if amount.is_finite() and amount.adjusted() < LARGE:
+        amount = amount.quantize(MILLIONTH) or Context(prec=2).plus(amount)
+    return f"${amount.normalize():f}"
 
 
 def status(run: Run, *, timing: bool = True) -> str:
@@ -202,7 +208,8 @@ def _amount(reading: Reading, value: Scalar) -> str:
 
 
 def _is_number(value: Scalar) -> TypeGuard[int | float | Decimal]:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    """Whether it can be measured against another: infinity cannot, nor what float has no number for."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(float(Decimal(value)))
 
 
 def _share(value: Scalar, limit: Scalar) -> float | None:
