@@ -216,7 +216,7 @@ class Run(Branching):
         """
         self._refuse_if_ended()
         if not self._paused:
-            self._paused, self._paused_at = True, time.monotonic()
+            self._paused_at, self._paused = time.monotonic(), True  # in this order: others read them, on threads of their own
             self.emit(events.RunPaused(self.clock.elapsed_s()))
 
     def resume(self) -> None:
