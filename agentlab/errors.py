@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys, and steers no terminal.
+    """Root of all errors that agentlab raises on purpose. What they quote of a provider, a model or a tool holds no keys, and steers no
+    terminal.
 
     Example:
         >>> lab.Agent("openai")

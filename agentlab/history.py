@@ -110,7 +110,7 @@ class RunHistory(Sequence[StepResult], Shown):
             self.known_cost_usd += child.known_cost_usd
 
     def amend(self, step: StepResult) -> None:
-        """Put the newest step in again with what only could be read when it was there; its calls are the same."""
+        """Replace the newest step by itself with what could be read only once it was there; its calls stay the same."""
         self._steps[-1] = step
 
     @property

@@ -107,7 +107,7 @@ class Run(Branching):
         return f"Run({name}, {self.state}{end}, {len(self.history)} steps, {budget!r})"
 
     def known_as(self, run_id: str, *, label: str = "") -> Run:
-        """Give a run that has not begun an id of your own, and a `label` by which a recording knows it again (see `lab.replay`): it is
+        """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is
         given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
 
         Raises ConfigurationError for a run that has begun.
