@@ -52,6 +52,7 @@ class Agent(Shown):
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
     retry         how calls that failed are tried again
     observers     callables that get every event of every run
+    name          what frames and panels call the agent; the name of the model unless given
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -110,6 +111,7 @@ class Agent(Shown):
     ) -> Run:
         """A run on this prompt, not yet started: `await` it, step through it, or `start()` it.
 
+        A setting that is None is the agent's own; so `continuation=None` does not turn continuing off here, as it does for the agent.
         `messages` go before the prompt (an earlier conversation); `transport` is the one of the surrounding `lab.replay` or
         `lab.record` unless given. It is captured now: the run keeps it after the `with` block.
 
@@ -143,7 +145,7 @@ class Agent(Shown):
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str] | None = None,
     ) -> RunSettings:
-        """The settings that a run begins with: these, and the agent's own in the place of what is left out."""
+        """The settings that a run begins with: these, and the agent's own for what is left out."""
         settings = _settings(self.settings, budget, stop, policy)
         if continuation is not None:
             settings = replace(settings, continuation=as_continuation(continuation))
@@ -209,7 +211,7 @@ class Agent(Shown):
             return False
 
     def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
-        """Terminating tools that the agent has. Raises ToolDefinitionError for a name that none of its tools bears."""
+        """Terminating tools that the agent has. Raises ToolDefinitionError for a name that none of its tools has."""
         for name in terminating.tools if terminating is not None else ():
             if name not in self.tools:
                 near = difflib.get_close_matches(name, self.tools, n=1)

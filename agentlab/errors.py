@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. What they say of others' words holds no keys, and steers no terminal.
+    """Root of all errors that agentlab raises on purpose. What they quote of a provider, a model or a tool holds no keys, and steers no
+    terminal.
 
     Example:
         >>> lab.Agent("openai")
@@ -54,11 +55,21 @@ class AgentlabError(Exception):
     def __init__(self, *said: object) -> None:
         super().__init__(*(printable(one) if type(one) is str else one for one in said))
 
+    def __reduce__(self) -> Any:
+        """Its words and its attributes; what an exception has of its own would call `__init__` with the words alone."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: the person's own code, and what was wrong there."""
         from agentlab.short_traceback import rendered
 
         return rendered(self)
+
+
+def _unpickled(kind: type[AgentlabError], said: tuple[object, ...]) -> AgentlabError:
+    error = kind.__new__(kind, *said)
+    error.args = said
+    return error
 
 
 class ConfigurationError(AgentlabError, ValueError):

@@ -69,7 +69,7 @@ class RunHistory(Sequence[StepResult], Shown):
     def __init__(self, steps: Iterable[StepResult] = ()) -> None:
         self._steps: list[StepResult] = []
         self._tool_counts: dict[str, int] = {}
-        self._finish_values: dict[str, int] = {}
+        self._finish_values: set[str] = set()
         self._own: tuple[int, Usage, Cost] | None = None  # where a sub-agent made it something else than the totals
         self.calls: int = 0
         self.usage: Usage = _NO_USAGE_YET
@@ -96,7 +96,7 @@ class RunHistory(Sequence[StepResult], Shown):
             signal = call.response.signal
             for value in (signal.finish_reason.value, signal.raw_value):
                 if value is not None:
-                    self._finish_values.setdefault(str(value), step.index)
+                    self._finish_values.add(str(value))
         for tool_call in step.tool_calls:
             self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
 
@@ -110,7 +110,7 @@ class RunHistory(Sequence[StepResult], Shown):
             self.known_cost_usd += child.known_cost_usd
 
     def amend(self, step: StepResult) -> None:
-        """Put the newest step in again with what only could be read when it was there; its calls are the same."""
+        """Replace the newest step by itself with what could be read only once it was there; its calls stay the same."""
         self._steps[-1] = step
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal
@@ -178,8 +179,8 @@ def _higher(leaf: StopCondition, reading: Reading, history: RunHistory) -> tuple
     if len(numbers) != 1:
         return None
     value: Any = getattr(leaf, numbers[0].name)
-    value = larger(value, type(value)(reading.value) if _is_number(reading.value) else value)
     with contextlib.suppress(Exception):
+        value = larger(value, type(value)(reading.value) if _is_number(reading.value) else value)
         for _ in range(_MOST_DOUBLINGS):
             changed = leaf.changed(**{numbers[0].name: value})
             read = changed.read(history)
@@ -190,7 +191,7 @@ def _higher(leaf: StopCondition, reading: Reading, history: RunHistory) -> tuple
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------------

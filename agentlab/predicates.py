@@ -1,4 +1,4 @@
-"""What can be told of a function that a person wrote as a stop condition, without calling it."""
+"""What can be told of a function that a person wrote, as a tool or a stop condition, without calling it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Everything a run left: it always comes back, whatever ended the run.
+    """Everything a run left behind: it always comes back, whatever ended the run.
 
     `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
     `output` what a tool or a middleware gave with its stop, or what the tool of a met `HasToolCall` gave (None otherwise); `error` the

@@ -107,7 +107,7 @@ class Run(Branching):
         return f"Run({name}, {self.state}{end}, {len(self.history)} steps, {budget!r})"
 
     def known_as(self, run_id: str, *, label: str = "") -> Run:
-        """Give a run that has not begun an id of your own, and a `label` by which a recording knows it again (see `lab.replay`): it is
+        """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is
         given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
 
         Raises ConfigurationError for a run that has begun.
@@ -216,7 +216,7 @@ class Run(Branching):
         """
         self._refuse_if_ended()
         if not self._paused:
-            self._paused, self._paused_at = True, time.monotonic()
+            self._paused_at, self._paused = time.monotonic(), True  # in this order: others read them, on threads of their own
             self.emit(events.RunPaused(self.clock.elapsed_s()))
 
     def resume(self) -> None:

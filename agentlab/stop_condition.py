@@ -87,7 +87,7 @@ class StopCondition(Shown):
         return self.with_parts(tuple(part.with_leaf(leaf, new) for part in self.parts))
 
     def changed(self, **fields: Any) -> StopCondition:
-        """This condition with other values, checked as at its making.
+        """This condition with other values, checked as when it was made.
 
         Example:
             >>> lab.StepCountIs(8).changed(steps=3)
@@ -184,7 +184,7 @@ class _Combination(StopCondition):
 
 
 class AnyOf(_Combination):
-    """Met when any of its conditions is; not met when all are not; otherwise it cannot be said yet.
+    """Met when any of its conditions is; not met when all are not; unknown otherwise.
 
     Example:
         >>> either = lab.StepCountIs(8) | lab.HasToolCall("finalize")
@@ -206,7 +206,7 @@ class AnyOf(_Combination):
 
 
 class AllOf(_Combination):
-    """Met when all of its conditions are; not met when any is not; otherwise it cannot be said yet.
+    """Met when all of its conditions are; not met when any is not; unknown otherwise.
 
     Example:
         >>> both = lab.StepCountIs(2) & lab.HasToolCall("finalize")

@@ -1,4 +1,4 @@
-"""Runs as OpenTelemetry spans and metrics; the extra `agentlab[telemetry]`.
+"""Runs as OpenTelemetry spans and metrics; the extra `agentlab-jupyter[telemetry]`.
 
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search], observers=[lab.Telemetry()])
     run = lab.telemetry.instrument(agent.run("Compare …"))       or one run, or an agent that is there already

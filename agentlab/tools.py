@@ -32,6 +32,7 @@ import pydantic
 import pydantic_core
 
 from agentlab.errors import StopRequested, ToolDefinitionError
+from agentlab.predicates import is_async
 from agentlab.redaction import in_words, known_hidden
 from agentlab.shown import Shown
 from agentlab.tool_schema import PREFIX, Function, described, unwrapped
@@ -87,7 +88,7 @@ class Tool(Shown):
             >>> lab.tool(search).is_async
             False
         """
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(getattr(self.function, "__call__", None))  # noqa: B004
+        return is_async(self.function)
 
     def validate(self, arguments: str) -> dict[str, Any]:
         """The arguments as the function takes them. Raises pydantic.ValidationError, also for JSON that is broken or cut off.

@@ -31,7 +31,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),
     "providers.Dialect": ("says_nothing", "table_of"),
-    "testing.Faulty": ("needs_key", "open"),
+    "testing.Faulty": ("needs_key", "open", "run_ended"),
     "testing.ScriptedProvider": ("respond",),
 }  # fmt: skip
 

@@ -96,9 +96,11 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
     sub_agents = set(frame["run_id"][frame["called_by"].notna()])
 
     def is_in_its_caller(run_id: object) -> bool:
-        while run_id in sub_agents:  # one that goes on with an earlier one is a branch of that
+        passed = set()
+        while run_id in sub_agents and run_id not in passed:  # one that goes on with an earlier one is a branch of that
+            passed.add(run_id)
             run_id = parent_of[run_id]
-        return run_id in parent_of
+        return run_id in parent_of and run_id not in passed
 
     return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
 

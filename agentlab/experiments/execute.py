@@ -139,7 +139,7 @@ def find(store: Store, run_id: str) -> StoredRun | None:
     try:
         return store.storage.runs([run_id])[0]
     except StorageError as error:
-        if "no run" in str(error):
+        if f"no run {run_id!r}" in str(error):
             return None
         raise
 

@@ -130,7 +130,7 @@ class Experiment(Shown):
         return frame
 
     def dry_run(self, *, concurrency: int = 8, retry: bool = False) -> DryRun:
-        """How many runs there are to be done and what they may cost at most. Nothing is asked of anybody.
+        """How many runs there are to be done and what they may cost at most. No request is made.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], [dict(budget=lab.Budget(max_calls=6))], repeats=5)
@@ -160,7 +160,7 @@ class Experiment(Shown):
     async def run(
         self, *, concurrency: int = 8, executor: Executor | None = None, progress: bool = True, retry: bool = False
     ) -> ExperimentResults:
-        """Do what is still to be done, so many runs at once, and hand all results back.
+        """Do the runs that are still to be done, `concurrency` at a time, and return all results.
 
         Whatever ends this (an interrupt, a cancel, a kill), each finished step is kept; called again it goes on: runs that ended are
         not run again, those that were cut off go on after their last step. Runs that failed stay as they are, unless `retry`.

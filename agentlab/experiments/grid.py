@@ -43,7 +43,7 @@ class Cell(Shown):
 
     @property
     def label(self) -> str:
-        """The cell in one text, by which a recording knows it again.
+        """The cell in one text, by which a recording recognises it.
 
         Example:
             >>> lab.Cell("brief", "capital", "short", 2).label

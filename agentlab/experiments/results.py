@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 class ExperimentResults(Shown):
     """The frames of an experiment: `runs`, with a row for each cell, also where nothing was run; `steps`, `calls`, `tools` of those
-    that were. Sorted by cell: what runs first plays no part.
+    that were. Sorted by cell: the order in which they ran plays no part.
 
     In front stand `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or not known) and `score_error`; a score that is
     a dict has a column `score.<key>` each. `runs` has besides `state` (`ended`, `interrupted`, `open`, `not_started`), the `attempt`,
-    and a `problem` that was none of the run's own, such as a worker that died. Of several attempts the newest counts.
+    and a `problem` that was not the run's own, such as a worker that died. Of several attempts the newest counts.
 
     Example:
         >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?"]).run(progress=False)

@@ -58,11 +58,6 @@ class KernelMend:
         if callable(getattr(comm, "_reply_subshell_for", None)):  # 7.4
             comm._reply_subshell_for = keep_subshell
 
-    def release(self, comm: Any) -> None:
-        """Forget a widget that is closed."""
-        if comm is not None:
-            self._adopted.discard(comm.comm_id)
-
     @contextlib.contextmanager
     def letting_through(self) -> Iterator[None]:
         """While the block runs, adopted widgets' messages do not wait for the cell; blocks may overlap (gather)."""

@@ -104,8 +104,6 @@ def _plot(data: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
 class Look:
     """How the runs of one provider and model are drawn."""
 
-    """How the runs of one provider and model are drawn."""
-
     colour: str
     marker: str
     line_style: Any

@@ -33,9 +33,9 @@ def missing_key(provider: str, why: str = "") -> MissingKeyError:
     """What to do where there is neither a key nor credentials."""
     return MissingKeyError(
         f"No API key for {provider}, and no AWS credentials{f' ({why})' if why else ''}. Set the environment variable "
-        f'{KEY_VARIABLE}, or pass lab.Provider("{provider}", model=…, api_key=…); or, with pip install "agentlab[bedrock]", set '
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile; or run on recorded responses, without a key, inside "
-        "lab.replay(folder)."
+        f'{KEY_VARIABLE}, or pass lab.Provider("{provider}", model=…, api_key=…); or, with '
+        "pip install 'agentlab-jupyter[bedrock]', set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile; "
+        "or run on recorded responses, without a key, inside lab.replay(folder)."
     )
 
 

@@ -1,6 +1,6 @@
 """Binary event streams (`application/vnd.amazon.eventstream`), as Bedrock sends them, decoded as the bytes arrive.
 
-The frames are taken apart by botocore, the vendor's own code (the extra `agentlab[bedrock]`), one at a time: it does not tell a
+The frames are taken apart by botocore, the vendor's own code (the extra `agentlab-jupyter[bedrock]`), one at a time: it does not tell a
 stream that ends inside a frame from one that ends after it, and stops at the first frame that is damaged. A frame becomes the
 same kind of event as one of a text stream, so every stream parser reads both. Time is linear in the bytes, whatever the chunks.
 
@@ -77,7 +77,7 @@ class FrameDecoder:
 
 def missing_decoder() -> ConfigurationError:
     """What to do without botocore."""
-    return ConfigurationError("Bedrock's streams are binary, and botocore decodes them: pip install 'agentlab[bedrock]'")
+    return ConfigurationError("Bedrock's streams are binary, and botocore decodes them: pip install 'agentlab-jupyter[bedrock]'")
 
 
 def _botocore() -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from agentlab.providers import _read as read
+from agentlab.providers._chat_usage import cost_in_ticks, reported_cost
 from agentlab.providers._responses_items import (
     Item,
     arguments_of,
@@ -76,7 +77,6 @@ LAST_EVENTS = Table(
 """The events that end a stream, for servers whose last event has no status."""
 
 _OPEN = ("in_progress", "queued")
-_TICKS_PER_USD = 10**10
 _ENDS_OF_ITS_OWN = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 
@@ -306,5 +306,5 @@ def read_usage(reported: JSON) -> Usage:
 
 def _cost(reported: JSON) -> Decimal | None:
     usage = read.as_dict(reported)
-    ticks = read.count(usage.get("cost_in_usd_ticks"))
-    return Decimal(ticks) / _TICKS_PER_USD if ticks is not None else read.money(usage.get("cost"))
+    in_ticks = cost_in_ticks(usage)
+    return reported_cost(usage) if in_ticks is None else in_ticks

@@ -71,7 +71,7 @@ class Bedrock(Shown):
     `model` is a model's id, an inference profile's, or an ARN. The region is `region`, else that of AWS_REGION or
     AWS_DEFAULT_REGION, else us-east-1. Live calls carry `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without one they are
     signed, with the credentials of the environment, of `profile`, or of wherever else botocore finds them: that needs
-    `pip install 'agentlab[bedrock]'`, as do binary streams. `headers` are further ones, sent with live calls only. Keys and
+    `pip install 'agentlab-jupyter[bedrock]'`, as do binary streams. `headers` are further ones, sent with live calls only. Keys and
     headers are never shown.
     """
 

@@ -114,7 +114,7 @@ class Chat(Shown):
         self._turns = OneAtATime()
 
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
-        """Say something in a context: the agent answers with the conversation so far before its eyes, and both are saved.
+        """Say something in a context: the agent answers it, knowing the conversation so far, and both are saved.
 
         `terminating_config` names the tools that end the run (see TerminatingTools); without it the agent's own setting holds.
 
@@ -132,7 +132,7 @@ class Chat(Shown):
     async def invoke(
         self, prompt: str, terminating_config: TerminatingConfig | None = None, *, context_id: str | None = None
     ) -> ChatReply:
-        """Run the agent on a prompt. With a context this is `chat`; without, it knows of no other request and nothing is kept.
+        """Run the agent on a prompt. With a context this is `chat`; without, it knows nothing of other requests, and nothing is kept.
 
         Example:
             >>> chat = lab.Chat(brief)

@@ -111,7 +111,8 @@ class Storage(Protocol):
         """
 
     def runs(self, run_ids: Iterable[str] | None = None) -> list[StoredRun]:
-        """All runs, or those, in the order in which they began. Raises StorageError for an id that there is not.
+        """All runs, or those, in the order in which they began. Raises StorageError for an id that there is not, with the words
+        "no run 'that id'" in its message.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep

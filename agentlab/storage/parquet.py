@@ -125,7 +125,7 @@ def _steps(file: Any) -> Iterator[dict[str, Any]]:
 
 def _check(path: Path, file: Any, columns: list[str]) -> None:
     mark = (file.schema_arrow.metadata or {}).get(_MARK)
-    if mark is None or not set(columns) <= set(file.schema_arrow.names):
+    if mark is None or not mark.isdigit() or not set(columns) <= set(file.schema_arrow.names):
         raise StorageError(f"{str(path)!r} was not written by store.export(…).")
     if int(mark) > FORMAT:
         raise StorageError(

@@ -38,8 +38,8 @@ ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
 class Store(Shown):
     """Runs and all their steps, kept where `where` says: a path, None for memory, or a Storage of your own.
 
-    It is an observer: give it to an agent or to a run. What cannot be written (a full disk) stays in memory, is told in a warning, and
-    is written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
+    It is an observer: give it to an agent or to a run. What cannot be written (a full disk) stays in memory, with a warning, and is
+    written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
 
     Example:
         >>> store = lab.Store()  # lab.Store("runs.db") is a file
@@ -328,7 +328,7 @@ class Store(Shown):
         return self.storage.runs([run_id])[0]
 
     def close(self) -> None:
-        """Let go of the file.
+        """Close the file.
 
         Example:
             >>> from pathlib import Path

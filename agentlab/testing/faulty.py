@@ -79,6 +79,14 @@ class Faulty(Switch):
                 self.injected += 1
             yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
 
+    def run_ended(self, lane: str) -> None:
+        """The run of this lane asks for nothing else: one that takes its place counts from 1 again."""
+        with self._lock:
+            self._numbers.pop(lane, None)
+            self._kept.pop(lane, None)
+        if told := getattr(self._over, "run_ended", None):
+            told(lane)
+
 
 class _Kept(Given):
     """A recorded answer that was spoilt: a recording gives it once, and the request that is tried again finds it here."""

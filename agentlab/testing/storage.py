@@ -99,6 +99,7 @@ class StorageContract:
         storage.begin(head())
         assert storage.notes("score") == {"other": ODD_TEXT}
         assert "no run 'absent'" in refused(lambda: storage.note("absent", "score", "1"))
+        assert "no run 'absent'" in refused(lambda: storage.runs(["absent"]))
         storage.close()
 
     def test_an_end_may_be_given_again(self, make: Make) -> None:

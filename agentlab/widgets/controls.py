@@ -34,10 +34,10 @@ class Controls:
         self.go.description = "Resume" if state is RunState.PAUSED else "Run"
         self.stop.description = "Stop now" if stopping else "Stop"
         whys = why_not(state, pausing=pausing)
-        _set(self.go, whys["go"], "Go on to the end (steps so far are kept)")
-        _set(self.step, whys["step"], "Take one step")
-        _set(self.pause, whys["pause"], "Pause before the next step; the time does not count")
-        _set(self.stop, whys["stop"], "Cut off the step under way" if stopping else "End the run after the step under way")
+        set_button(self.go, whys["go"], "Go on to the end (steps so far are kept)")
+        set_button(self.step, whys["step"], "Take one step")
+        set_button(self.pause, whys["pause"], "Pause before the next step; the time does not count")
+        set_button(self.stop, whys["stop"], "Cut off the step under way" if stopping else "End the run after the step under way")
         return False
 
     def _go(self) -> None:
@@ -76,6 +76,7 @@ def why_not(state: RunState, *, pausing: bool) -> dict[str, str]:
     }
 
 
-def _set(button: widgets.Button, why_not: str, what: str) -> None:
+def set_button(button: widgets.Button, why_not: str, what: str) -> None:
+    """What the button does; it cannot be pressed where there is something to say why not, which then stands there instead."""
     button.disabled = bool(why_not)
     button.tooltip = why_not or what

@@ -6,6 +6,7 @@ chosen in `field_choice`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -84,7 +85,7 @@ class Field:
     def rename(self, label: str, about: str = "") -> None:
         """Give it another label."""
         if (label, about) != (self.face.label, self.face.about):
-            self.face = _replaced(self.face, label, about)
+            self.face = dataclasses.replace(self.face, label=label, about=about)
             self.box.description = self.face.description
 
     def enable(self, on: bool) -> None:
@@ -250,7 +251,7 @@ class ShownField(Field):
 
     def rename(self, label: str, about: str = "") -> None:
         """Give it another label."""
-        self.face = _replaced(self.face, label, about)
+        self.face = dataclasses.replace(self.face, label=label, about=about)
         self._display(self._shown)
 
     def enable(self, on: bool) -> None:
@@ -267,7 +268,3 @@ class ShownField(Field):
 
 def _refuse(value: Any) -> None:
     raise ConfigurationError(f"{value!r}: this value is to be set from code.")
-
-
-def _replaced(face: Face, label: str, about: str) -> Face:
-    return Face(label, about, face.unit, face.help, face.nothing, face.start, face.label_width, face.width)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TypeGuard
 
+from agentlab.columns import named_leaves
 from agentlab.going_on import nothing_to_do
 from agentlab.printable import escape as escape  # noqa: PLC0414  other modules take them from here
 from agentlab.printable import printable as printable  # noqa: PLC0414
@@ -23,6 +25,9 @@ NEAR = 0.8
 """From this share of a limit on, its bar says so."""
 LONGEST_DETAIL, MOST_LINES = 1_500, 14
 """Of why a run ended: so many characters are shown, and so many line breaks kept."""
+MILLIONTH = Decimal("0.000001")
+LARGE = 20
+"""An amount of more digits than this before its point is not rounded: Decimal has 28 in all."""
 
 _STATE_WORDS = {
     RunState.READY: "ready",
@@ -38,11 +43,13 @@ def tokens(value: int | None) -> str:
 
 
 def dollars(value: Decimal | float | None) -> str:
-    """An amount of money in words: four significant digits, no exponent."""
+    """An amount of money in words: to a millionth of a dollar, what is below that to two digits; no exponent."""
     if value is None:
         return "unknown"
-    amount = Decimal(value).quantize(Decimal("0.000001")).normalize()
-    return f"${amount:f}"
+    amount = Decimal(value)
+    if amount.is_finite() and amount.adjusted() < LARGE:
+        amount = amount.quantize(MILLIONTH) or Context(prec=2).plus(amount)
+    return f"${amount.normalize():f}"
 
 
 def status(run: Run, *, timing: bool = True) -> str:
@@ -115,7 +122,7 @@ def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]
         if timing or reading.name != "timeout"
     ]
     nodes = outline(settings.stop)
-    custom = iter(last_custom_readings(run))
+    own = last_custom_readings(run)
     for node in nodes:
         if node.is_group:
             continue
@@ -123,19 +130,19 @@ def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]
         off = any(one.off for one in around)
         negated = sum(one.negated for one in around) % 2 == 1
         if isinstance(node.condition, Custom):
-            reading = Reading(node.name) if off else next(custom, Reading(node.name))
+            reading = Reading(node.name) if off else own.get(node.name, Reading(node.name))
         else:
             reading = read_off(node.condition, history)  # as if it were off: what it raises is the run's to tell
         rows.append(_meter(reading, f"not {node.name}" if negated else node.name, off=off, negated=negated))
     return rows
 
 
-def last_custom_readings(run: Run) -> list[Reading]:
-    """What the person's own conditions said after the newest step; they are never called for the sake of the panel."""
-    stop, newest = run.limits.snapshot().stop, run.history.last
-    names = [leaf.name for leaf in stop.leaves(that_count=True) if isinstance(leaf, Custom)] if stop is not None else []
-    read = {leaf.name: leaf for leaf in newest.readings.leaves()} if newest is not None and newest.readings is not None else {}
-    return [read.get(name, Reading(name)) for name in names]
+def last_custom_readings(run: Run) -> dict[str, Reading]:
+    """What the person's own functions said after the newest step, by their names in `run.limits.leaves`; they are never called for the
+    sake of the panel."""
+    newest = run.history.last
+    read = named_leaves(newest.readings) if newest is not None and newest.readings is not None else {}
+    return {name: read.get(name, Reading(name)) for name, leaf in run.limits.leaves.items() if isinstance(leaf, Custom)}
 
 
 def _meter(reading: Reading, label: str, *, off: bool = False, negated: bool = False) -> tuple[str, str, str, str]:
@@ -201,7 +208,8 @@ def _amount(reading: Reading, value: Scalar) -> str:
 
 
 def _is_number(value: Scalar) -> TypeGuard[int | float | Decimal]:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    """Whether it can be measured against another: infinity cannot, nor what float has no number for."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(float(Decimal(value)))
 
 
 def _share(value: Scalar, limit: Scalar) -> float | None:

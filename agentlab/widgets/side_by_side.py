@@ -16,6 +16,7 @@ from agentlab.run import Run, RunState
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Answer
 from agentlab.widgets.comparison import SCALE, Courses, KeptPicture, state_of
+from agentlab.widgets.controls import set_button
 from agentlab.widgets.live_panel import Panel
 from agentlab.widgets.live_view import LiveView, Output
 from agentlab.widgets.picture import Picture
@@ -98,10 +99,12 @@ class SideBySide(LiveView):
         whys = why_not(state, pausing=lockstep.pausing, waits=self._waits())
         self.go.description = "Resume all" if state is RunState.PAUSED or self._waits() else "Run all"
         self.stop.description = "Stop all now" if stopping else "Stop all"
-        _set(self.go, whys["go"], "Go on to the end, round by round")
-        _set(self.step, whys["step"], "Take one step of each run, all at the same time")
-        _set(self.pause, whys["pause"], "Pause all before the next round; the time does not count")
-        _set(self.stop, whys["stop"], "Cut off the steps under way" if stopping else "End all runs after the round under way")
+        set_button(self.go, whys["go"], "Go on to the end, round by round")
+        set_button(self.step, whys["step"], "Take one step of each run, all at the same time")
+        set_button(self.pause, whys["pause"], "Pause all before the next round; the time does not count")
+        set_button(
+            self.stop, whys["stop"], "Cut off the steps under way" if stopping else "End all runs after the round under way"
+        )
         ended = sum(run.result is not None for run in self.runs)
         words = [f"round <b>{lockstep.round}</b>", f"{ended} of {len(self.runs)} ended"]
         if self._waits():
@@ -230,8 +233,3 @@ def _button(text: str, icon: str, press: Any, **more: Any) -> widgets.Button:
     button.add_class(f"agentlab-icon-{icon}")
     button.on_click(lambda _: press())
     return button
-
-
-def _set(button: widgets.Button, why_not: str, what: str) -> None:
-    button.disabled = bool(why_not)
-    button.tooltip = why_not or what

@@ -12,14 +12,13 @@ from agentlab.run import Run
 from agentlab.widgets import markup
 from agentlab.widgets.answer import Said
 from agentlab.widgets.curve import Curve
+from agentlab.widgets.live_view import Output
 from agentlab.widgets.picture import Picture
 from agentlab.widgets.style import STYLE
 from agentlab.widgets.timeline_view import timeline_picture
 
 MOST_STEPS = 100
 """So many of the newest steps are in the table: it is kept in the notebook's file."""
-
-Output = tuple[dict[str, str], dict[str, Any]]
 
 _MORE_THAN_CALLS = (
     events.CallRetried, events.ContinuationAttempted, events.ToolPayloadRepair, events.Nudged, events.LimitsChanged, events.RunPaused,

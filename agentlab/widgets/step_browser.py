@@ -10,6 +10,7 @@ import ipywidgets as widgets
 from agentlab.errors import ConfigurationError
 from agentlab.results import StepResult
 from agentlab.widgets import markup
+from agentlab.widgets.controls import set_button
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.step_detail import OPEN_AT_FIRST, detail
 from agentlab.widgets.step_table import StepTable
@@ -78,10 +79,10 @@ class StepBrowser:
     def _show_controls(self, steps: int, chosen: int | None) -> None:
         at = steps if chosen is None else chosen
         nothing = "No step has been taken yet." if not steps else ""
-        _set(self.earlier, nothing or ("This is the first step." if at <= 1 else ""), "Look at the step before")
-        _set(self.later, nothing or ("This is the newest step." if at >= steps else ""), "Look at the next step")
+        set_button(self.earlier, nothing or ("This is the first step." if at <= 1 else ""), "Look at the step before")
+        set_button(self.later, nothing or ("This is the newest step." if at >= steps else ""), "Look at the next step")
         followed = "The newest step is shown, and followed." if chosen is None else ""
-        _set(self.newest, nothing or followed, "Follow the newest step again")
+        set_button(self.newest, nothing or followed, "Follow the newest step again")
         text = "" if chosen is None else str(chosen)
         if self._shown_text != text:
             self._shown_text = text  # first: the box tells of a change by whoever made it
@@ -111,8 +112,3 @@ def _as_step(text: str) -> int | None:
     if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
         raise ConfigurationError(f"Step {text[:40]!r}: type a step's number, such as 3, or nothing for the newest.")
     return int(text)
-
-
-def _set(button: widgets.Button, why_not: str, what: str) -> None:
-    button.disabled = bool(why_not)
-    button.tooltip = why_not or what

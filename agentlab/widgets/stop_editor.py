@@ -12,10 +12,8 @@ import ipywidgets as widgets
 from agentlab import stop_tree
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
-from agentlab.results import Reading
-from agentlab.run import Run
 from agentlab.settings import RunSettings
-from agentlab.stop import AllOf, AnyOf, Custom, Off, StepCountIs, StopCondition
+from agentlab.stop import AllOf, AnyOf, Off, StepCountIs, StopCondition
 from agentlab.stop_tree import Path
 from agentlab.widgets import markup
 from agentlab.widgets.fields import Field
@@ -78,14 +76,14 @@ class StopEditor:
                 self._editable, self._kinds = editable, kinds
                 new = self._arrange(settings.stop) or new
             elif self.root is not None:
-                self.root.tell(_last_readings(self._scene.run))
+                self.root.tell(markup.last_custom_readings(self._scene.run))
             self._focus()
         return new
 
     def _arrange(self, stop: StopCondition | None) -> bool:
         self._shown, self._is_stale = stop, False
         nodes = {node.path: node for node in stop_tree.outline(stop)}
-        tree = Tree(nodes, _last_readings(self._scene.run), self._kinds, self._editable)
+        tree = Tree(nodes, markup.last_custom_readings(self._scene.run), self._kinds, self._editable)
         self._rows, new = arranged(self, self._rows, [nodes[()]] if nodes else [], self._box)
         for row in self._rows:
             new = row.show(nodes[()], tree) or new
@@ -192,9 +190,3 @@ def _is_met(condition: StopCondition, history: RunHistory) -> bool:
         return len(history) > 0 and bool(condition.read(history).met)
     except Exception:
         return False  # what is wrong with it is said when the run reads it
-
-
-def _last_readings(run: Run) -> dict[str, Reading]:
-    """What one's own functions said last, by the name of the condition in the tree."""
-    names = [name for name, leaf in run.limits.leaves.items() if isinstance(leaf, Custom)]
-    return dict(zip(names, markup.last_custom_readings(run), strict=False)) if names else {}

@@ -268,3 +268,11 @@ def test_a_difference_the_other_way_round_has_the_other_sign(values: list[tuple[
     assert row == row_of(lab.paired(runs.sample(frac=1, random_state=seed), "total_tokens", against="a"))
     if row["low"] is not None:
         assert row["low"] <= row["difference"] <= row["high"]
+
+
+@pytest.mark.timeout(20)
+def test_sub_agents_that_name_one_another_as_their_callers_stay_as_they_are() -> None:
+    runs = runs_of(
+        ["a", "a", "a"], parent_run_id=["r1", "r0", "r0"], called_by=["search", "search", "search"], child_calls=[0, 0, 0]
+    )
+    assert lab.summary(runs)["runs"].tolist() == [3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -265,7 +266,18 @@ class _AtMostThree(StopCondition):
         return Reading("_AtMostThree", len(history), self.steps, len(history) >= self.steps)
 
 
-@pytest.mark.parametrize("stop", [_Fewer(5), _AtMostThree(2)], ids=repr)
+@dataclass(frozen=True)
+class _Boundless(StopCondition):
+    """Reads a figure that is above any number, or that is none."""
+
+    most: int = limit_field(unit="steps", minimum=1, help="met above it")
+    figure: float = math.inf
+
+    def read(self, history: RunHistory) -> Reading:
+        return Reading("_Boundless", self.figure, self.most, not self.figure <= self.most)
+
+
+@pytest.mark.parametrize("stop", [_Fewer(5), _AtMostThree(2), _Boundless(2), _Boundless(2, math.nan)], ids=repr)
 def test_a_condition_of_ones_own_that_no_number_mends_is_turned_off(stop: StopCondition) -> None:
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=3)))
     assert [one.label for one in run.proposals] == [f"Turn {type(stop).__name__} off and go on"]

@@ -356,3 +356,21 @@ def test_a_result_can_be_pickled() -> None:
 
     result = run([call("look", {"q": "x"}), "done"])
     assert pickle.loads(pickle.dumps(result.history[0].calls[0])).response.signal == result.history[0].signal
+
+
+def test_an_error_can_be_pickled_with_what_it_tells() -> None:
+    import pickle
+
+    refused = lab.errors.ProviderStatusError("no", status=429, retry_after_s=2, code="quota")
+    result = run([refused])
+    with pytest.raises(lab.errors.RunFailed) as stopped:
+        result.raise_for_stop()
+    for error in (refused, result.error, stopped.value.result.error, pickle.loads(pickle.dumps(stopped.value)).result.error):
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is lab.errors.ProviderStatusError
+        assert (str(copy), copy.status, copy.retry_after_s, copy.code) == ("no", 429, 2, "quota")
+    kept = lab.errors.StoredError("KeyError", "gone")
+    assert pickle.loads(pickle.dumps(kept)) == kept
+    missing = pickle.loads(pickle.dumps(lab.errors.FixtureNotFoundError("there is none")))
+    assert str(missing) == "there is none"
+    assert isinstance(missing, FileNotFoundError)

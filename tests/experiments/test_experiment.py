@@ -20,6 +20,7 @@ from fixtures.scenarios import SCENARIOS
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, StepCountIs, known_keys
 from agentlab.errors import ConfigurationError, LimitError, ProviderStatusError, StorageError
+from agentlab.storage import MemoryStorage
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -701,3 +702,15 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert planted.encode() not in written
     assert b"planted0123456789" not in written
+
+
+def test_a_store_whose_message_speaks_of_no_run_is_not_without_that_run() -> None:
+    from agentlab.experiments.execute import find
+
+    class Locked(MemoryStorage):
+        def runs(self, run_ids: Any = None) -> Any:
+            raise StorageError("There is no running process that holds the lock of 'here'.")
+
+    with pytest.raises(StorageError, match="holds the lock"):
+        find(lab.Store(Locked()), "r1")
+    assert find(lab.Store(), "r1") is None

@@ -288,7 +288,7 @@ def test_neither_key_nor_credentials():
     for attempt in (lambda: PLAIN.sign(REQUEST), PLAIN.auth_headers):
         with pytest.raises(MissingKeyError) as caught:
             attempt()
-        for word in ("AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID", "agentlab[bedrock]", "lab.replay"):
+        for word in ("AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID", "agentlab-jupyter[bedrock]", "lab.replay"):
             assert word in str(caught.value)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentlab.errors import ConfigurationError, ContextChangedError
+from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
 from agentlab.message_json import decode, encode
 from agentlab.serving.contexts import Contexts
 from agentlab.serving.one_at_a_time import OneAtATime
@@ -93,6 +93,15 @@ def test_the_file_is_in_wal_and_every_write_is_on_the_disk(tmp_path: Path) -> No
     with Contexts(tmp_path / "c.sqlite") as contexts:
         assert contexts._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert contexts._database.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_what_the_database_refuses_is_told_as_an_error_of_ours(tmp_path: Path) -> None:
+    contexts = Contexts(tmp_path / "c.sqlite")
+    contexts.close()
+    message = Message("user", "Hello.")
+    for use in (contexts.ids, lambda: contexts.messages("a"), lambda: contexts.append("a", [message], after=0)):
+        with pytest.raises(StorageError, match="closed"):
+            use()
 
 
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:

@@ -99,6 +99,20 @@ async def ask_again(transport: Any, times: int) -> None:
             await answer.read()
 
 
+def test_what_a_run_came_to_is_forgotten_with_it() -> None:
+    from fixtures.scenarios import ALL
+
+    fixture = next(one for one in ALL if one.id == "question/openai")
+    broken = faulty(faults.Status(429), at=1, over=recording())
+
+    async def main() -> list[lab.RunResult]:
+        return [await fixture.agent().run(PROMPT, transport=broken).known_as("the same") for _ in range(2)]
+
+    results = asyncio.run(main())
+    assert [retries(one) for one in results] == [[1, 0], [1, 0]]
+    assert {one.stop_reason for one in results} == {"completed"}
+
+
 def test_to_another_process_and_back() -> None:
     broken = pickle.loads(pickle.dumps(faulty(faults.Status(429, retry_after_s=1), at=2, over=recording())))
     assert retries(asked(broken)) == [0, 1]

@@ -21,6 +21,7 @@ from agentlab.run import Run
 from agentlab.stop import AnyOf, Custom, StopCondition
 from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
+from agentlab.widgets import markup
 from agentlab.widgets.field_choice import field_for
 from agentlab.widgets.fields import CheckField, ChoiceField, NamesField, NumberField, ShownField, TextField
 from agentlab.widgets.limit_editor import LimitEditor
@@ -191,6 +192,17 @@ def test_a_function_shows_its_name_and_its_last_reading_and_is_turned_off() -> N
     assert asked == [1]
     desk.row(1).flags.remove.click()
     assert desk.stop == AnyOf(StepCountIs(30))
+
+
+def test_each_function_shows_what_it_said_itself() -> None:
+    desk = Desk(
+        AnyOf(Off(Custom(lambda history: 0, "first")), Custom(lambda history: 0), Custom(lambda history: ""), StepCountIs(30))
+    )
+    desk.take(1)
+    assert "it is not asked" in desk.row(0)._about.value
+    assert "last said 0, not met" in desk.row(1)._about.value
+    assert "last said 0" not in desk.row(2)._about.value
+    assert [reading.value for reading in markup.last_custom_readings(desk.run).values()] == [None, 0, ""]
 
 
 def test_a_hostile_name_is_text() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import html
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pytest
 
@@ -140,3 +142,38 @@ def test_an_agent_with_a_name_of_its_own_shows_its_model_too() -> None:
 def test_the_table_for_readers_without_style_says_the_same_and_no_times() -> None:
     table = markup.limits(run_of(8, budget=Budget(max_turns=20, timeout=60)))
     assert "<td>8 of 20</td><td>12 left</td>" in table and "timeout" not in table
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"),
+    [
+        (Decimal("0.05"), "$0.05"),
+        (0.1234567, "$0.123457"),
+        (Decimal(0), "$0"),
+        (None, "unknown"),
+        (Decimal("0.000000321"), "$0.00000032"),
+        (Decimal("1e25"), "$10000000000000000000000000"),
+        (math.inf, "$Infinity"),
+    ],
+)
+def test_an_amount_has_no_exponent_and_is_never_rounded_to_nothing(amount: Decimal | float | None, words: str) -> None:
+    assert markup.dollars(amount) == words
+
+
+@dataclass(frozen=True)
+class _Surprise(StopCondition):
+    """A condition whose figure cannot be measured against its limit."""
+
+    value: float | Decimal
+    most: float
+
+    def read(self, history: RunHistory) -> Reading:
+        return Reading("_Surprise", self.value, self.most, False)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, Decimal("NaN")])
+@pytest.mark.parametrize("most", [3, 3.0, math.inf])
+def test_a_figure_that_is_no_finite_number_has_no_bar(value: float | Decimal, most: float) -> None:
+    shown = rows(run_of(1, _Surprise(value, most)))["_Surprise"]
+    assert shown[1] == ""
+    assert "of" in shown[0]
