@@ -161,18 +161,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"agentlab.{name}")
     place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
     if not place:
-        raise AttributeError(_no_such(name))
+        raise import_module("agentlab.no_such_name").no_such_name("agentlab", name, __all__)
     value = getattr(import_module(place), inner)
     globals()[name] = value
     return value
-
-
-def _no_such(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, __all__, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"agentlab has no name {name!r}.{hint} `dir(agentlab)` lists what it has."
 
 
 def load_ipython_extension(shell: Any) -> None:
