@@ -168,12 +168,12 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext agentlab`: the magic `%%agent`, and the completion of models by Tab."""
+    """`%load_ext agentlab`: the magic `%%agent`, models completed by Tab, and tables in which `$` is a dollar."""
     import_module("agentlab.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext agentlab`: neither of them any more."""
+    """`%unload_ext agentlab`: none of it any more."""
     import_module("agentlab.magics").unload(shell)
 
 
