@@ -13,7 +13,7 @@ demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no networ
 	$(BIN)/python notebooks/demo.py
 
 lab: $(VENV)/.lab ## open the quickstart in JupyterLab
-	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_quickstart.ipynb
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks/01_quickstart.ipynb
 
 test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
 	tests/install_chromium

@@ -161,27 +161,19 @@ def __getattr__(name: str) -> Any:
         return import_module(f"agentlab.{name}")
     place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
     if not place:
-        raise AttributeError(_no_such(name))
+        raise import_module("agentlab.no_such_name").no_such_name("agentlab", name, __all__)
     value = getattr(import_module(place), inner)
     globals()[name] = value
     return value
 
 
-def _no_such(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, __all__, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"agentlab has no name {name!r}.{hint} `dir(agentlab)` lists what it has."
-
-
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext agentlab`: the magic `%%agent`, and the completion of models by Tab."""
+    """`%load_ext agentlab`: the magic `%%agent`, models completed by Tab, and tables in which `$` is a dollar."""
     import_module("agentlab.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext agentlab`: neither of them any more."""
+    """`%unload_ext agentlab`: none of it any more."""
     import_module("agentlab.magics").unload(shell)
 
 

@@ -90,3 +90,8 @@ def _duration(seconds: float) -> str:
     hours, rest = divmod(int(seconds), 3600)
     minutes, left = divmod(rest, 60)
     return " ".join(f"{count:,} {unit}" for count, unit in ((hours, "h"), (minutes, "min"), (left, "s")) if count)
+
+
+def counted(number: int, word: str) -> str:
+    """A number with its word: 1 run, 2 runs."""
+    return f"{number:,} {word}{'s' * (number != 1)}"

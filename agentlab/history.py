@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import overload
 
+from agentlab.amounts import counted
 from agentlab.results import StepResult
 from agentlab.shown import Shown
 from agentlab.types import Cost, CostSource, FinishReason, Usage, UsageSource
@@ -222,4 +223,4 @@ class RunHistory(Sequence[StepResult], Shown):
     def __repr__(self) -> str:
         tokens = "unknown" if self.tokens is None else self.tokens
         cost = "unknown" if self.cost_usd is None else f"${self.cost_usd}"
-        return f"RunHistory({len(self)} steps, {self.calls} calls, {tokens} tokens, {cost})"
+        return f"RunHistory({counted(len(self), 'step')}, {counted(self.calls, 'call')}, {tokens} tokens, {cost})"

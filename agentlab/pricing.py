@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import lru_cache
+from difflib import get_close_matches
+from functools import cache, lru_cache
 
 from agentlab.types import Cost, CostSource, Usage
 
@@ -77,3 +78,32 @@ def _is_in_the_book(provider: str, model: str) -> bool:
     except (LookupError, ValueError):
         return False
     return True
+
+
+# Names: a model that was mistyped is nearly one of the book's. Only errors and completion ask, since that loads the book.
+
+_VENDORS = ("openai", "anthropic", "gemini", "xai")
+
+
+@cache
+def models_of(provider: str) -> tuple[str, ...]:
+    """The models of a provider that have a price; none for one that is in no book. Loads the book."""
+    from genai_prices import data_snapshot
+
+    wanted = PRICE_BOOK_NAMES.get(provider, provider)
+    known = (one for one in data_snapshot.get_snapshot().providers if one.id == wanted)
+    return tuple(sorted({model.id for one in known for model in one.models}))
+
+
+def perhaps_mistyped(provider: str, model: str) -> str:
+    """What an error adds about a model that the book does not know, and that is nearly one it does; else nothing."""
+    name = PRICE_BOOK_NAMES.get(provider, provider)
+    near = get_close_matches(model, models_of(provider), n=1, cutoff=0.8)
+    if not near or _is_in_the_book(name, _bare_model(name, model)):
+        return ""
+    return f" And the price book has no {model!r} of {provider}: did you mean {near[0]!r}?"
+
+
+def vendor_of(model: str) -> str | None:
+    """The provider whose model this is, by the book; None where that is not known."""
+    return next((one for one in _VENDORS if _is_in_the_book(PRICE_BOOK_NAMES[one], model)), None)

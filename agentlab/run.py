@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from agentlab import events, sugar
+from agentlab.amounts import counted
 from agentlab.branching import Branching
 from agentlab.errors import ConfigurationError
 from agentlab.in_background import RunState
@@ -104,7 +105,7 @@ class Run(Branching):
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""
         name, budget = one_line(self.agent.name), self.limits.snapshot().budget
-        return f"Run({name}, {self.state}{end}, {len(self.history)} steps, {budget!r})"
+        return f"Run({name}, {self.state}{end}, {counted(len(self.history), 'step')}, {budget!r})"
 
     def known_as(self, run_id: str, *, label: str = "") -> Run:
         """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from agentlab.condition_code import condition_code
 from agentlab.printable import AS_WRITTEN, escape
+from agentlab.stop import StopCondition
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
@@ -69,6 +71,8 @@ def in_words(value: object) -> str:
         return str(value)
     if isinstance(value, Mapping | list | tuple | set | frozenset) and not value:
         return "none"
+    if isinstance(value, StopCondition):
+        return condition_code(value)
     return repr(value)
 
 

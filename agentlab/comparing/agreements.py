@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from agentlab.comparing.compare import TOO_FEW, counted, default_shared
+from agentlab.amounts import counted
+from agentlab.comparing.compare import TOO_FEW, default_shared
 from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of
 from agentlab.comparing.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
 from agentlab.errors import ConfigurationError

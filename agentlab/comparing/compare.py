@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from agentlab.amounts import counted
 from agentlab.comparing.groups import By, checked, columns_of, has_ended, in_order, names_of, numbers, whole_runs
 from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_mean, of_median, wilson
 from agentlab.errors import ConfigurationError
@@ -123,11 +124,6 @@ def _few(ended: pd.DataFrame, scored: int) -> str | None:
         if 0 < known < min(FEW, len(ended)):
             told.append(f"{what} known of {known}")
     return f"{', '.join(told)}: {TOO_FEW}" if told else None
-
-
-def counted(number: int, word: str) -> str:
-    """A number with its word: 1 run, 2 runs."""
-    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 # Differences ---------------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,16 @@ from datetime import UTC
 from typing import Protocol
 
 from agentlab import known_keys, signals
-from agentlab.errors import LimitError, ProviderConnectionError, ProviderError, ProviderPayloadError, ProviderStatusError
+from agentlab.errors import (
+    LimitError,
+    MissingKeyError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderPayloadError,
+    ProviderStatusError,
+)
 from agentlab.http import HttpAnswer, HttpRequest
+from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
@@ -214,7 +222,12 @@ class HttpModel:
     async def _auth(self, http_request: HttpRequest) -> dict[str, str]:
         """What authenticates this request, now: a signature is valid for minutes only."""
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
-        auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
+        try:
+            auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
+        except MissingKeyError as error:  # a mistyped model is told of along with it, and not only by the provider afterwards
+            if told := perhaps_mistyped(self.provider.name, self.provider.model):
+                raise MissingKeyError(f"{error}{told}") from None
+            raise
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
 

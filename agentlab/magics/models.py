@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-from agentlab.pricing import PRICE_BOOK_NAMES
+from agentlab.pricing import models_of
 from agentlab.providers import _registry
 
 
 def providers() -> tuple[str, ...]:
     """The names of all providers."""
     return _registry.names()
-
-
-@cache
-def models_of(provider: str) -> tuple[str, ...]:
-    """The models of a provider that have a price; none for one that is in no book. Loads the book."""
-    from genai_prices import data_snapshot
-
-    wanted = PRICE_BOOK_NAMES.get(provider, provider)
-    known = (one for one in data_snapshot.get_snapshot().providers if one.id == wanted)
-    return tuple(sorted({model.id for one in known for model in one.models}))
 
 
 def used(names: Mapping[str, Any]) -> set[str]:

@@ -17,6 +17,7 @@ from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 from agentlab.plots import _figure as look
 from agentlab.plots._data import COST, TOKENS, Course, Quantity, curve_data, limit_courses, limit_names
 from agentlab.plots._legend import Entry, height, legend, merged
+from agentlab.plots._unknown import why_unknown, wrapped
 from agentlab.types import StopReason
 
 # Outlines around a run's last point, told apart by their shape.
@@ -58,20 +59,20 @@ def tokens(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
         >>> lab.plots.tokens(steps).alt
         'Cumulative tokens per step of 3 runs: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition;...
     """
-    return _plot(curve_data(steps, TOKENS), TOKENS, ax)
+    return _plot(steps, TOKENS, ax)
 
 
 def cost(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Cumulative cost per step in US dollars, one line a run, with the cost limits that held and how each run ended.
 
-    As `tokens`. Where a price is not known the line ends and the legend says so.
+    As `tokens`. Where a price is not known the line ends, the legend says so, and a line above the plot for how many runs and why.
 
     Example:
         >>> steps = lab.frame([result, *others])
         >>> lab.plots.cost(steps).alt
         'Cumulative cost (US dollars) per step of 3 runs: anthropic:claude-sonnet-4-6 $0.0143 after 4 steps, sto...
     """
-    return _plot(curve_data(steps, COST), COST, ax)
+    return _plot(steps, COST, ax)
 
 
 def curves(steps: pd.DataFrame) -> look.PlotFigure:
@@ -81,19 +82,18 @@ def curves(steps: pd.DataFrame) -> look.PlotFigure:
         >>> lab.plots.curves(result.to_frame()).alt
         'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
     """
-    both = [(curve_data(steps, quantity), quantity) for quantity in (TOKENS, COST)]
     figure = look.new_figure(9.0, 3.0)
     look.set_gap(figure, 0.05)
-    drawn = [_draw(look.new_axes(figure, 1, 2, index), *one) for index, one in enumerate(both, start=1)]
+    drawn = [_draw(look.new_axes(figure, 1, 2, index), steps, one) for index, one in enumerate((TOKENS, COST), start=1)]
     entries = merged(drawn)
     figure.set_size_inches(9.0, 3.0 + 0.2 * height(entries))
     legend(figure, entries, columns=True)
     return figure
 
 
-def _plot(data: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
+def _plot(steps: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
     ax = look.axes_for(ax, quantity.function, 6.4, 3.6)
-    legend(ax, _draw(ax, data, quantity))
+    legend(ax, _draw(ax, steps, quantity))
     return ax
 
 
@@ -169,8 +169,9 @@ def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:
+def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
     """Draw one plot without its legend, and return what belongs there."""
+    data = curve_data(steps, quantity)
     unit = "cumulative tokens" if quantity is TOKENS else "cumulative cost (US dollars)"
     ax.set_xlabel("step")
     ax.set_ylabel(unit)
@@ -198,11 +199,14 @@ def _draw(ax: Axes, data: pd.DataFrame, quantity: Quantity) -> list[Entry]:
     margin = max(0.5, 0.015 * (last - first))
     ax.set_xlim(first - margin, last + margin)
     ax.set_ylim(0, top * 1.07)
-    if not any(line.last_known is not None for line in lines):
-        look.note(ax, f"{_noun(quantity)} unknown")
+    unknown = why_unknown(steps, data, quantity)
+    if all(line.last_known is None for line in lines):
+        look.note(ax, wrapped(unknown, 34))
         if not courses:
             ax.set_yticks([])
-    look.set_alt(ax, _alt(lines, courses, quantity, unit))
+    elif unknown:
+        look.note_above(ax, wrapped(unknown))
+    look.set_alt(ax, _alt(lines, courses, quantity, unit) + (f" {_sentence(look.spoken(unknown, 300))}." if unknown else ""))
     return entries
 
 

@@ -146,7 +146,12 @@ def style(ax: Axes) -> None:
 
 def note(ax: Axes, text: str) -> None:
     """A sentence in the middle of axes that have nothing to show."""
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11)
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
+
+
+def note_above(ax: Axes, text: str) -> None:
+    """A sentence above axes that show a part only."""
+    ax.text(0, 1.03, text, transform=ax.transAxes, ha="left", va="bottom", color=TEXT, fontsize=SMALL_POINTS, parse_math=False)
 
 
 def set_alt(ax: Axes, text: str) -> None:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from agentlab.no_such_name import no_such_name
+
 if TYPE_CHECKING:
     from agentlab.http import HttpRequest as HttpRequest
     from agentlab.providers._base import Capabilities as Capabilities
@@ -47,7 +49,7 @@ __all__ = sorted(_PLACE_OF)  # noqa: PLE0605  a sorted list is a list
 def __getattr__(name: str) -> Any:
     """A public name, whose file is imported when it is asked for."""
     if name not in _PLACE_OF:
-        raise AttributeError(f"agentlab.providers has no name {name!r}; it has: {', '.join(__all__)}.")
+        raise no_such_name("agentlab.providers", name, __all__)
     return getattr(import_module(_PLACE_OF[name]), name)
 
 

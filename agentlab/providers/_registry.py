@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
 from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.pricing import vendor_of
 from agentlab.providers import _base
 from agentlab.redaction import shown_without_keys
 
@@ -29,7 +30,10 @@ def resolve(spec: str) -> _base.Provider:
     API other than the usual one. Raises UnknownProviderError."""
     name, colon, model = spec.partition(":")
     if not colon or not model.strip() or not name.strip():
-        example = "openai:gpt-4.1-mini" if name.strip() not in _files() else f"{name.strip()}:model-name"
+        vendor = None if colon or not name.strip() else vendor_of(name.strip())
+        example = f"{vendor}:{name.strip()}" if vendor else "openai:gpt-4.1-mini"
+        if name.strip() in _files():
+            example = f"{name.strip()}:model-name"
         raise UnknownProviderError(f"{spec!r} is not a provider and a model: write provider:model, e.g. {example!r}.{_list()}")
     return Provider(name.strip(), model=model.strip())
 

@@ -32,6 +32,7 @@ from agentlab.printable import one_line
 from agentlab.redaction import shown_without_keys
 from agentlab.transport.cassette_text import UnreadableText, read_document
 from agentlab.transport.grpc_samples import as_http
+from agentlab.transport.missing_path import instead_of, listing
 from agentlab.types import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -299,12 +300,12 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
     """
     root = Path(path).expanduser()
     if not root.exists():
-        raise FixtureNotFoundError(f"{path} does not exist: {_nearest(root)}. {_how_to_record(path)}")
+        raise FixtureNotFoundError(f"{path} does not exist{instead_of(root)} {_how_to_record(path)}")
     if not root.is_file() and not root.is_dir():
         raise MalformedCassetteError(f"{path} is neither a file nor a folder. {_how_to_record(path)}")
     files = [root] if root.is_file() else cassette_files(root)
     if not files:
-        inside = _listing(root)
+        inside = listing(root)
         raise FixtureNotFoundError(f"{path} holds no cassette (*.yaml, *.yml, *.json): it holds {inside}. {_how_to_record(path)}")
     names = [file.name if root.is_file() else file.relative_to(root).as_posix() for file in files]
     shown = [name if name.isprintable() else one_line(name, 255) for name in names]
@@ -365,17 +366,6 @@ def _bytes_of(file: Path, name: str) -> bytes:
     if len(data) > MAX_FILE_BYTES:
         raise _malformed(name, "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
     return data
-
-
-def _nearest(path: Path) -> str:
-    parent = next((folder for folder in path.absolute().parents if folder.is_dir()), None)
-    return "no folder above it exists" if parent is None else f"the nearest folder that does, {parent}, holds {_listing(parent)}"
-
-
-def _listing(folder: Path) -> str:
-    names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir() if not entry.name.startswith("."))
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(names[:8]) + more if names else "nothing"
 
 
 def _how_to_record(path: str | Path) -> str:

@@ -1,41 +1,16 @@
-"""Conditions and budgets as the code that makes them, to be pasted into a run."""
+"""Budgets as the code that makes them, to be pasted into a run."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from agentlab.budget import Budget
-from agentlab.stop import AllOf, AnyOf, Custom, MaxCost, MaxTokensUsed, Not, Off, StepCountIs, StopCondition
-
-_NUMBER = {StepCountIs: "steps", MaxTokensUsed: "tokens", MaxCost: "usd"}
-
-
-def condition_code(tree: StopCondition) -> str:
-    """A stop condition as it is written, `StepCountIs(4) | MaxCost(0.02)`; a function of somebody's own by its name."""
-    if isinstance(tree, Off):
-        return f"Off({condition_code(tree.parts[0])})"
-    if isinstance(tree, Not):
-        inner = condition_code(tree.parts[0])
-        return f"~({inner})" if isinstance(tree.parts[0], AnyOf | AllOf) else f"~{inner}"
-    if isinstance(tree, AnyOf | AllOf):
-        if len(tree.parts) == 1:
-            return condition_code(tree.parts[0])
-        parts = [f"({condition_code(part)})" if isinstance(part, AnyOf | AllOf) else condition_code(part) for part in tree.parts]
-        return (" | " if isinstance(tree, AnyOf) else " & ").join(parts)
-    if isinstance(tree, Custom):
-        return f"Custom({tree.name})"
-    field = _NUMBER.get(type(tree))
-    return repr(tree) if field is None else f"{type(tree).__name__}({_number(getattr(tree, field))})"
+from agentlab.condition_code import number_code
 
 
 def budget_code(given: Mapping[str, Any]) -> str:
     """A budget of these limits as it is written, `Budget(max_turns=None, max_cost=0.02)`."""
     order = [field.name for field in dataclasses.fields(Budget) if field.name in given]
-    return f"Budget({', '.join(f'{name}={_number(given[name])}' for name in order)})"
-
-
-def _number(value: Any) -> str:
-    return format(value, "f") if isinstance(value, Decimal) else repr(value)
+    return f"Budget({', '.join(f'{name}={number_code(given[name])}' for name in order)})"

@@ -15,7 +15,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from agentlab.comparing.compare import TOO_FEW, counted
+from agentlab.amounts import counted
+from agentlab.comparing.compare import TOO_FEW
 from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_ratio, wilson
 from agentlab.errors import ConfigurationError
 from agentlab.whatif import goals

@@ -10,11 +10,12 @@ import pandas as pd
 
 from agentlab import sugar
 from agentlab.budget import Budget
+from agentlab.condition_code import condition_code
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, cut, escape, printable
 from agentlab.stop import StopCondition
 from agentlab.whatif.grids import Grid
-from agentlab.whatif.spelled import budget_code, condition_code
+from agentlab.whatif.spelled import budget_code
 
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}

@@ -7,6 +7,7 @@ import base64
 import html
 import io
 import json
+import textwrap
 import threading
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from agentlab.plots._figure import COLOURS, TEXT
+from agentlab.plots._figure import COLOURS, TEXT, shorten
 from agentlab.run import Run
 from agentlab.stop import MaxCost, MaxTokensUsed
 
@@ -49,7 +50,7 @@ class Curve:
         self._axes = self._figure.subplots(1, 2)
         self._lines = []
         self._limit_lines = []
-        self._mark_lines, self._rings = [], []
+        self._mark_lines, self._rings, self._notes = [], [], []
         for axis, colour in zip(self._axes, (_BLUE, _GREEN), strict=True):
             axis.patch.set_alpha(0.0)
             axis.tick_params(colors=TEXT, labelsize=8)
@@ -61,6 +62,11 @@ class Curve:
             self._lines += axis.plot([], [], color=colour, marker="o", markersize=3, linewidth=1.8, gid="so far")
             self._limit_lines.append(axis.axhline(0.0, color=LIMIT, linestyle="--", linewidth=1.4, visible=False))
             self._mark_lines.append(axis.axvline(0, color=TEXT, linewidth=1.0, visible=False, gid="chosen step"))
+            self._notes.append(
+                axis.text(
+                    0.5, 0.5, "", transform=axis.transAxes, color=TEXT, fontsize=8, ha="center", va="center", parse_math=False
+                )
+            )
             self._rings += axis.plot([], [], color=colour, marker="o", markersize=9, markeredgewidth=1.6, fillstyle="none")
 
     def draw(self, mark: int | None = None) -> bytes:
@@ -73,9 +79,12 @@ class Curve:
                 self._make()
             self._take_in_new_steps()
             self._limits, self._mark = limits, mark
-            for axis, line, limit_line, sums, limit, title, mark_line, ring in zip(
-                self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, self._mark_lines, self._rings, strict=True
-            ):
+            for axis, line, limit_line, sums, limit, title, mark_line, ring, note, unknown in zip(
+                self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, self._mark_lines, self._rings,
+                self._notes, self._unknown(), strict=True,
+            ):  # fmt: skip
+                note.set_text("\n".join(textwrap.wrap(unknown, 30, break_on_hyphens=False)))
+                note.set_y(0.5 if len(sums) == 1 else 0.12)
                 mark_line.set_visible(mark is not None)
                 mark_line.set_xdata([mark or 0, mark or 0])
                 known = mark is not None and mark < len(sums)
@@ -108,7 +117,7 @@ class Curve:
         self._laid_out_for = tops
 
     def _take_in_new_steps(self) -> None:
-        """Sums end where a part is unknown: what is not known is not drawn."""
+        """Sums end where a part is unknown: what is not known is not drawn, and the chart says so."""
         history = self._run.history
         tokens, cost = self._sums
         for step in history[len(self._steps) - 1 :]:
@@ -119,6 +128,21 @@ class Curve:
                 cost.append(cost[-1] + float(spent))
             self._steps.append(step.index)
         self._seen = len(self._steps) - 1
+
+    def _unknown(self) -> tuple[str, str]:
+        """For tokens and cost from which step on the sum is not known, and why; nothing where it is."""
+        told = []
+        for name, sums in zip(("tokens", "cost"), self._sums, strict=True):
+            if len(sums) == len(self._steps):
+                told.append("")
+                continue
+            step = self._run.history[len(sums) - 1]
+            own, model = (step.usage.total_tokens if name == "tokens" else step.cost.usd) is None, self._run.agent.model
+            who = shorten(f"{model.name}:{model.model}", 40) if own else "a sub-agent"
+            usage = step.usage.total_tokens if own else step.child_tokens
+            why = f"{who} reported no usage" if usage is None else f"no price for {who}"
+            told.append(f"{name} unknown{f' from step {len(sums)} on' * (len(sums) > 1)}: {why}")
+        return told[0], told[1]
 
     def _limits_now(self) -> tuple[float | None, float | None]:
         settings = self._run.limits.snapshot()
@@ -136,6 +160,7 @@ class Curve:
         tokens, cost = self._sums
         steps = max(0, self._seen)
         said = f"Tokens and cost over {steps} step{'s' * (steps != 1)}: {tokens[-1]:.0f} tokens, {cost[-1]:.6g} US dollars known."
+        said += "".join(f" {one[0].upper()}{one[1:]}." for one in self._unknown() if one)
         if mark is not None:
             said += f" Step {mark} is marked: {_at(tokens, mark, '.0f')} tokens, {_at(cost, mark, '.6g')} US dollars so far."
         return said

@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets as widgets
 import pandas as pd
 
+from agentlab.amounts import counted
 from agentlab.budget import Budget
 from agentlab.printable import AS_WRITTEN
 from agentlab.stop import StopCondition
@@ -198,7 +199,7 @@ class Explorer(LiveView):
         return StaticTrial(tried, self._trials.record, as_code(tried.chosen, self._longest), about, self._pictured(tried))
 
     def __repr__(self) -> str:
-        return f"Explorer({self._trials.record.row['runs']} runs, {self.code})"
+        return f"Explorer({counted(self._trials.record.row['runs'], 'run')}, {self.code})"
 
 
 class StaticTrial:
@@ -225,7 +226,9 @@ class StaticTrial:
         ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
         unknown = tried_markup.share(row["unknown_share"])
         rate = tried_markup.share(row["success_rate"])
-        return markup.printable(f"{self._code}\n{row['runs']:,} runs: {rate} reached the goal, {unknown} unknown. {ended}")
+        return markup.printable(
+            f"{self._code}\n{counted(row['runs'], 'run')}: {rate} reached the goal, {unknown} unknown. {ended}"
+        )
 
     def _html(self, picture: str = "") -> str:
         parts = (

@@ -25,7 +25,8 @@ MOST_CONFIGURATIONS = 1_000
 GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed", "max_tokens")
 MOST_AXES = 3
 """So many of these limits are tried with each other; all of them alone."""
-FINISHED_WORD, UNKNOWN_WORD = "came to its own end", "unknown: the record ends before"
+# Not "came to its own end": one that ended by an error before these limits is among them, and has not reached the goal.
+FINISHED_WORD, UNKNOWN_WORD = "ended as recorded", "unknown: the record ends before"
 UNCLEAR_WORD = "some of these limits: which is unknown"
 
 
@@ -69,11 +70,11 @@ class Trials:
         return Tried(chosen, row, ends, pd.DataFrame({**limit_columns(self.offered, [chosen]), **columns}))
 
     def _ends(self, verdict: Verdict) -> list[tuple[str, int]]:
-        """Why runs ended: by which limits, of their own, or not known."""
+        """Why runs ended: by which limits, before them as they were recorded, or not known."""
         stopped = Counter(self._fired(verdict))
         found = sorted(stopped.items(), key=lambda one: (-one[1], one[0]))
-        of_its_own, unknown = (int((verdict.outcome == code).sum()) for code in (FINISHED, UNKNOWN))
-        return [*found, (FINISHED_WORD, of_its_own), (UNKNOWN_WORD, unknown)]
+        recorded, unknown = (int((verdict.outcome == code).sum()) for code in (FINISHED, UNKNOWN))
+        return [*found, (FINISHED_WORD, recorded), (UNKNOWN_WORD, unknown)]
 
     def _fired(self, verdict: Verdict) -> dict[str, int]:
         """How many of the runs that were stopped were so by which limits together.

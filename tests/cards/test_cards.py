@@ -21,6 +21,7 @@ from work_done import calls_in
 import agentlab as lab
 from agentlab.cards import LONGEST_TEXT
 from agentlab.cards.card import FIRST, LAST, MOST_ROWS
+from agentlab.condition_code import condition_code
 from agentlab.importers._imported import Imported
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -259,3 +260,14 @@ def test_a_dry_run_says_that_nothing_bounds_it_and_not_that_it_is_unknown() -> N
 def test_code_in_a_note_is_shown_as_code() -> None:
     html = lab.Agent(ScriptedProvider([say("Hi.")])).run("?")._repr_mimebundle_()["text/html"]
     assert "<code>run.panel()</code> shows it live" in html
+
+
+def test_a_stop_condition_stands_in_a_card_as_it_is_written() -> None:
+    stop = lab.StepCountIs(3) | (lab.MaxCost("0.05") & ~lab.HasToolCall("look"))
+    agent = lab.Agent(ScriptedProvider([say("Done.")]), stop=stop)
+    written = "StepCountIs(3) | (MaxCost(0.05) &amp; ~HasToolCall(&#x27;look&#x27;))"
+    for value in (agent, agent.run("go"), agent.run("go").limits, agent.run("go").limits.snapshot()):
+        shown = value._repr_mimebundle_()["text/html"]
+        assert written in shown
+        assert "AnyOf" not in shown
+    assert condition_code(lab.MaxCost([0.01, 0.05]) | lab.StepCountIs([2, 4])) == "MaxCost([0.01, 0.05]) | StepCountIs([2, 4])"

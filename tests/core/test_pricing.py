@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import genai_prices
 import pytest
 
 import agentlab as lab
-from agentlab.pricing import PRICE_BOOK_NAMES, cost_of
+from agentlab.errors import MissingKeyError
+from agentlab.pricing import PRICE_BOOK_NAMES, cost_of, perhaps_mistyped, vendor_of
 from agentlab.types import Cost, CostSource, Usage
 
 M = Decimal(1_000_000)
@@ -274,3 +276,48 @@ assert data_snapshot._custom_snapshot is None
 def test_pricing_opens_no_socket_and_starts_no_thread() -> None:
     done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["priced", "unknown"], "")
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "meant"),
+    [
+        ("openai", "gpt-5.4-minii", "gpt-5.4-mini"),
+        ("openai-responses", "gpt5.4-mini", "gpt-5.4-mini"),
+        ("anthropic", "claude-sonet-4-6", "claude-sonnet-4-6"),
+        ("openai", "gpt-5.4-mini", None),
+        ("anthropic", "claude-sonnet-4.6", None),  # another spelling that the book knows
+        ("gemini", "models/gemini-3.5-flash", None),
+        ("openai", "ft:my-own-model", None),  # like none of them: not a slip of the keyboard
+        ("compatible", "gpt-5.4-minii", None),  # a server of one's own calls its models as it likes
+    ],
+)
+def test_a_mistyped_model_is_told_of(provider: str, model: str, meant: str | None) -> None:
+    said = perhaps_mistyped(provider, model)
+    assert said == ("" if meant is None else f" And the price book has no {model!r} of {provider}: did you mean {meant!r}?")
+
+
+async def said_by(model: str) -> str:
+    """What a model says to a greeting."""
+    return (await lab.Agent(model).run("Hello.")).text
+
+
+def test_a_mistyped_model_is_told_of_where_the_key_is_missing(monkeypatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(MissingKeyError) as caught:
+        asyncio.run(said_by("openai:gpt-5.4-minii"))
+    assert "OPENAI_API_KEY" in str(caught.value)
+    assert str(caught.value).endswith("did you mean 'gpt-5.4-mini'?")
+    assert caught.value.__cause__ is None
+    with pytest.raises(MissingKeyError) as caught:
+        asyncio.run(said_by("openai:gpt-5.4-mini"))
+    assert "price book" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "vendor"),
+    [("gpt-5.4-mini", "openai"), ("claude-sonnet-4-6", "anthropic"), ("gemini-3.5-flash", "gemini"), ("llama3", None)],
+)
+def test_whose_model_it_is(model: str, vendor: str | None) -> None:
+    assert vendor_of(model) == vendor
+    with pytest.raises(lab.errors.UnknownProviderError, match=f"e.g. '{vendor}:{model}'" if vendor else "e.g. 'openai:"):
+        lab.Agent(model)

@@ -76,8 +76,11 @@ def test_every_public_name_is_there_and_listed() -> None:
         for name in module.__all__:
             assert getattr(module, name) is not None
             assert name in dir(module)
-    with pytest.raises(AttributeError, match=r"agentlab\.providers has no name 'Chat'; it has: Capabilities"):
+    with pytest.raises(AttributeError, match=r"agentlab\.providers has no name 'Chat'\. It has: Capabilities"):
         _ = lab.providers.Chat
+    with pytest.raises(AttributeError, match=r"agentlab\.plots has no name 'curve'\. Did you mean 'curves'\?"):
+        _ = lab.plots.curve
+    assert not hasattr(lab, "Budgt") and getattr(lab.plots, "curve", None) is None
 
 
 CHECK = """

@@ -18,6 +18,7 @@ for cell in (
     "print('found:', rainy.result.text, rainy.limits.max_turns, rainy is _run)",
     "%%agent opena:x\\nhi",
     "lab.Budget(max_turns=0)",
+    "lab.Budgt",
     "made",
 ):
     shell.run_cell(cell)
@@ -33,5 +34,6 @@ def test_a_terminal_shows_the_end_as_text(tmp_path: Path) -> None:
     assert "found: It rains. 3 True" in said
     assert "UsageError: %%agent: No provider 'opena'. Did you mean 'openai'?" in said
     assert "(inside agentlab: " in said and "whole_number" not in said
+    assert "Did you mean 'Budget'?" in said and "_PLACE_OF" not in said
     assert "Agent(scripted:script, budget=Budget(max_turns=20))" in said
     assert "<table>" not in said

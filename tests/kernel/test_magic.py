@@ -238,3 +238,25 @@ def test_nothing_is_registered_without_load_ext(kernel: LiveKernel) -> None:
     kernel.execute("import agentlab as lab")
     assert "anthropic:" not in completions(kernel, 'lab.Agent("anth')[0]
     assert not kernel.value("any('agentlab.magics' in name for name in __import__('sys').modules)")
+
+
+def html_of(kernel: LiveKernel, code: str) -> str:
+    """What a page is sent of the cell's last value."""
+    return str(kernel.execute(code).displayed[-1]["text/html"])
+
+
+def test_dollars_in_a_table_are_no_formula_while_the_extension_is_loaded(ready: LiveKernel) -> None:
+    ready.execute("import pandas as pd\nframe = pd.DataFrame({'said': ['from $5 to $10']})")
+    assert "mathjax_ignore" in html_of(ready, "frame")
+    assert ready.value("pd.get_option('display.html.use_mathjax')") is True
+    ready.execute("%unload_ext agentlab")
+    assert "mathjax_ignore" not in html_of(ready, "frame")
+    ready.execute(
+        "html = get_ipython().display_formatter.formatters['text/html']\nhtml.for_type(pd.DataFrame, lambda frame: 'mine');"
+    )
+    ready.execute("%load_ext agentlab")
+    assert html_of(ready, "frame") == "mine"
+    ready.execute("%unload_ext agentlab")
+    assert html_of(ready, "frame") == "mine"
+    ready.execute("html.pop(pd.DataFrame)\n%load_ext agentlab")
+    assert "mathjax_ignore" in html_of(ready, "frame")

@@ -112,8 +112,26 @@ def test_nothing_known_at_all_is_said_in_the_middle() -> None:
     ax = lab.plots.cost(steps_of(("one", [NA, NA])))
 
     assert lines_of(ax, "run") == []
-    assert words_in(ax) == ["cost unknown"]
+    assert words_in(ax) == ["cost unknown: one reported no\nusage"]
     assert legend_of(ax) == ["runs", "one\ncost unknown"]
+
+
+def test_why_a_cost_is_unknown_is_said_in_the_plot() -> None:
+    priced = run_of(looping((80, 20), "0.01", end=2), name="known")
+    unpriced = [run_of(looping((80, 20), None, end=2), name=name) for name in ("one", "two$^2$")]
+    (above,) = words_in(lab.plots.cost(lab.frame([priced, *unpriced])))
+    assert " ".join(above.split()) == (
+        "cost unknown for 2 of 3 runs: no price for one:m1, two$^2$:m1; lab.plots.tokens shows tokens"
+    )
+    assert max(map(len, above.splitlines())) <= 56
+    (middle,) = words_in(lab.plots.cost(lab.frame(unpriced[:1])))
+    assert " ".join(middle.split()) == "cost unknown: no price for one:m1; lab.plots.tokens shows tokens"
+    assert words_in(lab.plots.tokens(lab.frame(unpriced))) == []
+    assert lab.plots.cost(lab.frame(unpriced[:1])).alt.endswith(
+        " Cost unknown: no price for one:m1; lab.plots.tokens shows tokens."
+    )
+    bare = lab.frame(unpriced[:1])[["run_id", "provider", "step", "cumulative_cost_usd"]]
+    assert words_in(lab.plots.cost(bare)) == ["cost unknown"]
 
 
 def test_many_runs_are_counted_in_the_legend() -> None:
@@ -297,11 +315,11 @@ def test_the_words_for_those_who_do_not_see_the_picture() -> None:
 
     assert lab.plots.tokens(steps).alt == (
         "Cumulative tokens per step of 2 runs: one:m1 2,400 after 2 steps, completed; two:m1 unknown after 1 step, turn_limit. "
-        "Limits: max_tokens 4,000."
+        "Limits: max_tokens 4,000. Tokens unknown for 1 of 2 runs: two:m1 reported no usage."
     )
     assert lab.plots.cost(steps).alt == (
         "Cumulative cost (US dollars) per step of 2 runs: one:m1 $0.0024 after 2 steps, completed; "
-        "two:m1 unknown after 1 step, turn_limit."
+        "two:m1 unknown after 1 step, turn_limit. Cost unknown for 1 of 2 runs: two:m1 reported no usage."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.soak.table import show
 from tests.supply import audit, lowest
-from tests.supply.declared import CONSTRAINTS, OF_A_USER, declared, lower_bound, name_of, pins
+from tests.supply.declared import CONSTRAINTS, OF_A_USER, REPOSITORY, declared, lower_bound, name_of, pins
 
 OWN = ("agentlab-jupyter", "pip", "setuptools", "wheel")
 
@@ -44,6 +45,24 @@ def test_every_package_here_is_pinned_once_and_at_its_version() -> None:
     show("supply", ["what", "packages"], rows)
     assert not others
     assert not no_licence
+
+
+def test_what_is_pinned_installs_on_every_python_that_is_promised() -> None:
+    """Also on 3.11.2, which is Debian's: a pin that wants a later one makes `make demo` end in pip's error."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    promised = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"]
+    lowest_python = f"{promised.removeprefix('>=')}.0"
+    assert Version(lowest_python) in SpecifierSet(promised)
+    pinned = pins(CONSTRAINTS)
+    wanted = {
+        name_of(one.metadata["Name"]): one.metadata.get("Requires-Python") or ""
+        for one in metadata.distributions()
+        if pinned.get(name_of(one.metadata["Name"])) == one.version
+    }
+    assert wanted
+    assert not {name: python for name, python in wanted.items() if lowest_python not in SpecifierSet(python)}
 
 
 def test_the_lowest_versions_are_those_that_are_promised() -> None:

@@ -274,6 +274,30 @@ def test_a_missing_folder_says_what_is_there(tmp_path: Path) -> None:
     assert isinstance(caught.value, FixtureError)
 
 
+@pytest.mark.parametrize(
+    ("where", "given", "meant"),
+    [
+        pytest.param("notebooks", "fixtures/trip", "../fixtures/trip", id="from a notebook's folder"),
+        pytest.param("notebooks/mine", "fixtures/trip", "../../fixtures/trip", id="from a deeper one"),
+        pytest.param(".", "../fixtures/trip", "fixtures/trip", id="from the root"),
+        pytest.param("notebooks", "../fixtures/trp", "../fixtures/trip", id="mistyped at the end"),
+        pytest.param(".", "fixtrues/trip", "fixtures/trip", id="mistyped at the beginning"),
+        pytest.param(".", "fixtures/nothing", None, id="nothing like it"),
+        pytest.param(".", "fixtures/trip/one.yaml/deep", None, id="a file in the way"),
+    ],
+)
+def test_a_missing_folder_that_lies_elsewhere_is_named(tmp_path, monkeypatch, where, given, meant) -> None:
+    (tmp_path / "fixtures" / "trip").mkdir(parents=True)
+    (tmp_path / "fixtures" / "trip" / "one.yaml").touch()
+    (tmp_path / "notebooks" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / where)
+    with pytest.raises(FixtureNotFoundError) as caught:
+        load_cassettes(given)
+    said = str(caught.value)
+    assert (f"{given} does not exist. Did you mean {meant!r}? That is there." in said) is (meant is not None)
+    assert ("the nearest folder that does" in said) is (meant is None)
+
+
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FixtureNotFoundError, match=r"holds no cassette \(\*\.yaml, \*\.yml, \*\.json\): it holds notes\.txt"):

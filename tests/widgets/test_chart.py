@@ -22,11 +22,11 @@ def look() -> str:
     return "nothing"
 
 
-def run_of(steps: int, known: int = 10_000) -> Run:
+def run_of(steps: int, known: int = 10_000, cost: str | None = "0.01") -> Run:
     """A run of so many steps, of which the first `known` have a usage that is known."""
 
     def answer(request: ModelRequest, index: int) -> ModelResponse:
-        return call("look", {}, tokens=(10, 5) if index <= known else (None, None), cost="0.01")
+        return call("look", {}, tokens=(10, 5) if index <= known else (None, None), cost=cost)
 
     run = lab.Agent(ScriptedProvider(answer), tools=[look]).run("go", budget=Budget(max_turns=99))
 
@@ -61,6 +61,18 @@ def test_a_step_whose_sum_is_not_known_has_a_line_and_no_ring() -> None:
     assert "Step 3 is marked: unknown tokens" in page
     assert [list(line.get_xdata()) for line in curve._mark_lines] == [[3, 3], [3, 3]]
     assert [len(ring.get_xdata()) for ring in curve._rings] == [0, 1]
+
+
+def test_what_is_not_known_is_said_in_the_chart() -> None:
+    curve = Curve(run_of(3, cost=None))
+    assert "Cost unknown: no price for scripted:script." in curve.as_html()
+    assert [note.get_text() for note in curve._notes] == ["", "cost unknown: no price for\nscripted:script"]
+    partly = Curve(run_of(4, known=2))
+    assert "Tokens unknown from step 3 on: scripted:script reported no usage." in partly.as_html()
+    assert partly._notes[1].get_text() == ""
+    known = Curve(run_of(2))
+    assert "unknown" not in known.as_html()
+    assert [note.get_text() for note in known._notes] == ["", ""]
 
 
 def test_axes_are_told_as_shares_of_the_picture() -> None:
