@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from tests.soak.table import show
 from tests.supply import audit, lowest
-from tests.supply.declared import CONSTRAINTS, OF_A_USER, declared, lower_bound, name_of, pins
+from tests.supply.declared import CONSTRAINTS, OF_A_USER, REPOSITORY, declared, lower_bound, name_of, pins
 
 OWN = ("agentlab-jupyter", "pip", "setuptools", "wheel")
 
@@ -54,6 +56,37 @@ def test_the_lowest_versions_are_those_that_are_promised() -> None:
         if name not in lowest.NOT_NEEDED:
             assert is_newer(locked[name], bound)
             assert locked[name].startswith(bound), f"{requirement} is tested from {locked[name]} on only: make lowest ARGS=lock"
+
+
+def lowest_python() -> str:
+    """The first release that `requires-python` allows, in full: 3.11 is 3.11.0 too."""
+    bound = lower_bound(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"])
+    assert bound is not None
+    return ".".join([*bound.split("."), "0", "0"][:3])
+
+
+def too_new_for(python: str, packages: Iterable[tuple[str, str, str | None]]) -> list[str]:
+    """The packages, each with its version and its Requires-Python, that do not install on this Python."""
+    from packaging.specifiers import SpecifierSet
+
+    return [
+        f"{name} {version} needs Python {wanted}"
+        for name, version, wanted in packages
+        if wanted and not SpecifierSet(wanted).contains(python)
+    ]
+
+
+def test_every_pin_installs_on_the_lowest_python_that_is_promised() -> None:
+    here = [(one.metadata["Name"], one.version, one.metadata.get("Requires-Python")) for one in metadata.distributions()]
+    assert too_new_for(lowest_python(), [one for one in here if name_of(one[0]) not in OWN]) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [(">=3.11.5", False), (">=3.12", False), (">=3.11", True), (">=3.9,!=3.9.0", True), ("<3.11", False), (None, True)],
+)
+def test_what_a_package_says_of_python_is_read(wanted: str | None, fits: bool) -> None:
+    assert (too_new_for("3.11.0", [("a", "1", wanted)]) == []) is fits
 
 
 @pytest.mark.parametrize("text", ["a>=1\n", "a==1\nA==2\n", "a-b==1\na_b==1\n", "a\n"])
