@@ -6,6 +6,7 @@ rebuild      a run put together again
 frames       what is kept, as DataFrames
 parquet      as files for other tools, and back
 run_json     steps and settings as text
+but_for_keys how keys are taken out of what is kept, and how it is known again without them
 writers      which process writes to a run
 base         what a storage has to do; `memory` and `sqlite` are two
 """

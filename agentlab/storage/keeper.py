@@ -20,6 +20,7 @@ from agentlab.redaction import Redactor, known_secrets
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, run_json, writers
+from agentlab.storage.but_for_keys import hidden
 from agentlab.types import Message
 
 OF_THE_RUN = ("run_id", "provider", "model")
@@ -151,7 +152,7 @@ class Keeper:
     def _text(self, kept: object, *, plain: bool = False) -> str:
         """As JSON, without the provider's key and any other that is known, and without anything that looks like one. `plain`: there is
         nothing in it that JSON does not know."""
-        return self._hide(_plain_as_json(kept) if plain else _as_json(kept))
+        return hidden(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
 
 
 def _head(run: Run) -> dict[str, Any]:
