@@ -15,6 +15,7 @@ from typing import Any
 
 from agentlab.columns import Column, Source, StepRow, known_cost_usd_of, known_tokens_of, word
 from agentlab.leaf_names import unique_name
+from agentlab.redaction import without_keys
 from agentlab.results import Reading
 
 STEPS_AT_ONCE = 500
@@ -143,10 +144,12 @@ class Leaves:
         for shape, same in groupby(shapes):  # a condition is the same for many steps
             begin, place = place, place + len(list(same))
             if leaves is not None:
-                for name, these in zip(_unique(shape), zip(*leaves[begin:place], strict=True), strict=True):
+                for name, these in zip(
+                    _unique(tuple(map(without_keys, shape))), zip(*leaves[begin:place], strict=True), strict=True
+                ):
                     self._of(name, self._steps + begin).extend(these)
             elif shape is not None:
-                self._of(shape, self._steps + begin).extend(read[begin:place])
+                self._of(without_keys(shape), self._steps + begin).extend(read[begin:place])
         self._steps += len(read)
 
     def whole(self) -> dict[str, list[Reading | None]]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from agentlab.amounts import exactly, read_of
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import shown_without_keys, without_keys
 from agentlab.shown import Shown
 from agentlab.types import JSON, Cost, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall, ToolResult, Usage
 
@@ -96,6 +96,9 @@ class Reading(Shown):
         return self if unchanged else replace(self, children=kept)
 
     def __str__(self) -> str:
+        return without_keys(self._in_words())
+
+    def _in_words(self) -> str:
         if self.name == "Not" and self.children:
             return f"not {self.children[0]}"
         if self.name == "Off" and self.children:

@@ -19,10 +19,11 @@ from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.pace import Pace, keep_pace
 from agentlab.experiments.spending import NOTHING, Spent, spent_before, spent_by
-from agentlab.redaction import Redactor
+from agentlab.redaction import Redactor, without_keys
 from agentlab.results import RunResult
 from agentlab.run import Run
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep
+from agentlab.storage.but_for_keys import hidden
 from agentlab.storage.keeper import Keeper
 from agentlab.storage.run_json import said
 from agentlab.storage.store import ENDED, OPEN, Store
@@ -212,7 +213,7 @@ async def _scored(score: Score, result: RunResult) -> str:
         value = _plain(value)
     except Exception as error:
         return json.dumps({"error": Redactor().text(f"{type(error).__name__}: {said(error)}")})
-    return json.dumps({"score": value})
+    return hidden(json.dumps({"score": value}), without_keys)
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.errors import AgentlabError, ConfigurationError, StorageError
+from agentlab.leaf_names import unique_name
 from agentlab.recorder import FRAMES, any_array, array, to_frame
 from agentlab.storage.keeper import OF_THE_RUN
 
@@ -77,8 +78,11 @@ def steps_frame(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -
         **{name: array([heads[run_id][name] for run_id in run_ids], "string") for name in ("provider", "model")},
     }
     columns = {c.name: whole[c.name] if c.name in whole else _together(blocks.pop(c.name)) for c in STEP_COLUMNS}
-    for name in list(leaves):
-        read, limits, met = leaves.pop(name)
+    named: dict[str, None] = {}
+    for kept_name in list(leaves):  # kept when a key in it was not known, perhaps
+        read, limits, met = leaves.pop(kept_name)
+        name = unique_name(kept_name, named)
+        named[name] = None
         columns[f"{name}.value"] = any_array(read)
         columns[f"{name}.limit"] = any_array(limits)
         columns[f"{name}.met"] = array(met, "boolean")
