@@ -172,7 +172,8 @@ class ChildUse:
 
     `handle` is what the model calls it by (`research-1`), `call_id` the tool call it was started by, `tool` that tool's name. Of one
     that goes on from an earlier run, only what is new is counted. `known_*` are the sums of what is known, a lower bound. `stop_reason`
-    None: it had not come to an end when the step was cut off.
+    None: it had not come to an end when the step was cut off. `cut_off` True: it was called in an earlier try at the step, which ended
+    with its process; the step was taken again, and what is kept of that try was paid for.
     """
 
     run_id: str
@@ -186,6 +187,7 @@ class ChildUse:
     cost: Cost
     known_tokens: int
     known_cost_usd: Decimal
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

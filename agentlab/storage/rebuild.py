@@ -20,6 +20,7 @@ from agentlab.settings import RunSettings, as_policy
 from agentlab.stop import Custom, as_condition
 from agentlab.storage import Storage, StoredRun, run_json
 from agentlab.storage.but_for_keys import same_but_for_keys
+from agentlab.storage.cut_off import cut_off, of_end
 from agentlab.storage.run_json import Forgotten
 from agentlab.termination import Policy
 from agentlab.transport import current
@@ -65,7 +66,7 @@ def _rebuilt(
             happened.append(one["events"])  # they may tell of later steps
             yield one["step"]
 
-    history = RunHistory(_made_steps(kept_steps()))
+    history = RunHistory(_made_steps(kept_steps()), of_end(end) or cut_off(storage, [kept]).get(kept.head.run_id, ()))
     by = _agent_of(head) if agent is None else _checked(agent, kept.head.run_id, head)
     settings = _settings(head, history, end, defaults or by.settings, stop=stop, policy=policy)
     history = _with_functions(history, settings)
@@ -156,7 +157,7 @@ def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
         return history
     if not _is_kept_as(settings.stop, last.settings.stop):
         return history
-    return RunHistory([*history[:-1], replace(last, settings=replace(last.settings, stop=settings.stop))])
+    return RunHistory([*history[:-1], replace(last, settings=replace(last.settings, stop=settings.stop))], history.cut_off)
 
 
 def refuse_what_is_forgotten(run: Run) -> None:
