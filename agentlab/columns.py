@@ -5,6 +5,7 @@ All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times a
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -374,19 +375,16 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("cost_usd", "Float64", "cost in US dollars", lambda s, r: _number(s.history.own_cost.usd)),
     Column("cost_source", "string", "reported, priced or unknown", lambda s, r: s.history.own_cost.source.value),
     Column("child_calls", "Int64", "round trips of its sub-agents", lambda s, r: s.history.calls - s.history.own_calls),
-    Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: _of_children(s, "child_tokens", 0)),
-    Column(
-        "child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(_of_children(s, "child_cost_usd", Decimal(0)))
-    ),
+    Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
+    Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
     Column("text", "string", "the last text", lambda s, r: r.text if r else None),
 )
 
 
-def _of_children(source: Source, name: str, start: Any) -> Any:
-    """The sum over the steps of what their sub-agents used; None where a part is unknown."""
-    parts = [getattr(step, name) for step in source.history if step.children]
-    return None if None in parts else sum(parts, start)
+def _children(history: RunHistory) -> Iterator[ChildUse]:
+    """What sub-agents used, in all steps and in one that was cut off."""
+    return itertools.chain(*(step.children for step in history), history.cut_off)
 
 
 def plain(value: object) -> object:

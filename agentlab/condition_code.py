@@ -24,7 +24,7 @@ def condition_code(tree: StopCondition) -> str:
         parts = [f"({condition_code(part)})" if isinstance(part, AnyOf | AllOf) else condition_code(part) for part in tree.parts]
         return (" | " if isinstance(tree, AnyOf) else " & ").join(parts)
     if isinstance(tree, Custom):
-        return f"Custom({tree.name})"
+        return repr(tree)
     field = _NUMBER.get(type(tree))
     return repr(tree) if field is None else f"{type(tree).__name__}({number_code(getattr(tree, field))})"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 
 RECOVERY_HINT = (
@@ -21,6 +22,7 @@ FIRST_CAPS = 4
 """How many times its first cap an answer may grow to where nothing else is said."""
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ContinuationPolicy(Shown):
     """Caps on going on with a response that was cut at its token cap. All are counted within one step, and editable live.

@@ -10,6 +10,7 @@ from agentlab import suggestions
 from agentlab.errors import ConfigurationError, MissingUsageError
 from agentlab.leaf_names import describe
 from agentlab.more_room import Raised, conditions_off, more_room, raised_conditions, twice
+from agentlab.redaction import shown_without_keys
 from agentlab.results import StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.shown import Shown
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Proposal(Shown):
     """One thing that can be done about a run's end: a branch from step `at` on, with some settings changed.

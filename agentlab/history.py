@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import overload
 
 from agentlab.amounts import counted
-from agentlab.results import StepResult
+from agentlab.results import ChildUse, StepResult
 from agentlab.shown import Shown
 from agentlab.types import Cost, CostSource, FinishReason, Usage, UsageSource
 
@@ -45,7 +45,9 @@ class RunHistory(Sequence[StepResult], Shown):
 
     `usage` and `cost` are sums over all steps, unknown (None) as soon as one part is; `known_tokens` and `known_cost_usd` are
     the sums of what is known, a lower bound. `calls` counts round trips, `elapsed_s` is the active time up to the last step's end.
-    All of these include what sub-agents used; `own_calls`, `own_usage` and `own_cost` do not.
+    All of these include what sub-agents used; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is what sub-agents used in a
+    try at the next step that ended with its process, where a store knows of it: a part of the totals, and of that step's `children`
+    once it was taken.
 
     Example:
         >>> result.history
@@ -61,13 +63,14 @@ class RunHistory(Sequence[StepResult], Shown):
         "_tool_counts",
         "calls",
         "cost",
+        "cut_off",
         "elapsed_s",
         "known_cost_usd",
         "known_tokens",
         "usage",
     )
 
-    def __init__(self, steps: Iterable[StepResult] = ()) -> None:
+    def __init__(self, steps: Iterable[StepResult] = (), cut_off: Iterable[ChildUse] = ()) -> None:
         self._steps: list[StepResult] = []
         self._tool_counts: dict[str, int] = {}
         self._finish_values: set[str] = set()
@@ -78,8 +81,11 @@ class RunHistory(Sequence[StepResult], Shown):
         self.known_tokens: int = 0
         self.known_cost_usd: Decimal = ZERO
         self.elapsed_s: float = 0.0
+        self.cut_off: tuple[ChildUse, ...] = ()
         for step in steps:
             self.append(step)
+        self._count(cut_off)
+        self.cut_off = tuple(cut_off)
 
     def append(self, step: StepResult) -> None:
         """Add the next step and bring the totals up to date."""
@@ -104,7 +110,12 @@ class RunHistory(Sequence[StepResult], Shown):
     def _add_children(self, step: StepResult) -> None:
         calls, usage, cost = self._own or (self.calls, self.usage, self.cost)
         self._own = (calls + len(step.calls), add_usage(usage, step.usage), add_cost(cost, step.cost))
-        for child in step.children:
+        self._count([child for child in step.children if child not in self.cut_off])
+        self.cut_off = ()
+
+    def _count(self, children: Iterable[ChildUse]) -> None:
+        for child in children:
+            self._own = self._own or (self.calls, self.usage, self.cost)
             self.usage, self.cost = add_usage(self.usage, child.usage), add_cost(self.cost, child.cost)
             self.calls += child.calls
             self.known_tokens += child.known_tokens
@@ -208,7 +219,7 @@ class RunHistory(Sequence[StepResult], Shown):
             >>> result.history.since(2)
             RunHistory(2 steps, 2 calls, 1762 tokens, $0.007338)
         """
-        return RunHistory(self._steps[length:])
+        return RunHistory(self._steps[length:], self.cut_off)
 
     def __len__(self) -> int:
         return len(self._steps)

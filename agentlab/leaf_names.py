@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentlab.redaction import without_keys
 from agentlab.stop import Custom, StopCondition
 
 
@@ -15,8 +16,14 @@ def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
     return named
 
 
+def known_name(name: str, named: Mapping[str, object]) -> str:
+    """The name that a leaf has there, for what a person calls it: in the words of its condition there may be a key."""
+    return name if name in named else without_keys(name)
+
+
 def unique_name(name: str, taken: Mapping[str, object]) -> str:
-    """`name`, or with `_2`, `_3`, … where it is taken."""
+    """`name` without keys, or with `_2`, `_3`, … where it is taken."""
+    name = without_keys(name)
     if name not in taken:
         return name
     number = 2

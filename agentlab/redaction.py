@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
+from weakref import WeakSet
 
 from agentlab import known_keys
 
@@ -323,12 +324,19 @@ def in_words(error: BaseException) -> str:
 def shown_without_keys(kind: type[T]) -> type[T]:
     """A class whose repr holds no keys: for values that carry what a model, a tool or a server said."""
     plain = kind.__repr__
+    if plain in _WITHOUT_KEYS:  # of a class that was made once more, as dataclasses with slots are
+        return kind
 
     def __repr__(self: T) -> str:  # noqa: N807
         return without_keys(plain(self))
 
+    _WITHOUT_KEYS.add(__repr__)
     kind.__repr__ = __repr__  # type: ignore[method-assign, assignment]
     return kind
+
+
+_WITHOUT_KEYS: WeakSet[Any] = WeakSet()
+"""The reprs that were made so."""
 
 
 def _inside_word(data: bytes, position: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from agentlab.columns import Column, Source, StepRow, known_cost_usd_of, known_tokens_of, word
 from agentlab.leaf_names import unique_name
+from agentlab.redaction import without_keys
 from agentlab.results import Reading
 
 STEPS_AT_ONCE = 500
@@ -152,10 +153,11 @@ class Leaves:
         for shape, times in zip(*without_repetition(shapes), strict=True):  # a condition is the same for many steps
             end = begin + times
             if leaves is not None:
-                for name, these in zip(shape, zip(*leaves[begin:end], strict=True), strict=True):
+                names = _unique(tuple(map(without_keys, shape)))
+                for name, these in zip(names, zip(*leaves[begin:end], strict=True), strict=True):
                     self._extend(name, self._steps + begin, list(these))
             elif shape is not None:
-                self._extend(shape, self._steps + begin, read[begin:end])
+                self._extend(without_keys(shape), self._steps + begin, read[begin:end])
             begin = end
         self._steps += len(read)
 

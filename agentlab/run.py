@@ -29,6 +29,7 @@ from agentlab.loop.ask import ExplicitStop
 from agentlab.loop.step import Ending
 from agentlab.owner import running_loop
 from agentlab.printable import one_line
+from agentlab.redaction import without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.types import Message
 
@@ -111,7 +112,7 @@ class Run(Branching):
         """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is
         given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
 
-        Raises ConfigurationError for a run that has begun.
+        Raises ConfigurationError for a run that has begun, and for what holds a key.
 
         Example:
             >>> brief.run("?").known_as("monday").id
@@ -119,6 +120,8 @@ class Run(Branching):
         """
         if self._started:
             raise ConfigurationError(f"known_as({run_id!r}): the run {self.id!r} has begun already.")
+        if (hidden := without_keys(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
+            raise ConfigurationError(f"known_as: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
         self.lane = f"{os.urandom(6).hex()}#{label}" if label else run_id
         self.id = run_id
         return self

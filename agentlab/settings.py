@@ -14,8 +14,9 @@ from agentlab.budget import Budget, MissingUsage
 from agentlab.choices import choices_of
 from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
-from agentlab.leaf_names import describe
+from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such
+from agentlab.redaction import shown_without_keys
 from agentlab.results import Decision
 from agentlab.shown import Shown
 from agentlab.stop import StopCondition, as_condition
@@ -25,6 +26,7 @@ from agentlab.terminating import TerminatingTools
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunSettings(Shown):
     """All that bounds a run at one moment. One of these is read per step, and kept on it.
@@ -112,6 +114,7 @@ def _live(name: str) -> Any:
     return property(get, set_, doc=f"`{EDITABLE[PART_OF[name]].__name__}.{name}`, live.")
 
 
+@shown_without_keys
 class LiveSettings(Shown):
     """The settings of a run as they are now: read and written from code, from the panel and from the loop alike.
 
@@ -296,13 +299,14 @@ class LiveSettings(Shown):
 
         def changed(now: RunSettings) -> RunSettings:
             leaves = {} if now.stop is None else describe(now.stop)
-            if now.stop is None or name not in leaves:
-                raise LimitError(no_such("stop condition", name, list(leaves)))
-            known = [field.name for field in dataclasses.fields(leaves[name])]  # type: ignore[arg-type]
+            called = known_name(name, leaves)
+            if now.stop is None or called not in leaves:
+                raise LimitError(no_such("stop condition", called, list(leaves)))
+            known = [field.name for field in dataclasses.fields(leaves[called])]  # type: ignore[arg-type]
             for field_name in fields:
                 if field_name not in known:
-                    raise LimitError(no_such(f"field of {name}", field_name, known))
-            return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
+                    raise LimitError(no_such(f"field of {called}", field_name, known))
+            return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[called], leaves[called].changed(**fields)))
 
         return self._swap(changed, by)
 

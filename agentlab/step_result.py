@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from agentlab.amounts import exactly, read_of
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import shown_without_keys, without_keys
 from agentlab.shown import Shown
 from agentlab.types import JSON, Cost, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall, ToolResult, Usage
 
@@ -96,6 +96,9 @@ class Reading(Shown):
         return self if unchanged else replace(self, children=kept)
 
     def __str__(self) -> str:
+        return without_keys(self._in_words())
+
+    def _in_words(self) -> str:
         if self.name == "Not" and self.children:
             return f"not {self.children[0]}"
         if self.name == "Off" and self.children:
@@ -169,7 +172,8 @@ class ChildUse:
 
     `handle` is what the model calls it by (`research-1`), `call_id` the tool call it was started by, `tool` that tool's name. Of one
     that goes on from an earlier run, only what is new is counted. `known_*` are the sums of what is known, a lower bound. `stop_reason`
-    None: it had not come to an end when the step was cut off.
+    None: it had not come to an end when the step was cut off. `cut_off` True: it was called in an earlier try at the step, which ended
+    with its process; the step was taken again, and what is kept of that try was paid for.
     """
 
     run_id: str
@@ -183,6 +187,7 @@ class ChildUse:
     cost: Cost
     known_tokens: int
     known_cost_usd: Decimal
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.predicates import discard, is_async, name_of
+from agentlab.redaction import shown_without_keys
 from agentlab.results import Reading, Scalar
 from agentlab.shown import Shown
 
@@ -40,6 +41,12 @@ class StopCondition(Shown):
     parts: ClassVar[tuple[StopCondition, ...]] = ()
     may_wait: ClassVar[bool] = False
     is_off: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Its words may hold a key, which is not shown. A dataclass without slots gets its repr after this, and is left as it is."""
+        super().__init_subclass__(**more)
+        if "__repr__" in vars(cls):
+            shown_without_keys(cls)
 
     def read(self, history: RunHistory) -> Reading:
         """What the condition says after the newest step.

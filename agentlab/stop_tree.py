@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentlab.errors import ConfigurationError, LimitError
-from agentlab.leaf_names import describe
+from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such, start_of
 from agentlab.stop import AllOf, AnyOf, Custom, HasToolCall, Not, Off, Predicate, StopCondition, as_condition
 
@@ -120,9 +120,11 @@ def leaf_switched(condition: StopCondition, name: str, on: bool) -> StopConditio
     Turned on within a group that is off, it takes the group with it and leaves the group's other parts off, which is the same for them.
     """
     nodes = {node.path: node for node in outline(condition)}
+    names = describe(condition)
+    name = known_name(name, names)
     path = next((node.path for node in nodes.values() if node.name == name and not node.is_group), None)
     if path is None:
-        raise LimitError(no_such("stop condition", name, list(describe(condition))))
+        raise LimitError(no_such("stop condition", name, list(names)))
     above = [nodes[path[:depth]] for depth in range(len(path))]
     if not on:
         return condition if any(node.off for node in above) else switched(condition, path, on=False)

@@ -245,10 +245,10 @@ def _something_left(site: CallSite) -> Remaining:
 
 
 def _children(site: CallSite | None) -> Iterator[ChildUse]:
-    """All that the calling run has had done by sub-agents so far."""
+    """All that the calling run has had done by sub-agents so far, as far as its model was told."""
     if site is not None:
         for step in site.run.history:
-            yield from step.children
+            yield from (child for child in step.children if not child.cut_off)
         yield from site.draft.children
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 
 NUDGE_MESSAGE = (
@@ -16,6 +17,7 @@ NUDGE_MESSAGE = (
 )
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TerminatingTools(Shown):
     """The run ends when one of these tools has been called, and not before.

@@ -33,7 +33,7 @@ import pydantic_core
 
 from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.predicates import is_async
-from agentlab.redaction import in_words, known_hidden
+from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.shown import Shown
 from agentlab.tool_schema import PREFIX, Function, described, unwrapped
 from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
@@ -101,7 +101,7 @@ class Tool(Shown):
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
 
     def __repr__(self) -> str:
-        return f"Tool({self.name})"
+        return without_keys(f"Tool({self.name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To another process goes the function, which it makes a tool of again; where a decorator has put the tool in the place of its

@@ -19,10 +19,12 @@ from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.pace import Pace, keep_pace
 from agentlab.experiments.spending import NOTHING, Spent, spent_before, spent_by
-from agentlab.redaction import Redactor
+from agentlab.redaction import Redactor, without_keys
 from agentlab.results import RunResult
 from agentlab.run import Run
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep
+from agentlab.storage.but_for_keys import hidden
+from agentlab.storage.cut_off import find
 from agentlab.storage.keeper import Keeper
 from agentlab.storage.run_json import said
 from agentlab.storage.store import ENDED, OPEN, Store
@@ -128,20 +130,10 @@ async def _settled(store: Store, run_id: str) -> StoredRun | None:
     """The run as it is kept, once nobody else is at work on it; as it is where that takes too long."""
     deadline = asyncio.get_running_loop().time() + LONGEST_WAIT_S
     while True:
-        kept = find(store, run_id)
+        kept = find(store.storage, run_id)
         if kept is None or store.state_of(kept) != OPEN or asyncio.get_running_loop().time() >= deadline:
             return kept
         await asyncio.sleep(0.05)
-
-
-def find(store: Store, run_id: str) -> StoredRun | None:
-    """The run, if it is kept."""
-    try:
-        return store.storage.runs([run_id])[0]
-    except StorageError as error:
-        if f"no run {run_id!r}" in str(error):
-            return None
-        raise
 
 
 def detail_of(kept: StoredRun | None) -> str:
@@ -212,7 +204,7 @@ async def _scored(score: Score, result: RunResult) -> str:
         value = _plain(value)
     except Exception as error:
         return json.dumps({"error": Redactor().text(f"{type(error).__name__}: {said(error)}")})
-    return json.dumps({"score": value})
+    return hidden(json.dumps({"score": value}), without_keys)
 
 
 def _plain(value: Any) -> Any:
@@ -320,7 +312,7 @@ def _sent_back(store: Store, run_id: str) -> SentBack:
 def take_in(store: Store, sent: SentBack) -> None:
     """Put a run that came back where it belongs. Raises StorageError where that cannot be done."""
     head, storage = sent.run.head, store.storage
-    kept = find(store, head.run_id)
+    kept = find(storage, head.run_id)
     if kept is None:
         storage.begin(head, sent.steps, sent.run.end)
     elif kept.end is None:

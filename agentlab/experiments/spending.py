@@ -11,6 +11,7 @@ from decimal import Decimal
 from agentlab.budget import Budget
 from agentlab.history import RunHistory
 from agentlab.storage import Storage, StoredRun
+from agentlab.storage.cut_off import cut_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def spent_by(history: RunHistory) -> Spent:
 
 def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, Spent]:
     """What runs have used by what is kept of them, their sub-agents included, by their ids."""
-    found: dict[str, Spent] = {}
+    kept, found = list(kept), dict[str, Spent]()
     in_parts = []
     for run in kept:
         row = {} if run.end is None else json.loads(run.end)["row"]
@@ -54,6 +55,8 @@ def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, Spent
             in_parts.append(run.head.run_id)
     for run_id, text in storage.rows(in_parts) if in_parts else ():
         found[run_id] += _spent(json.loads(text))
+    for run_id, uses in cut_off(storage, kept).items():
+        found[run_id] += spent_by(RunHistory((), uses))
     return found
 
 

@@ -12,6 +12,7 @@ from agentlab.experiments.execute import FAILED, SCORE, Job
 from agentlab.experiments.grid import Cell, Grid
 from agentlab.redaction import Redactor
 from agentlab.storage import StoredRun, run_json
+from agentlab.storage.but_for_keys import same_but_for_keys
 from agentlab.storage.keeper import secrets_of
 from agentlab.storage.store import ENDED, OPEN, Store
 
@@ -83,12 +84,11 @@ def _check(grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str]
         }
     now = {**as_told[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
-    other = [name for name, value in now.items() if head.get(name) != json.loads(json.dumps(value, default=run_json.said))]
+    meant: Mapping[str, Any] = json.loads(json.dumps(now, default=run_json.said))
+    other = [name for name, value in meant.items() if head.get(name) != value]
     if other:  # what is kept is without keys: they are no difference
         hide = Redactor(secrets_of(grid.run_of(cell))).text
-        as_text = {name: (json.dumps(head.get(name)), json.dumps(now[name], default=run_json.said)) for name in other}
-        # What is written instead of a key may, with what stands around it, look like one: both have been through it as often.
-        other = [name for name, (kept, meant) in as_text.items() if json.loads(hide(kept)) != json.loads(hide(hide(meant)))]
+        other = [name for name in other if not same_but_for_keys(head.get(name), meant[name], hide)]
     if other:
         raise ConfigurationError(
             f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "

@@ -103,7 +103,7 @@ class Draft:
             stop_reason,
             self.error,
             self.whole_answer(),
-            tuple(self.children),
+            (*run.history.cut_off, *self.children),
         )
 
     def whole_answer(self) -> ModelResponse | None:

@@ -24,7 +24,7 @@ from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import ExplicitStop
 from agentlab.loop.step import Ending, take_step
-from agentlab.redaction import in_words
+from agentlab.redaction import in_words, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.types import StopReason
@@ -357,7 +357,7 @@ class Drive(InBackground[RunResult]):
         if self._cancelled or request is None:
             ending = Ending(StopReason.CANCELLED, f"Cancelled after step {len(self.history)}.")
         else:
-            told = f"Stopped by the {request.who}: {request.reason}"
+            told = f"Stopped by the {request.who}: {without_keys(request.reason)}"
             ending = Ending(StopReason.EXPLICIT_STOP, told, output=request.output, stopped_by=request.who)
         return self.end(ending, if_idle=if_idle)
 

@@ -31,7 +31,7 @@ from agentlab.errors import (
 from agentlab.evaluate import read_condition
 from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
-from agentlab.redaction import in_words
+from agentlab.redaction import in_words, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.shelter import sheltered
 from agentlab.stop import HasToolCall
@@ -132,7 +132,7 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         return Ending(StopReason.TERMINATING_TOOL, f"The terminating tool {done.name} was called.", met, output=output)
     explicit = draft.explicit or run.stop_request
     if explicit is not None:
-        told = f"Stopped by the {explicit.who}: {explicit.reason}"
+        told = f"Stopped by the {explicit.who}: {without_keys(explicit.reason)}"
         return Ending(StopReason.EXPLICIT_STOP, told, met, output=explicit.output, stopped_by=explicit.who, error=draft.error)
     if failure is not None:
         told = f"The stop condition {draft.settings.stop!r} raised {in_words(failure)}"

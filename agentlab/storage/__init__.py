@@ -5,7 +5,9 @@ keeper       one run, kept step by step while it goes on
 rebuild      a run put together again
 frames       what is kept, as DataFrames
 parquet      as files for other tools, and back
+cut_off      what sub-agents used in a step that was cut off with its process
 run_json     steps and settings as text
+but_for_keys how keys are taken out of what is kept, and how it is known again without them
 writers      which process writes to a run
 base         what a storage has to do; `memory` and `sqlite` are two
 """

@@ -13,7 +13,10 @@ from pydantic_core import from_json
 
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.errors import AgentlabError, ConfigurationError, StorageError
+from agentlab.history import RunHistory
+from agentlab.leaf_names import unique_name
 from agentlab.recorder import FRAMES, any_array, array, to_frame
+from agentlab.storage.cut_off import cut_off
 from agentlab.storage.keeper import OF_THE_RUN
 
 if TYPE_CHECKING:
@@ -77,8 +80,11 @@ def steps_frame(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -
         **{name: array([heads[run_id][name] for run_id in run_ids], "string") for name in ("provider", "model")},
     }
     columns = {c.name: whole[c.name] if c.name in whole else _together(blocks.pop(c.name)) for c in STEP_COLUMNS}
-    for name in list(leaves):
-        read, limits, met = leaves.pop(name)
+    named: dict[str, None] = {}
+    for kept_name in list(leaves):  # kept when a key in it was not known, perhaps
+        read, limits, met = leaves.pop(kept_name)
+        name = unique_name(kept_name, named)
+        named[name] = None
         columns[f"{name}.value"] = any_array(read)
         columns[f"{name}.limit"] = any_array(limits)
         columns[f"{name}.met"] = array(met, "boolean")
@@ -149,6 +155,12 @@ def _so_far(store: Store, kept: Sequence[StoredRun]) -> dict[str, dict[str, Any]
             sums["elapsed_s"] = row.get("started_s", 0.0) + row.get("duration_s", 0.0)
             for name in (*_COUNTED, *_SPENT):
                 sums[name] = None if sums[name] is None or row.get(name) is None else round(sums[name] + row[name], 12)
+    for run_id, uses in cut_off(store.storage, kept).items():
+        used = RunHistory((), uses)
+        more = {"child_calls": used.calls, "child_tokens": used.tokens, "child_cost_usd": used.cost_usd}
+        for name, value in more.items():
+            before = found[run_id][name]
+            found[run_id][name] = None if before is None or value is None else round(before + type(before)(value), 12)
     return found
 
 

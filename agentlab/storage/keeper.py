@@ -19,13 +19,14 @@ from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.redaction import Redactor, known_secrets
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
-from agentlab.storage import Storage, StoredHead, StoredStep, run_json, writers
+from agentlab.storage import Storage, StoredHead, StoredStep, cut_off, run_json, writers
+from agentlab.storage.but_for_keys import hidden
 from agentlab.types import Message
 
 OF_THE_RUN = ("run_id", "provider", "model")
 """Columns of the steps frame that are the same in every row of a run, and are put in when it is read."""
 
-_WORTH_WRITING = (events.RunStarted, events.TurnCompleted, events.RunEnded)
+_WORTH_WRITING = (events.RunStarted, events.ChildStarted, events.TurnCompleted, events.RunEnded)
 
 at_work: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
 """The keepers of this process, whichever store they belong to, by the name that they write under."""
@@ -50,13 +51,17 @@ class Keeper:
         self._hide = Redactor(secrets_of(run)).text
         self._lock = threading.Lock()
         self._let_go = False
+        self._called: list[tuple[str, str, str]] = []
         at_work[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
         """Write what is new where a step is complete or the run is over."""
         if isinstance(event, _WORTH_WRITING):
             try:
-                self.save()
+                if isinstance(event, events.ChildStarted):
+                    self._note(event)
+                else:
+                    self.save()
             except StorageError as error:
                 self._tell(f"{error} What run {self.run.id} does stays in memory meanwhile; store.save() tries again.")
 
@@ -89,6 +94,15 @@ class Keeper:
                 raise
             self._behind.pop(self.run.id, None)
 
+    def _note(self, event: events.ChildStarted) -> None:
+        """Note a sub-agent of the step under way, before it uses anything: should the step be cut off, that is known then."""
+        with self._lock:
+            self._called.append((event.run_id, event.call_id, event.tool))
+            if self._begun and not self._let_go:
+                earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
+                note = cut_off.note_of(event.turn, [*earlier, *self._called])
+                self._storage.note(self.run.id, cut_off.CALLED, hidden(note, self._hide))
+
     def _save(self) -> None:
         run = self.run
         new = run.history[self._steps : run.whole_steps]
@@ -108,6 +122,7 @@ class Keeper:
         if new:
             self._steps, self._events = self._steps + len(new), self._events + len(happened)
             self._row_before = sums[-1]
+            self._called = []
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
@@ -133,8 +148,10 @@ class Keeper:
         run, settings = self.run, self.run.limits.snapshot()
         ended = [event.at_s for event in run.events[-1:] if isinstance(event, events.RunEnded)]
         last = run.history.last
+        unfinished = [run_json.plain(use) for use in run.history.cut_off]
         return self._text(
             {
+                **({"cut_off": unfinished} if unfinished else {}),
                 "stop_reason": result.stop_reason.value,
                 "detail": result.detail,
                 "conditions_met": [run_json.plain(reading) for reading in result.conditions_met],
@@ -151,7 +168,7 @@ class Keeper:
     def _text(self, kept: object, *, plain: bool = False) -> str:
         """As JSON, without the provider's key and any other that is known, and without anything that looks like one. `plain`: there is
         nothing in it that JSON does not know."""
-        return self._hide(_plain_as_json(kept) if plain else _as_json(kept))
+        return hidden(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
 
 
 def _head(run: Run) -> dict[str, Any]:

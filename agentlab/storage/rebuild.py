@@ -19,6 +19,8 @@ from agentlab.run import Run
 from agentlab.settings import RunSettings, as_policy
 from agentlab.stop import Custom, as_condition
 from agentlab.storage import Storage, StoredRun, run_json
+from agentlab.storage.but_for_keys import same_but_for_keys
+from agentlab.storage.cut_off import cut_off, of_end
 from agentlab.storage.run_json import Forgotten
 from agentlab.termination import Policy
 from agentlab.transport import current
@@ -64,7 +66,7 @@ def _rebuilt(
             happened.append(one["events"])  # they may tell of later steps
             yield one["step"]
 
-    history = RunHistory(_made_steps(kept_steps()))
+    history = RunHistory(_made_steps(kept_steps()), of_end(end) or cut_off(storage, [kept]).get(kept.head.run_id, ()))
     by = _agent_of(head) if agent is None else _checked(agent, kept.head.run_id, head)
     settings = _settings(head, history, end, defaults or by.settings, stop=stop, policy=policy)
     history = _with_functions(history, settings)
@@ -130,14 +132,21 @@ def _settings(
         settings = history.last.settings
     else:
         settings = run_json.made(RunSettings, head["settings"])
+    settings = _with_own_words(settings, own)
     if stop is not None:
         settings = replace(settings, stop=as_condition(stop))
-    elif own.stop is not None and run_json.plain(own.stop) == run_json.plain(settings.stop):
-        settings = replace(settings, stop=own.stop)
-    if policy is not None:
-        return replace(settings, policy=as_policy(policy))
-    same_policy = own.policy is not None and run_json.plain(own.policy) == run_json.plain(settings.policy)
-    return replace(settings, policy=own.policy) if same_policy else settings
+    return settings if policy is None else replace(settings, policy=as_policy(policy))
+
+
+def _with_own_words(settings: RunSettings, own: RunSettings) -> RunSettings:
+    """The settings that were kept, with the parts of `own` that say the same: those have their functions, and what were keys."""
+    parts = {name: getattr(own, name) for name in ("stop", "policy", "continuation", "terminating")}
+    same = {name: one for name, one in parts.items() if one is not None and _is_kept_as(one, getattr(settings, name))}
+    return replace(settings, **same) if same else settings
+
+
+def _is_kept_as(value: object, kept: object) -> bool:
+    return same_but_for_keys(run_json.plain(kept), run_json.plain(value))
 
 
 def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
@@ -146,9 +155,9 @@ def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
     last = history.last
     if last is None or last.settings.stop in (None, settings.stop):
         return history
-    if run_json.plain(last.settings.stop) != run_json.plain(settings.stop):
+    if not _is_kept_as(settings.stop, last.settings.stop):
         return history
-    return RunHistory([*history[:-1], replace(last, settings=replace(last.settings, stop=settings.stop))])
+    return RunHistory([*history[:-1], replace(last, settings=replace(last.settings, stop=settings.stop))], history.cut_off)
 
 
 def refuse_what_is_forgotten(run: Run) -> None:
@@ -206,13 +215,15 @@ def _agent_of(head: dict[str, Any]) -> Agent:
 
 def _checked(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
     """The agent, where it is such a one as the run had."""
-    had, has = (head["provider"], head["model"]), (agent.model.name, agent.model.model)
-    if had != has:
+    had, has = [head["provider"], head["model"]], [agent.model.name, agent.model.model]
+    if not same_but_for_keys(had, has):
         raise ConfigurationError(
             f"The run {run_id!r} was of {':'.join(had)}, not of {':'.join(has)}: pass such an agent, or branch the run onto "
             f"this one with store.load({run_id!r}).fork(at=…, agent=…)."
         )
-    missing = [name for name in head["tools"] if name not in agent.tools]
+    missing = [
+        name for name in head["tools"] if name not in agent.tools and not any(same_but_for_keys(name, own) for own in agent.tools)
+    ]
     if missing:
         raise ConfigurationError(
             f"The run {run_id!r} had tools that the agent has not: {', '.join(missing)}. Pass an agent with them."

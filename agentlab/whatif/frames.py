@@ -15,6 +15,7 @@ from agentlab.comparing.groups import in_order, names_of
 from agentlab.comparing.intervals import FEWEST
 from agentlab.errors import ConfigurationError
 from agentlab.limits import no_such
+from agentlab.redaction import without_keys
 from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid, plain_value
@@ -79,6 +80,7 @@ class Task:
 
 
 def _narrow(values: list[Any]) -> Any:
+    values = [without_keys(value) if isinstance(value, str) else value for value in values]
     return pd.Series(values, dtype=object).convert_dtypes().array
 
 
@@ -119,13 +121,14 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
 
 def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
     reason, fired = reasons.of(judge, verdict)
+    told = {one: without_keys(one) for one in set(fired)}
     known = verdict.outcome != UNKNOWN
     step = np.where(judge.records.lengths > 0, verdict.row + 1, 0)
     return {
         "outcome": pd.array(np.array(OUTCOMES, dtype=object)[verdict.outcome], dtype="string"),
         "step": pd.arrays.IntegerArray(step.astype(np.int64), ~known),
         "stop_reason": pd.array([None if one is None else str(one) for one in reason], dtype="string"),
-        "fired": pd.array([one or None for one in fired], dtype="string"),
+        "fired": pd.array([told[one] or None for one in fired], dtype="string"),
         "goal_reached": pd.arrays.BooleanArray(verdict.goal == 1, np.isnan(verdict.goal)),
         "tokens": _floats(verdict.used["tokens"], whole_numbers=True),
         "cost_usd": _floats(verdict.used["cost_usd"]),

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from agentlab.budget import Budget
 from agentlab.choices import Choices, choices_of, one_or_several
 from agentlab.errors import ConfigurationError, LimitError
-from agentlab.leaf_names import describe
+from agentlab.leaf_names import describe, unique_name
 from agentlab.limits import money, no_such, seconds, whole_number
 from agentlab.stop import StopCondition, as_condition
 
@@ -92,7 +92,10 @@ def _named(conditions: Conditions) -> list[tuple[str, StopCondition | None]]:
     if isinstance(conditions, Mapping):
         if not conditions:
             raise ConfigurationError("An empty dict of conditions: pass {'short': StepCountIs(2), …}.")
-        return [(str(name), None if one is None else as_condition(one)) for name, one in conditions.items()]
+        named: dict[str, StopCondition | None] = {}
+        for name, one in conditions.items():
+            named[unique_name(str(name), named)] = None if one is None else as_condition(one)
+        return list(named.items())
     if isinstance(conditions, list | tuple):
         if not conditions:
             raise ConfigurationError("An empty list of conditions: pass at least one, such as StepCountIs([2, 4, 8]).")

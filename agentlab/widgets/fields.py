@@ -15,6 +15,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab.errors import ConfigurationError
+from agentlab.redaction import without_keys
 from agentlab.widgets import markup
 from agentlab.widgets.written import Html
 
@@ -100,7 +101,7 @@ class Field:
         return shown
 
     def _in_words(self, value: Any) -> str:
-        return self.face.nothing if value is None else str(value)
+        return self.face.nothing if value is None else without_keys(str(value))
 
     def _changed(self, change: Any) -> None:
         self._try(self._entered(change["new"]))
@@ -185,9 +186,11 @@ class TextField(Field):
         super().__init__(face, value, write, self.text)
 
     def _display(self, value: str | None) -> None:
-        self.text.value = value or ""
+        self.text.value = without_keys(value or "")
 
     def _entered(self, shown: str) -> str | None:
+        if self._shown and shown == without_keys(self._shown):  # a key is not shown, and stays where nothing else is written
+            return str(self._shown)
         return shown if shown.strip() or not self.face.nothing else None
 
 
@@ -205,10 +208,11 @@ class NamesField(Field):
         self.text.value = self._in_words(value) if value else ""
 
     def _in_words(self, value: Iterable[str] | None) -> str:
-        return self.face.nothing if value is None else ", ".join(map(str, value))
+        return self.face.nothing if value is None else ", ".join(without_keys(str(one)) for one in value)
 
     def _entered(self, shown: str) -> Any:
-        names = [name.strip() for name in shown.split(",") if name.strip()]
+        known = {without_keys(str(one)): str(one) for one in self._shown or ()}  # what was a key, and is not shown
+        names = [known.get(name.strip(), name.strip()) for name in shown.split(",") if name.strip()]
         return None if not names and self.face.nothing else self._make(names)
 
 
@@ -219,7 +223,7 @@ class ChoiceField(Field):
         self._choices = [*([None] if face.nothing else []), *choices]
         if value not in self._choices:
             self._choices.append(value)
-        options = [(face.nothing if choice is None else str(choice), choice) for choice in self._choices]
+        options = [(face.nothing if choice is None else without_keys(str(choice)), choice) for choice in self._choices]
         self.choice = widgets.Dropdown(**face.dress(options=options, value=value))
         super().__init__(face, value, write, self.choice)
 

@@ -139,10 +139,11 @@ def _tools(step: StepResult) -> str:
         result = next((one for one in left if one.call_id == call.id), None)
         if result is not None:
             left.remove(result)
-        uses = [use for use in step.children if use.call_id == call.id]
+        uses = [use for use in step.children if use.call_id == call.id and not use.cut_off]
         parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]", uses))
     if len(step.tool_calls) > MOST_TOOLS:
         parts.append(note(f"… {len(step.tool_calls) - MOST_TOOLS} more: {here}.tool_calls"))
+    parts += [note(f"Before this, in a try that ended with its process: {_used(use)}.") for use in step.children if use.cut_off]
     return "".join(parts)
 
 

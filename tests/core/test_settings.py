@@ -476,3 +476,20 @@ def test_each_limit_has_its_reason() -> None:
     ]
     assert all(each.met for each in readings)
     assert step(1).index == 1
+
+
+KEY = "sk-" + "planted0123456789abcdef"
+
+
+def test_a_condition_with_a_key_in_its_words_is_edited_by_its_own_name_or_by_the_one_that_is_shown() -> None:
+    limits = LiveSettings(RunSettings(stop=Custom(len, f"stop if {KEY}") | Custom(len, f"stop if {KEY}") | HasToolCall(KEY)))
+    assert list(limits.leaves) == ["stop if REDACTED", "stop if REDACTED_2", "HasToolCall"]
+    limits.switch_leaf(f"stop if {KEY}", on=False)
+    limits.switch_leaf("stop if REDACTED_2", on=False)
+    limits.edit_leaf("HasToolCall", names=(KEY, "finalize"))
+    shown = "AnyOf(Off(Custom(stop if REDACTED)), Off(Custom(stop if REDACTED)), HasToolCall('REDACTED', 'finalize'))"
+    assert repr(limits.stop) == shown
+    limits.edit_leaf(f"stop if {KEY}", name="another")
+    assert "another" in limits.leaves
+    with pytest.raises(LimitError, match="stop when REDACTED"):
+        limits.edit_leaf(f"stop when {KEY}", name="another")

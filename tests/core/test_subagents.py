@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -514,47 +515,124 @@ def test_the_store_keeps_them(tmp_path: Path) -> None:
 
 
 KILLED = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, call, say
 
 @lab.tool(inline=True)
 def look(q: str = "") -> str:
     if sys.argv[2] == "die" and q == "2":
-        os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
     return q
 
-child = lab.Agent(ScriptedProvider([call("look", {"q": "1"}), call("look", {"q": "2"}), say("found")]), tools=[look])
+child = lab.Agent(ScriptedProvider([call("look", {"q": "1"}), call("look", {"q": "2"}), say("found")]), tools=[look], name="child")
 tool = child.as_tool("research")
+for _ in range(int(sys.argv[3])):
+    tool = lab.Agent(ScriptedProvider([call("research", {"task": "x"}), say("found")]), tools=[tool]).as_tool("research")
 store = lab.Store(sys.argv[1])
-agent = lab.Agent(ScriptedProvider([call("research", {"task": "x"}), say("done")]), tools=[tool], observers=[store])
+script = [call("research", {"task": "x"}, cost="0.01"), say("done", cost="0.01")]
+agent = lab.Agent(ScriptedProvider(script), tools=[tool], observers=[store])
+budget = lab.Budget(max_tokens=int(sys.argv[4]))
 
 async def main():
-    if sys.argv[2] == "die":
-        await agent.run("go")
-    run = store.resume(store.run_ids()[0], agent)
-    print((await run).text, len(run.children), run.history.tokens)
+    if store.run_ids():
+        run = store.resume(store.run_ids()[0], agent)
+        print(run.history.tokens, run.history.calls, run.history.own_usage.total_tokens)
+        if sys.argv[2] == "tight":
+            run.limits.max_tokens = 15
+    else:
+        run = agent.run("go", budget=budget)
+    result = await run
+    print(result.stop_reason, result.usage.total_tokens, run.history.own_usage.total_tokens, run.history.calls)
 
 asyncio.run(main())
 """
 
 
+def killed(path: Path, *, deep: int = 0, budget: int = 10_000) -> str:
+    """A process that is killed when a sub-agent, `deep` below the first one, looks the second time."""
+    return in_a_process(path, "die", deep, budget, status=-signal.SIGKILL)
+
+
+def in_a_process(path: Path, how: str, deep: int = 0, budget: int = 10_000, status: int = 0) -> str:
+    given = [str(path), how, str(deep), str(budget)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *given], check=False, timeout=60, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
 def test_after_a_kill_the_step_is_taken_again(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    died = subprocess.run([sys.executable, "-c", KILLED, str(path), "die"], check=False, timeout=60)
-    assert died.returncode == 9
+    killed(path)
     with lab.Store(path) as store:
         frame = store.frame("runs")
         assert frame["state"].to_list() == ["interrupted", "interrupted"]
         assert frame["steps"].to_list() == [0, 1]
         assert frame["parent_run_id"].to_list()[1] == frame["run_id"].to_list()[0]
         assert frame["parent_step"].to_list()[1] == 1
-    again = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path), "go on"], check=True, timeout=60, capture_output=True, text=True
-    )
-    assert again.stdout.split() == ["done", "1", "75"]
+        assert frame["child_tokens"].to_list() == [15, 0]  # the second look's step was not finished
+        assert store.load(frame["run_id"][0]).history.tokens == 15
+    assert in_a_process(path, "go on").splitlines() == ["15 1 0", "completed 90 30 6"]
     with lab.Store(path) as store:
         assert store.frame("runs")["state"].to_list() == ["ended", "interrupted", "ended"]
+
+
+@pytest.mark.parametrize(("deep", "kills"), [(0, 1), (0, 3), (2, 1), (1, 2)])
+def test_what_sub_agents_used_before_a_kill_counts_once(deep: int, kills: int, tmp_path: Path) -> None:
+    """In the budget, the run's sums, its frames, what is loaded again, and figures told of it; so do their own sub-agents."""
+    path = tmp_path / "runs.db"
+    for _ in range(kills):
+        killed(path, deep=deep)
+    lost, whole = 15 * kills, 30 + 30 * deep + 45
+    told_first, told_last = in_a_process(path, "go on", deep).splitlines()
+    assert told_first == f"{lost} {kills} 0"
+    assert told_last == f"completed {whole + lost} 30 {whole // 15 + kills}"
+    with lab.Store(path) as store:
+        runs = store.frame("runs")
+        first = runs.iloc[0]
+        assert (first["total_tokens"], first["child_tokens"], first["child_calls"]) == (
+            30,
+            whole + lost - 30,
+            (whole + lost) // 15 - 2,
+        )
+        steps = store.frame("steps")
+        assert steps[steps["run_id"] == first["run_id"]]["cumulative_tokens"].to_list() == [whole + lost - 15, whole + lost]
+        loaded = store.load(first["run_id"])
+        assert loaded.history.tokens == whole + lost
+        assert [(use.cut_off, use.known_tokens) for use in loaded.history[0].children] == [(True, 15)] * kills + [
+            (False, whole - 30)
+        ]
+        assert [use.handle for use in loaded.history[0].children] == ["research (cut off)"] * kills + ["research-1"]
+        assert loaded.to_frame()["cumulative_tokens"].to_list() == [whole + lost - 15, whole + lost]
+        assert lab.summary(runs)["tokens_mean"].to_list() == [whole + lost]
+        assert runs["total_tokens"].sum() == whole + lost  # each run's own
+
+
+def test_what_was_used_before_a_kill_is_taken_off_what_the_next_ones_have(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    killed(path, budget=50)
+    killed(path, budget=50)
+    with lab.Store(path) as store:
+        store.export(tmp_path / "exported")
+    elsewhere = tmp_path / "elsewhere.db"
+    with lab.Store(elsewhere) as store:
+        store.import_from(tmp_path / "exported")
+    for one in (path, elsewhere):
+        assert in_a_process(one, "go on", budget=50).splitlines() == ["30 2 0", "token_budget 60 15 4"]
+
+
+def test_a_budget_that_was_used_up_before_a_kill_starts_no_further_call(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    killed(path)
+    assert in_a_process(path, "tight").splitlines() == ["15 1 0", "token_budget 15 0 1"]
+    with lab.Store(path) as store:
+        first = store.frame("runs").iloc[0]
+        assert (first["total_tokens"], first["child_tokens"], first["child_calls"], first["steps"]) == (0, 15, 1, 0)
+        loaded = store.load(first["run_id"])
+        assert loaded.result is not None
+        assert (loaded.history.tokens, loaded.result.usage.total_tokens) == (15, 15)
+        assert loaded.to_frame().empty
+        assert lab.frame(loaded.result, "runs")["child_tokens"].to_list() == [15]
 
 
 @pytest.mark.parametrize("steps", [1, 2])

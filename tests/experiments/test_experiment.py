@@ -382,6 +382,42 @@ def test_what_sub_agents_used_counts_in_the_budget_when_it_goes_on(where: str, t
         assert go(study).runs["state"].to_list() == ["ended", "not_started", "not_started"]
 
 
+def test_what_sub_agents_used_before_a_kill_counts_in_the_budget_too(tmp_path: Path) -> None:
+    @lab.tool(inline=True)
+    def deadly(q: str = "") -> str:
+        """Ends its process when it is called the second time."""
+        if q == "2" and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return q
+
+    def study(**more: Any) -> lab.Experiment:
+        def answer(request: Any, index: int) -> Any:
+            asked = len(request.messages) // 2 + 1
+            return say("end", cost="0.01") if asked == 3 else call("deadly", {"q": str(asked)}, cost="0.01")
+
+        sub_agent = lab.Agent(ScriptedProvider(answer), tools=[deadly]).as_tool("research")
+        script = [call("research", {"task": "x"}, cost="0.01"), say("end", cost="0.01")]
+        agent = lab.Agent(ScriptedProvider(script), tools=[sub_agent], name="boss")
+        return lab.Experiment([agent], ["x", "y"], store=tmp_path / "r.db", **more)
+
+    process = os.fork()
+    if not process:
+        try:
+            asyncio.run(study().run(concurrency=1, progress=False))
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    assert study().results().runs[["state", "child_calls", "child_cost_usd"]].iloc[0].to_list() == ["interrupted", 1, 0.01]
+    tight = study(budget=Budget(max_cost="0.01"))
+    with pytest.warns(AgentlabWarning, match=r"2 runs were left out.*\$0\.01 of \$0\.01"):
+        go(tight)
+    results = go(study())
+    assert results.runs["cost_usd"].to_list() == [0.02, 0.02]
+    assert results.runs["child_cost_usd"].to_list() == pytest.approx([0.04, 0.03])
+    assert results.summary()["cost_mean"].to_list() == pytest.approx([0.055])
+
+
 def test_what_sub_agents_used_is_compared_with_the_rest() -> None:
     study = lab.Experiment([with_sub_agent(), looking()], ["x", "y"], repeats=3)
     results = go(study)

@@ -19,6 +19,7 @@ from calls.server import Asked, Reply, raw, status, stream, whole
 from providers.bodies import Answer, Call
 from providers.bodies import whole as body_of
 
+import agentlab as lab
 from agentlab.types import FinishReason
 
 WIRE = "openai"
@@ -85,13 +86,13 @@ def _answered(*texts: str) -> Said:
     return lambda asked: stream(*pieces(WIRE, answer)) if is_streamed(asked) else whole(body_of(WIRE, answer))
 
 
-def _calling(arguments: dict[str, Any]) -> Said:
+def _calling(arguments: dict[str, Any], tool: str = "look") -> Said:
     """Calls the tool first, and answers then."""
 
     def script(asked: Asked) -> Reply:
         if b'"role":"tool"' in asked.body.replace(b" ", b""):
             return _answered("Done.")(asked)
-        calling = Answer(text=("I look.",), calls=(Call("look", arguments),), finish=FinishReason.TOOL_CALLS)
+        calling = Answer(text=("I look.",), calls=(Call(tool, arguments),), finish=FinishReason.TOOL_CALLS)
         return stream(*pieces(WIRE, calling)) if is_streamed(asked) else whole(body_of(WIRE, calling))
 
     return script
@@ -147,7 +148,39 @@ class Source:
     options: dict[str, Any] | None = None
     tool: str = "nothing"
     tool_raises: bool = False
+    tool_stops: bool = False
+    tool_name: str = "look"
+    tool_description: str = "Look something up."
+    name: str | None = None
     stop_raises: bool = False
+    settings: Callable[[], dict[str, Any]] = dict
+
+
+@dataclass(frozen=True, slots=True)
+class Says(lab.StopCondition):
+    """Met when the model says a word: a condition as users write them, which hides nothing itself."""
+
+    word: str
+
+    def read(self, history: lab.RunHistory) -> lab.Reading:
+        said = history[-1].text
+        return lab.Reading(f"Says({self.word})", said, self.word, self.word in said)
+
+
+def _in_conditions() -> dict[str, Any]:
+    named = [lab.HasToolCall(*KEYS.values()), lab.FinishReasonIs(*KEYS.values())]
+    return {"stop": [*map(Says, KEYS.values()), *named, lab.Off(lab.Custom(lambda history: True, ALL)), ~lab.Custom(len, ALL)]}
+
+
+def _met() -> dict[str, Any]:
+    return {"stop": lab.Custom(lambda history: True, ALL) & ~Says(SENT)}
+
+
+def _in_settings() -> dict[str, Any]:
+    return {
+        "continuation": lab.ContinuationPolicy(hint=ALL),
+        "terminating": lab.TerminatingTools([KEYS["sk-"]], nudge_message=ALL, consecutive_nudges=1),
+    }
 
 
 _TWICE = json.dumps(json.dumps(KNOWN_ONES).replace("/", "\\/"))
@@ -165,6 +198,13 @@ SOURCES: dict[str, Source] = {
     "tool result in base64": Source(_calling({"q": "it"}), tool=_64),
     "tool error": Source(_calling({"q": "it"}), tool=ALL, tool_raises=True),
     "stop condition's error": Source(_answered("Hello"), stop_raises=True),
+    "tool that stops the run": Source(_calling({"q": "it"}), tool=ALL, tool_stops=True),
+    "tool's name and description": Source(_answered("Hello"), tool_name=KEYS["sk-"], tool_description=ALL),
+    "tool's name, called": Source(_calling({"q": "it"}, KEYS["sk-"]), tool_name=KEYS["sk-"]),
+    "agent's name": Source(_answered("Hello"), name=ALL),
+    "conditions' words": Source(_answered("Hello"), settings=_in_conditions),
+    "conditions' words, met": Source(_answered("Hello"), settings=_met),
+    "settings' words": Source(_answered("Hello"), tool_name=KEYS["sk-"], settings=_in_settings),
     "answer": Source(_answered(ALL)),
     "answer, streamed, 7 bytes a chunk": Source(_bytewise, streamed=True),
     "answer, streamed, keys split over events": Source(_answered(*_split("Keys: " + ALL + " .")), streamed=True),

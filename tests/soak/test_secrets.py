@@ -53,20 +53,20 @@ class Everything(logging.Handler):
 
 
 def agent_of(source: Source, base: str) -> lab.Agent:
-    def look(q: str = "") -> str:
-        """Look something up."""
+    def look(q: str = "") -> Any:
         if source.tool_raises:
             raise RuntimeError(source.tool)
-        return source.tool
+        return lab.Stop(source.tool, output=source.tool) if source.tool_stops else source.tool
 
     provider = lab.Provider("openai", model="some-model", base_url=base, api_key=SENT, headers={"x-gateway-token": SENT})
     return lab.Agent(
         provider,
-        tools=[lab.tool(inline=True)(look)],
+        tools=[lab.tool(inline=True, name=source.tool_name, description=source.tool_description)(look)],
         instructions=source.instructions,
         options=source.options or {},
         stream=source.streamed,
         retry=QUICK,
+        name=source.name,
     )
 
 
@@ -87,14 +87,12 @@ def went_through(source: Source, folder: Path) -> Sinks:
         with serving(script=source.says) as server, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             agent = agent_of(source, server.base)
-            stop = Custom(_raises) if source.stop_raises else None
-            budget = lab.Budget(max_turns=3)
+            settings = {"budget": lab.Budget(max_turns=3)} | source.settings()
+            settings |= {"stop": Custom(_raises)} if source.stop_raises else {}
             for kind in ("yaml", "json"):
                 path = folder / f"recorded.{kind}"
                 with lab.record(path):
-                    run = agent.run(
-                        source.prompt, stop=stop, budget=budget, observers=[store, collected.telemetry, observed.append]
-                    )
+                    run = agent.run(source.prompt, observers=[store, collected.telemetry, observed.append], **settings)
                     asyncio.run(_finished(run))
                 sinks[f"fixture ({kind})"] = path.read_text("utf-8") if path.exists() else ""
             chat = lab.Chat(agent, folder / "chat.sqlite")
@@ -115,10 +113,20 @@ def went_through(source: Source, folder: Path) -> Sinks:
     sinks["log (DEBUG)"] = logged.text.getvalue()
     values: list[Any] = [result, run, agent, agent.model, store, *result.history, *result.events, *result.messages, *observed]
     values += [step.calls for step in result.history] + [step.tool_results for step in result.history] + [result.conditions_met]
+    values += [
+        run.limits,
+        run.limits.snapshot(),
+        run.limits.leaves,
+        settings,
+        run.proposals,
+        *agent.tools.values(),
+        agent.tool_specs,
+    ]
     sinks["repr"] = "\n".join([*map(repr, values), result.detail, *(step.decision.reason for step in result.history)])
     sinks["traceback"] = _traceback(result) + "".join(str(one.message) for one in warned)
     sinks["telemetry"] = "\n".join(span.to_json() for span in collected.spans)
-    sinks["page"] = json.dumps(result._repr_mimebundle_()) + _panel(run)
+    shown = [value for value in (*values, *run.limits.leaves.values(), *run.proposals) if hasattr(value, "_repr_mimebundle_")]
+    sinks["page"] = json.dumps([value._repr_mimebundle_() for value in shown]) + _panel(run)
     sinks["chat"] = reply + _bytes_of(folder, "chat.sqlite")
     sinks["what-if"] = _what_if(store)
     loaded = store.load(run.id)

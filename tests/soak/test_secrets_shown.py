@@ -116,14 +116,20 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
             warnings.simplefilter("always")
             agent = agent_of(SOURCES["tool result"], server.base)
             broken = agent_of(SOURCES["401 body"], "http://127.0.0.1:9/" + SENT)
-            named = lab.Agent(ScriptedProvider([say(ALL)]), name=KEYS["AKIA"])
+            called = lab.Agent(ScriptedProvider([say(ALL)]), name=KEYS["AKIA"])
             with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
                 lab.Experiment({KEYS["sk-"]: agent}, ["go"])
+            for named in ({"settings": {KEYS["AKIA"]: {}}}, {"name": KEYS["AIza"]}):
+                with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
+                    lab.Experiment([agent], ["go"], **named)
+            for names in ({"run_id": SENT}, {"run_id": "a", "label": KEYS["ghp_"]}):
+                with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
+                    agent.run("go").known_as(**names)
             study = lab.Experiment(
-                {"a": agent, "broken": broken, "c": named},
+                {"a": agent, "broken": broken, "c": called},
                 {"p": f"Use {ALL}"},
-                {"s": {"budget": lab.Budget(max_turns=2)}},
-                score=lambda result: {"words": 1.0} if result.text else 1 / 0,
+                {"s": {"budget": lab.Budget(max_turns=2), "stop": lab.Custom(len, ALL)}},
+                score=lambda result: {"words": 1.0, f"words of {ALL}": 2.0} if result.text else 1 / 0,
             )
             yield "dry_run", f"{study.dry_run()!r} {study.dry_run()}"
             yield from ((one.where, one.text) for one in of_frame("plan", study.plan()))
@@ -157,7 +163,7 @@ def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
         for run in runs_from_everywhere():
             yield "run.proposals", repr(run.proposals)
             yield "branches", repr(run.fork(at=0).proposals) + repr(run.limits)
-        stops = {f"{place}": lab.HasToolCall(key) for place, key in enumerate(KEYS.values())}  # a condition's own words are ours
+        stops = {key: lab.HasToolCall(key) | lab.Custom(len, key) for key in KEYS.values()}
         results = [run.result for run in named_after_keys() if run.result is not None]
         yield from ((one.where, one.text) for one in of_frame("backtest", lab.backtest(results, stops)))
         suggested = lab.suggest(results, stops)

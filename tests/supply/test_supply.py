@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -47,24 +48,6 @@ def test_every_package_here_is_pinned_once_and_at_its_version() -> None:
     assert not no_licence
 
 
-def test_what_is_pinned_installs_on_every_python_that_is_promised() -> None:
-    """Also on 3.11.2, which is Debian's: a pin that wants a later one makes `make demo` end in pip's error."""
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
-
-    promised = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"]
-    lowest_python = f"{promised.removeprefix('>=')}.0"
-    assert Version(lowest_python) in SpecifierSet(promised)
-    pinned = pins(CONSTRAINTS)
-    wanted = {
-        name_of(one.metadata["Name"]): one.metadata.get("Requires-Python") or ""
-        for one in metadata.distributions()
-        if pinned.get(name_of(one.metadata["Name"])) == one.version
-    }
-    assert wanted
-    assert not {name: python for name, python in wanted.items() if lowest_python not in SpecifierSet(python)}
-
-
 def test_the_lowest_versions_are_those_that_are_promised() -> None:
     locked = pins(lowest.LOCK)
     for name, requirement in declared(OF_A_USER).items():
@@ -73,6 +56,38 @@ def test_the_lowest_versions_are_those_that_are_promised() -> None:
         if name not in lowest.NOT_NEEDED:
             assert is_newer(locked[name], bound)
             assert locked[name].startswith(bound), f"{requirement} is tested from {locked[name]} on only: make lowest ARGS=lock"
+
+
+def lowest_python() -> str:
+    """The first release that `requires-python` allows, in full: 3.11 is 3.11.0 too."""
+    bound = lower_bound(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"])
+    assert bound is not None
+    return ".".join([*bound.split("."), "0", "0"][:3])
+
+
+def too_new_for(python: str, packages: Iterable[tuple[str, str, str | None]]) -> list[str]:
+    """The packages, each with its version and its Requires-Python, that do not install on this Python."""
+    from packaging.specifiers import SpecifierSet
+
+    return [
+        f"{name} {version} needs Python {wanted}"
+        for name, version, wanted in packages
+        if wanted and not SpecifierSet(wanted).contains(python)
+    ]
+
+
+def test_every_pin_installs_on_the_lowest_python_that_is_promised() -> None:
+    """Debian's is 3.11.2: a pin that wants a later one makes `make demo` end in pip's error."""
+    here = [(one.metadata["Name"], one.version, one.metadata.get("Requires-Python")) for one in metadata.distributions()]
+    assert too_new_for(lowest_python(), [one for one in here if name_of(one[0]) not in OWN]) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [(">=3.11.5", False), (">=3.12", False), (">=3.11", True), (">=3.9,!=3.9.0", True), ("<3.11", False), (None, True)],
+)
+def test_what_a_package_says_of_python_is_read(wanted: str | None, fits: bool) -> None:
+    assert (too_new_for("3.11.0", [("a", "1", wanted)]) == []) is fits
 
 
 @pytest.mark.parametrize("text", ["a>=1\n", "a==1\nA==2\n", "a-b==1\na_b==1\n", "a\n"])

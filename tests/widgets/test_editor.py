@@ -23,7 +23,7 @@ from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
 from agentlab.widgets import markup
 from agentlab.widgets.field_choice import field_for
-from agentlab.widgets.fields import CheckField, ChoiceField, NamesField, NumberField, ShownField, TextField
+from agentlab.widgets.fields import CheckField, ChoiceField, Face, NamesField, NumberField, ShownField, TextField
 from agentlab.widgets.limit_editor import LimitEditor
 from agentlab.widgets.scene import Scene, Stage
 from agentlab.widgets.stop_rows import GroupRow, LeafRow
@@ -397,3 +397,26 @@ def test_what_is_taken_away_is_given_up() -> None:
         desk.run.limits.stop = StepCountIs(900)
         desk.editor.show()
     assert len(_instances) == before
+
+
+KEY = "sk-" + "planted0123456789abcdef"
+
+
+def test_a_key_is_not_shown_in_a_control_and_stays_where_nothing_else_is_written() -> None:
+    written: list[Any] = []
+    text = TextField(Face("hint"), f"Use {KEY}", written.append)
+    assert text.text.value == "Use REDACTED"
+    text.text.value = "Use it"
+    assert (written, text.text.value) == (["Use it"], "Use it")
+    text.show(f"Do use {KEY}")
+    text._changed({"new": "Do use REDACTED"})  # as a page that sends what it has shown
+    assert (written, text.message.value) == (["Use it"], "")
+
+    names = NamesField(Face("tools"), (KEY, "search"), written.append)
+    assert names.text.value == "REDACTED, search"
+    names.text.value = "REDACTED, search, finalize"
+    assert written[-1] == (KEY, "search", "finalize")
+    assert names.text.value == "REDACTED, search, finalize"
+
+    choice = ChoiceField(Face("tool"), [KEY, "search"], KEY, written.append)
+    assert [label for label, _ in choice.choice.options] == ["REDACTED", "search"]

@@ -1,0 +1,137 @@
+"""An experiment goes on whichever keys were known when it was kept, and are known now; and one that says something else is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab.redaction import Redactor, without_keys
+from agentlab.storage.but_for_keys import same_but_for_keys
+
+KEY = "planted/Opaque+0123456789"
+"""Of no known form: it is known where it stands in the environment, and nowhere else."""
+
+SCRIPT = '''
+import asyncio, json, os, sys
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, call, say
+
+path, said, more = json.loads(sys.argv[1])
+
+@lab.tool(name=said.split()[1].replace("/", "_").replace("+", "-"), inline=True)
+def look(q: str = "") -> str:
+    """Look something up."""
+    if more == "die" and q == "2":
+        os._exit(9)
+    return q
+
+def answer(request, index):
+    asked = len(request.messages) // 2 + 1
+    return say("end") if asked == 4 else call(look.name, {"q": str(asked)}, id=f"c{asked}")
+
+model = ScriptedProvider(answer)
+agent = lab.Agent(model, tools=[look], name="a", instructions=said, options={said: [said]})
+stop = lab.Custom(lambda history: False, said) | lab.HasToolCall(said)
+settings = {"stop": stop, "continuation": lab.ContinuationPolicy(hint=said)}
+study = lab.Experiment([agent], [said], [settings], repeats=2, store=path)
+try:
+    results = asyncio.run(study.run(concurrency=1, progress=False))
+except lab.errors.ConfigurationError as error:
+    print(json.dumps(str(error)))
+else:
+    print(json.dumps([results.runs["state"].to_list(), results.runs["steps"].to_list(), len(study.store.run_ids())]))
+'''
+
+
+def in_a_process(path: Path, said: str, key: str, *, more: str = "") -> Any:
+    """What the experiment says in a process that knows this key; None where that was killed."""
+    environment = {name: value for name, value in os.environ.items() if "KEY" not in name and "TOKEN" not in name}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({"PLANTED_API_KEY": key} if key else {})
+    given = json.dumps([str(path), said, more])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, given], env=environment, timeout=60, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (9 if more else 0), done.stderr
+    return None if more else json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [(KEY, ""), ("", KEY), (KEY, "another/Opaque+9876543210")],
+    ids=["not known now", "known since", "another now"],
+)
+def test_it_goes_on_whether_the_key_is_known_or_not(then: str, now: str, tmp_path: Path) -> None:
+    """The key is in the prompt, the instructions, an option and its name, the words of conditions and settings, the name of a tool."""
+    path, said = tmp_path / "runs.db", f"Use {KEY} now"
+    in_a_process(path, said, then, more="die")
+    written = b"".join(one.read_bytes() for one in tmp_path.iterdir())
+    assert not then or KEY.encode() not in written
+    assert in_a_process(path, said, now) == [["ended"] * 2, [4, 4], 2]
+    assert in_a_process(path, said, then) == [["ended"] * 2, [4, 4], 2]
+    assert "with other instructions and options and settings and prompt:" in in_a_process(path, f"Use {KEY} then", now)
+
+
+HIDE = Redactor([KEY]).text
+
+
+@pytest.mark.parametrize(
+    ("kept", "meant", "same"),
+    [
+        pytest.param("Use REDACTED now", f"Use {KEY} now", True, id="not known now"),
+        pytest.param("Use REDACTED now", "Use another/0123456789 now", True, id="another key"),
+        pytest.param("Use REDACTED now", "Use Bearer another/0123456789 now", True, id="with its scheme"),
+        pytest.param("Use REDACTED now", "Use some other thing now", False, id="words"),
+        pytest.param("Use REDACTED now", "Use it now", False, id="too short for a key"),
+        pytest.param("Use REDACTED now", f"Use {KEY} then", False, id="other words behind it"),
+        pytest.param("Use REDACTED now", f"Do use {KEY} now", False, id="other words before it"),
+        pytest.param("Use it now", f"Use {KEY} now", False, id="there was none"),
+        pytest.param(["REDACTED", 1], [KEY, 1], True, id="in a list"),
+        pytest.param(["REDACTED", 1], [KEY, 2], False, id="another number"),
+        pytest.param(["REDACTED"], [KEY, KEY], False, id="another length"),
+        pytest.param({"a REDACTED": "x", "b": 1}, {"b": 1, f"a {KEY}": "x"}, True, id="a name"),
+        pytest.param({"a REDACTED": "x", "b": 1}, {"b": 1, f"c {KEY}": "x"}, False, id="another name"),
+        pytest.param({"REDACTED": {"x": 1}}, {KEY: {"x": 1}, "y": 2}, False, id="one field more"),
+        pytest.param("in REDACTEDREDACTEDRED==", "in cGxhbnRlZC9PcGFxdWUr==", True, id="in base64"),
+        pytest.param("sk-REDACTED-abcdef", f"sk-{KEY}-abcdef", True, id="in what looks like one then"),
+        pytest.param(None, KEY, False, id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("hide", [without_keys, HIDE], ids=["not known", "known"])
+def test_what_is_kept_is_known_again(kept: Any, meant: Any, same: bool, hide: Any) -> None:
+    assert same_but_for_keys(kept, meant, hide) is same
+
+
+@given(
+    st.lists(st.sampled_from(["Use", "REDACTED", "R", KEY, "a" * 7 + "1" * 7, "RED", "\n", "—"]), max_size=6),
+    st.sampled_from(" ./"),
+)
+def test_it_does_not_depend_on_what_is_known(words: list[str], between: str) -> None:
+    said = between.join(words)
+    for then in (without_keys, HIDE):
+        for now in (without_keys, HIDE):
+            assert same_but_for_keys({"x": then(said)}, {"x": said}, now)
+
+
+@pytest.mark.parametrize("key", ["123456", "prompt", "messages"])
+def test_a_key_that_is_a_number_or_the_name_of_a_field_damages_nothing(key: str, tmp_path: Path) -> None:
+    provider = lab.Provider("openai", model="m", base_url="http://127.0.0.1:9", api_key=key)
+    with lab.Store(tmp_path / "runs.db") as store:
+        agent = lab.Agent(provider, options={"seed": 123456}, observers=[store], retry=lab.RetryPolicy(attempts=1))
+        result = asyncio.run(_ended(agent.run(f"Say {key}.")))
+        assert store.frame("runs")["prompt"].to_list() == ["Say REDACTED."]
+        assert len(store.load(result.run_id, agent).history) == 1
+        assert f'"Say {key}.' not in store.storage.runs()[0].head.body
+
+
+async def _ended(run: lab.Run) -> lab.RunResult:
+    return await run
