@@ -14,7 +14,6 @@ import pandas as pd
 from agentlab.comparing.groups import in_order, names_of
 from agentlab.comparing.intervals import FEWEST
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
 from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid, plain_value
@@ -93,10 +92,7 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
             f"{task.size:,} configurations of {len(task.records):,} runs would be {rows:,} rows: leave per='run' out, which gives a "
             "row a configuration, or try fewer at a time."
         )
-    about = task.records.about
-    for name in also:
-        if name not in about.columns:
-            raise ConfigurationError(f"by={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+    about = task.records.with_columns(also, "by")
     named = task.named()
     last = {name: _at_the_end(task.records, name) for name in FIGURES}
     blocks: list[tuple[int, int, pd.DataFrame]] = []
@@ -154,7 +150,7 @@ def _at_the_end(records: Records, name: str) -> Floats:
 
 def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
     """A row a configuration, of each group of runs where `by` makes several."""
-    groups, codes, front = _groups(task.records.about, by)
+    groups, codes, front = _groups(task.records.with_columns(by, "by"), by)
     sums = Sums(task.size, groups)
     last = {name: _at_the_end(task.records, name) for name in FIGURES}
     for runs, judge in task.parts():
@@ -169,9 +165,6 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
 def _groups(about: pd.DataFrame, by: Sequence[str]) -> tuple[int, Any, dict[str, Any]]:
     if not by:
         return 1, np.zeros(len(about), int), {}
-    for name in by:
-        if name not in about.columns:
-            raise ConfigurationError(f"by={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
     names = names_of(about, list(by))
     order = in_order(names)
     firsts = about[~names.duplicated()]

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
 from agentlab.stop import as_condition
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid
@@ -27,9 +26,7 @@ def reached(records: Records, goal: Goal) -> tuple[First, Bools]:
     if goal is None:
         return records.goal, known
     if isinstance(goal, str):
-        if goal not in records.about.columns:
-            raise ConfigurationError(f"goal={goal!r}: {no_such('column', goal, [str(name) for name in records.about.columns])}")
-        return _at_the_end(records, records.about[goal])
+        return _at_the_end(records, records.with_columns([goal], "goal")[goal])
     if isinstance(goal, Mapping | pd.Series):
         return _at_the_end(records, records.about["run_id"].map(dict(goal)))
     tree = as_condition(goal)

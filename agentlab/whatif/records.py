@@ -16,6 +16,7 @@ import pandas as pd
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory, add_cost, add_usage
+from agentlab.limits import no_such
 from agentlab.types import StopReason
 from agentlab.whatif.first_met import running_maximum
 
@@ -99,6 +100,27 @@ class Records:
                 "store, or the results themselves."
             )
         return self.steps[name]
+
+    def with_columns(self, names: Sequence[str], option: str) -> pd.DataFrame:
+        """`about` with these columns, which may also be columns of the steps that are the same in all steps of a run.
+
+        Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is what asked for it.
+        """
+        about = self.about
+        for name in [name for name in names if name not in about.columns]:
+            if name not in self.steps.columns:
+                raise ConfigurationError(f"{option}={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+            changes = self.steps[name].groupby(self.run).nunique(dropna=False) > 1
+            if changes.any():
+                run = about["run_id"].iloc[int(changes.index[changes.to_numpy()][0])]
+                raise ConfigurationError(
+                    f"{option}={name!r}: it changes from step to step in run {run!r}. Take a column that says the same in all steps of "
+                    "a run, or pass runs=… with a row a run."
+                )
+            there = np.flatnonzero(self.lengths)
+            firsts = self.steps[name].iloc[self.start[:-1][there]].set_axis(there)
+            about = about.assign(**{name: firsts.reindex(range(len(self)))})
+        return about
 
     @functools.cached_property
     def used(self) -> Mapping[str, Floats]:
