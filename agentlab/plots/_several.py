@@ -83,7 +83,7 @@ def comparison(
     """
     needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
     runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")
-    table = summary_of(runs, by, level)
+    table = summary_of(runs, by, level, function="comparison")
     measured = cost_success_of(table)
     measure = "completion" if measured.empty else str(measured["measure"].iloc[0])
     bars = len(stop_reasons_data(runs, by)) + len(measured)

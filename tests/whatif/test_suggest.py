@@ -26,7 +26,7 @@ from agentlab import (
 )
 from agentlab.testing import ScriptedProvider
 from agentlab.whatif.choosing import folds_of, in_order, units_of
-from agentlab.whatif.records import from_frames
+from agentlab.whatif.from_frames import from_frames
 from agentlab.whatif.spelled import condition_code
 from tests.plots.made import look, looping, run_of
 from tests.whatif.made_runs import drawn, known, steps_of
