@@ -82,6 +82,7 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
     keys = [name for name in of if name in frame.columns]
     if len(keys) < len(of):
         return frame
+    frame = frame.reset_index(drop=True)
     twice = frame.duplicated(keys, keep=False) & frame[keys].notna().all(axis=1)
     if not twice.any():
         return frame
@@ -89,7 +90,7 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
     different = several[~several.duplicated()]
     different = different[different.duplicated(keys)]
     if len(different):
-        name = " ".join(f"{key}={frame[key][different.index[0]]!r}" for key in keys)
+        name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
         raise ConfigurationError(
             f"{name} is there twice, with different values. If it is the same at two times, keep the last: "
             f"frame.drop_duplicates({keys!r}, keep='last'). If two experiments or stores gave the same name to different runs, rename "

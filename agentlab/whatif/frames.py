@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -29,6 +29,8 @@ MOST_ROWS = 5_000_000
 
 ABOUT = ("agent", "prompt_id", "settings", "repeat", "run_id", "provider", "model")
 """What a row of a run begins with, where it is known."""
+OF_A_RUN = ("outcome", "step", "stop_reason", "fired", "goal_reached", "tokens", "cost_usd", "calls", "time_s")
+"""What it says of a run and configuration."""
 FIGURES = {"tokens": "tokens", "cost_usd": "cost", "calls": "calls", "time_s": "time"}
 """What is used, and what its columns begin with."""
 
@@ -95,6 +97,7 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
     about = task.records.with_columns(also, "by")
     named = task.named()
     last = {name: _at_the_end(task.records, name) for name in FIGURES}
+    _no_clash(also, {*named, *OF_A_RUN, *(f"{prefix}_saved" for prefix in FIGURES.values())})
     blocks: list[tuple[int, int, pd.DataFrame]] = []
     for runs, judge in task.parts():
         known = about.iloc[runs][[name for name in dict.fromkeys((*ABOUT, *also)) if name in about.columns]]
@@ -130,6 +133,15 @@ def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _no_clash(by: Sequence[str], names: Set[str]) -> None:
+    """Raises ConfigurationError where a column of the runs would be overwritten by one of the answer."""
+    for name in by:
+        if name in names:
+            raise ConfigurationError(
+                f"by={name!r}: the answer has a column of that name. Rename the one of the runs: frame.rename(columns={{{name!r}: …}})."
+            )
+
+
 def _floats(values: Floats, *, whole_numbers: bool = False) -> Any:
     unknown = np.isnan(values)
     if whole_numbers:
@@ -159,7 +171,9 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
             sums.add(number, judge.verdict(grid, point), whole, codes[runs] if groups > 1 else None)
     named = {name: values.take(np.repeat(np.arange(task.size), groups)) for name, values in task.named().items()}
     front = {name: values.take(np.tile(np.arange(groups), task.size)) for name, values in front.items()}
-    return pd.DataFrame({**named, **front, **sums.columns(level)})
+    figures = sums.columns(level)
+    _no_clash(by, {*named, *figures})
+    return pd.DataFrame({**named, **front, **figures})
 
 
 def _groups(about: pd.DataFrame, by: Sequence[str]) -> tuple[int, Any, dict[str, Any]]:
