@@ -19,8 +19,6 @@ from agentlab.whatif.spelled import budget_code, condition_code
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}
 """The column of a backtest's frame for what is to be low."""
-RING = "#797979"
-"""A grey that is to be seen on white and on black."""
 NO_INTERVAL = "No interval for"
 """Sentences that begin so say of a figure why it has none."""
 DEFAULT_TURNS = Budget().max_turns or 0
@@ -165,9 +163,8 @@ def ringed(axes: Any, frame: pd.DataFrame, x: str, y: str, told: str) -> Any:
     chosen = frame[frame["chosen"]]
     chosen = chosen[chosen[[x, y]].notna().all(axis=1)]
     if len(chosen):
-        ring = {"linestyle": "none", "marker": "o", "markersize": 16, "fillstyle": "none", "color": RING}
-        axes.plot(chosen[x].astype(float), chosen[y].astype(float), **ring)
-        axes.alt = f"{axes.alt} Suggested, with a ring around it: {told}."
+        points = list(zip(chosen[x].astype(float), chosen[y].astype(float), strict=True))
+        sugar.call("agentlab.plots._what_if:draw_ring", axes, points, told)
     return axes
 
 
