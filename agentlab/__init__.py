@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from agentlab.types import Usage as Usage
     from agentlab.whatif.backtest import backtest as backtest
     from agentlab.whatif.suggest import Suggestion as Suggestion
+    from agentlab.whatif.suggest import Suggestions as Suggestions
     from agentlab.whatif.suggest import suggest as suggest
     from agentlab.widgets import panel as panel
     from agentlab.widgets.explorer import explore as explore
@@ -104,7 +105,7 @@ _PLACES = {
     "agentlab.whatif.backtest": ("backtest",),
     "agentlab.loop.calls": ("RetryPolicy",),
     "agentlab.serving.chat": ("Chat", "ChatReply"),
-    "agentlab.whatif.suggest": ("Suggestion", "suggest"),
+    "agentlab.whatif.suggest": ("Suggestion", "Suggestions", "suggest"),
     "agentlab.comparing.compare": ("paired", "summary"),
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),

@@ -13,7 +13,7 @@ import pandas as pd
 
 from agentlab.amounts import counted
 from agentlab.comparing.compare import TOO_FEW, default_shared
-from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of
+from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of
 from agentlab.comparing.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, printable
@@ -120,6 +120,7 @@ def agreement(
     rows = checked(frame, [*columns, of, *shared], "lab.agreement", advice)
     if "call" in rows.columns and "run_id" in rows.columns:
         rows = rows.drop_duplicates("run_id", keep="last")
+    rows = each_once(rows)
     rows = rows[rows[shared].notna().all(axis=1)].reset_index(drop=True)
     if "stop_reason" in rows.columns:  # what the newest response of a run that still goes on ended by is not its end
         rows = rows.assign(**{of: rows[of].astype("string").where(rows["stop_reason"].notna())})
@@ -144,7 +145,7 @@ def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) 
     twice = pd.DataFrame({"task": task, "group": group}).duplicated()
     if twice.any():
         first = int(twice.to_numpy().argmax())
-        words = ", ".join(f"{name}={rows[name][first]!r}" for name in on)
+        words = ", ".join(f"{name}={rows[name].astype(object)[first]!r}" for name in on)
         of_group = int(((task == task[first]) & (group == group[first])).sum())
         raise ConfigurationError(
             f"lab.agreement(): {group[first]} has {of_group} runs with {words}: add what tells them apart to on=[…], such as a column "

@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from agentlab.amounts import counted
-from agentlab.comparing.groups import By, checked, columns_of, has_ended, in_order, names_of, numbers, whole_runs
+from agentlab.comparing.groups import By, checked, columns_of, each_once, has_ended, in_order, names_of, numbers, whole_runs
 from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_mean, of_median, wilson
 from agentlab.errors import ConfigurationError
 
@@ -32,8 +32,8 @@ SHARED = ("prompt_id", "settings", "repeat")
 def summary(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, success_at: float | None = None) -> pd.DataFrame:
     """A row a group: how many runs completed and succeeded, and what they used, each with its interval.
 
-    `runs` is a row a run, `by` the column or columns that make the groups. Runs that have not ended are counted as `running` and enter
-    nothing else. Columns, beside those of `by`:
+    `runs` is a row a run, `by` the column or columns that make the groups. The same run twice counts once. Runs that have not
+    ended are counted as `running` and enter nothing else. Columns, beside those of `by`:
 
     - `runs`, `running`; `completed` of those that ended came to an end of their own; `completion_rate`, `completion_low`,
       `completion_high` (Wilson)
@@ -57,7 +57,7 @@ def summary(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, suc
     columns, level = columns_of(by), checked_level(level)
     if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
         raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
-    frame = whole_runs(checked(runs, [*columns, "terminated", "total_tokens", "cost_usd"], "lab.summary"))
+    frame = whole_runs(each_once(checked(runs, [*columns, "terminated", "total_tokens", "cost_usd"], "lab.summary")))
     names = names_of(frame, columns)
     rows = [_row(frame[names == name], level, success_at) for name in in_order(names)]
     firsts = frame[~names.duplicated()]
@@ -158,7 +158,7 @@ def paired(
     """
     columns, level = columns_of(by), checked_level(level)
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
-    frame = whole_runs(checked(runs, [*columns, what, *shared], "lab.paired"))
+    frame = whole_runs(each_once(checked(runs, [*columns, what, *shared], "lab.paired")))
     frame = frame[has_ended(frame)] if {"terminated", "stop_reason"} & set(frame.columns) else frame
     table = _cells(frame, what, columns, shared)
     groups = in_order(names_of(frame, columns))

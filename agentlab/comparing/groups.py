@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
+from agentlab.printable import cut
 
 RUNS_ADVICE = 'pass a row a run, lab.frame(results, "runs")'
 STEPS_ADVICE = "pass a row a step, lab.frame(results)"
@@ -34,6 +35,7 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
         raise ConfigurationError(f"{function}() takes a DataFrame, not {type(frame).__name__}: {advice}.")
     if not len(frame.columns) and not len(frame):
         return pd.DataFrame({name: pd.array([], dtype="string") for name in needed})
+    no_column_twice(frame)
     missing = [name for name in dict.fromkeys(needed) if name not in frame.columns]
     if missing:
         plural = "s" * (len(missing) > 1)
@@ -62,20 +64,65 @@ def in_order(names: pd.Series[str]) -> list[str]:
     return [str(name) for name in names.unique()]
 
 
+def no_column_twice(frame: pd.DataFrame) -> None:
+    """Raises ConfigurationError for a frame of which nobody can say which of two columns is meant."""
+    if frame.columns.has_duplicates:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ConfigurationError(
+            f"The column {twice!r} is there twice: keep one, frame.loc[:, ~frame.columns.duplicated()], or rename the other."
+        )
+
+
+def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequence[str] | None = None) -> pd.DataFrame:
+    """The frame with rows that are there twice once; a row whose `of` is not all known is one of its own.
+
+    Raises ConfigurationError where rows of the same `of` differ, in `values` (of what is left the last is kept) or else in any column:
+    which one is right, or whether they are different things with the same name, nobody can say.
+    """
+    keys = [name for name in of if name in frame.columns]
+    if len(keys) < len(of):
+        return frame
+    frame = frame.reset_index(drop=True)
+    twice = frame.duplicated(keys, keep=False) & frame[keys].notna().all(axis=1)
+    if not twice.any():
+        return frame
+    several = frame.loc[twice, [*dict.fromkeys([*keys, *(frame.columns if values is None else values)])]].astype(str)
+    different = several[~several.duplicated()]
+    different = different[different.duplicated(keys)]
+    if len(different):
+        name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
+        raise ConfigurationError(
+            f"{name} is there twice, with different values. If it is the same at two times, keep the last: "
+            f"frame.drop_duplicates({keys!r}, keep='last'). If two experiments or stores gave the same name to different runs, rename "
+            "those of one before you join them: frame.assign(run_id='second ' + frame['run_id'])."
+        )
+    again = frame.duplicated(keys, keep="first" if values is None else "last")
+    return frame[~again | ~twice].reset_index(drop=True)
+
+
 def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
-    """A column as numbers, truth as 1 and 0; NA where it is unknown, no number, not finite, or there is no such column."""
+    """A column as numbers, truth as 1 and 0; NA where it is unknown or not finite, and where there is no such column.
+
+    Raises ConfigurationError for text that is no number: that it is unknown would be wrong.
+    """
     if column not in frame.columns:
         return cast("pd.Series[float]", pd.Series(pd.NA, index=frame.index, dtype="Float64"))
     values = frame[column]
-    if values.dtype == "object" or isinstance(
-        values.dtype, pd.StringDtype
-    ):  # truth that went through a file, or is mixed with NA
-        values = values.map(lambda value: _TRUTH.get(str(value), value))
+    if not pd.api.types.is_numeric_dtype(values.dtype):  # truth that went through a file, or is mixed with NA
+        values = values.astype(object).map(lambda value: _TRUTH.get(str(value).strip(), value))
     found = pd.to_numeric(values, errors="coerce").astype("Float64")
+    lost = found.isna() & values.notna()
+    if lost.any():
+        value = frame[column][lost].iloc[0]
+        raise ConfigurationError(
+            f"The column {column!r} has {cut(repr(value), 80)}, which is no number: make it one, or pd.NA where it is not known. Of a "
+            "file with decimal commas: pd.read_csv(…, decimal=',')."
+        )
     return found.mask(found.abs() == float("inf"))
 
 
-_TRUTH = {"True": 1, "False": 0}
+_TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}
+"""As Python, R and spreadsheets write it."""
 
 
 def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:

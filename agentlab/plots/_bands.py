@@ -50,7 +50,7 @@ def bands(
     data = bands_data(steps, what, by, quantiles)
     unit = "cumulative tokens" if what == "tokens" else "cumulative cost (US dollars)"
     groups = _split(data)
-    ax = look.axes_for(ax, "bands", 6.4, 3.4 + 0.17 * len(groups))
+    ax = look.axes_for(ax, "bands", 6.4, 3.4 + 0.17 * min(len(groups), SHOWN_GROUPS))
     if not groups:
         return _nothing(ax, "step", unit, "no steps yet")
     looks = looks_of((name, "") for name in groups)
@@ -147,7 +147,7 @@ def survival(runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *,
     """
     data = survival_data(runs, by, level=level)
     groups = _split(data)
-    ax = look.axes_for(ax, "survival", 6.4, 3.4 + 0.17 * len(groups))
+    ax = look.axes_for(ax, "survival", 6.4, 3.4 + 0.17 * min(len(groups), SHOWN_GROUPS))
     label = "not yet ended of its own"
     if not groups:
         return _nothing(ax, "steps", label, "no runs yet")

@@ -148,7 +148,7 @@ def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
     looks = {
         key: Look(
             colours[providers.index(key[0]) % len(colours)],
-            shapes[place % len(shapes)],
+            shapes[(place + place // len(shapes)) % len(shapes)],  # points have no line style: in each round another colour
             styles[(place + place // len(styles)) % len(styles)],
         )
         for place, key in enumerate(different)

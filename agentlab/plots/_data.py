@@ -9,7 +9,7 @@ from typing import cast
 
 import pandas as pd
 
-from agentlab.comparing.groups import By, columns_of, names_of
+from agentlab.comparing.groups import By, columns_of, each_once, names_of, no_column_twice, numbers
 from agentlab.errors import ConfigurationError
 from agentlab.types import StopReason
 
@@ -78,16 +78,16 @@ def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
             "run_id": steps["run_id"].astype("string").fillna("unnamed run"),
             "provider": steps["provider"].astype("string").fillna("unknown provider"),
             "model": _text(steps, "model"),
-            "step": _numbers(steps["step"], "Int64"),
+            "step": _numbers(steps, "step", "Int64"),
             "stop_reason": _text(steps, "stop_reason"),
-            quantity.name: _numbers(steps[quantity.column], quantity.dtype),
+            quantity.name: _numbers(steps, quantity.column, quantity.dtype),
         }
     )
     for name, column in limit_columns(list(steps.columns), quantity).items():
-        limit = _numbers(steps[column], quantity.dtype)
+        limit = _numbers(steps, column, quantity.dtype)
         if limit.notna().any():
             data[name] = limit
-    data = data[data["step"].notna()].drop_duplicates(["run_id", "step"], keep="last")
+    data = each_once(data[data["step"].notna()], ("run_id", "step"), [quantity.name])
     order = data["run_id"].map({run_id: place for place, run_id in enumerate(data["run_id"].unique())})
     return data.assign(order=order).sort_values(["order", "step"], kind="stable").drop(columns="order").reset_index(drop=True)
 
@@ -156,10 +156,10 @@ def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
     called = "provider" if columns == ["provider"] else "group"
     if not _has_columns(runs, (*columns, "stop_reason", "terminated", "truncated"), "stop_reasons", RUNS_ADVICE):
         return _counts([], called)
+    runs = each_once(runs)
     provider = names_of(runs, columns)
     reason = _text(runs, "stop_reason")
-    terminated = runs["terminated"].astype("boolean").fillna(False)
-    truncated = runs["truncated"].astype("boolean").fillna(False)
+    terminated, truncated = (numbers(runs, name).fillna(0) == 1 for name in ("terminated", "truncated"))
     counts: dict[tuple[str, str, str], int] = {}
     for one in zip(provider, terminated, truncated, reason.fillna(""), strict=True):
         key = (one[0], TERMINATED if one[1] else TRUNCATED if one[2] else RUNNING, one[3])
@@ -190,6 +190,7 @@ def _has_columns(frame: object, needed: Sequence[str], function: str, advice: st
         raise ConfigurationError(f"lab.plots.{function}() takes a DataFrame, not {type(frame).__name__}: {advice}.")
     if not len(frame.columns) and not len(frame):
         return False
+    no_column_twice(frame)
     missing = [name for name in needed if name not in frame.columns]
     if missing:
         plural = "s" * (len(missing) > 1)
@@ -203,7 +204,7 @@ def _text(frame: pd.DataFrame, name: str) -> pd.Series[str]:
     return pd.Series(pd.NA, index=frame.index, dtype="string")
 
 
-def _numbers(values: pd.Series[float], dtype: str) -> pd.Series[float]:
-    """A column as numbers, also where it went through a file and lost its dtype; what is no number is unknown."""
-    numbers = pd.to_numeric(values, errors="coerce").astype("Float64")
-    return cast("pd.Series[float]", numbers.round().astype("Int64") if dtype == "Int64" else numbers)
+def _numbers(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series[float]:
+    """A column as numbers, also where it went through a file and lost its dtype."""
+    found = numbers(frame, name)
+    return cast("pd.Series[float]", found.round().astype("Int64") if dtype == "Int64" else found)

@@ -14,7 +14,7 @@ from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
 from agentlab.plots._groups_data import cost_success_data, estimates_data
-from agentlab.plots._legend import plain
+from agentlab.plots._legend import inches, plain
 
 LABELS = {
     "completion": "completed of its own",
@@ -23,6 +23,8 @@ LABELS = {
     "tokens": "tokens a run (mean)",
     "cost": "cost a run (mean, US dollars)",
 }
+MOST_NAMED = 40
+"""So many groups are named in the legend of a figure of its own."""
 SHARES = ("completion", "success")
 
 
@@ -110,7 +112,7 @@ def cost_success(
 
 def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw what `cost_success_data` gave."""
-    ax = look.axes_for(ax, "cost_success", 6.4, 3.6)
+    own, ax = ax is None, look.axes_for(ax, "cost_success", 6.4, 3.6)
     look.style(ax)
     measure = "completion" if data.empty else str(data["measure"].iloc[0])
     ax.set_xlabel(LABELS["cost"])
@@ -149,7 +151,9 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if not costs:
         ax.set_xticks([])
         ax.set_xlabel("cost unknown")
-    plain(ax, rows)
+    if own:
+        look.grow(ax, inches(rows[:MOST_NAMED]))
+    plain(ax, rows[:MOST_NAMED] if own else rows, more=len(rows) - MOST_NAMED if own else 0)
     look.set_alt(ax, f"Cost against success of {len(data)} group{'s' * (len(data) != 1)}: {'; '.join(told)}.")
     return ax
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Formatter
 
@@ -107,9 +108,12 @@ def new_figure(width: float, height: float) -> PlotFigure:
     return PlotFigure(figsize=(width, height), dpi=DPI, facecolor="none", edgecolor="none", layout="constrained")
 
 
-def new_axes(figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1) -> PlotAxes:
-    """Transparent axes in a figure of ours."""
-    axes = figure.add_subplot(rows, columns, index, axes_class=PlotAxes)
+def new_axes(
+    figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1, *, where: SubplotSpec | None = None
+) -> PlotAxes:
+    """Transparent axes in a figure of ours, at a place of a grid of its own or `where` a grid has it."""
+    place = (rows, columns, index) if where is None else (where,)
+    axes = figure.add_subplot(*place, axes_class=PlotAxes)
     axes.set_facecolor("none")
     return cast(PlotAxes, axes)
 
@@ -130,6 +134,12 @@ def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axe
             f"lab.plots.{function}(ax=…) takes one matplotlib Axes, not {type(ax).__name__}: pass one of them."
         )
     return ax
+
+
+def grow(ax: Axes, height: float) -> None:
+    """Make the figure of axes so high, in inches, where it is lower."""
+    figure = cast(Figure, ax.get_figure(root=True))
+    figure.set_figheight(max(height, figure.get_figheight()))
 
 
 def style(ax: Axes) -> None:
@@ -174,13 +184,21 @@ def spoken(name: str, longest: int = 80) -> str:
 
 
 def shorten(text: str, width: int = 30) -> str:
-    """A name from outside as a label: one line, only characters the font has, without keys, cut in the middle, since versions stand at
-    the end."""
-    plain = " ".join("".join(char if _drawable(char) else " " for char in without_keys(text)).split()) or "unnamed"
+    """A name from outside as a label: one line, without keys, cut in the middle, since versions stand at the end.
+
+    Letters that the font has not are written as their number, U+6A21, so that different names stay different; signs are left out.
+    """
+    plain = " ".join("".join(map(_drawn, without_keys(text))).split()) or "unnamed"
     if len(plain) <= width:
         return plain
     tail = (width - 1) // 2
     return f"{plain[: width - 1 - tail]}…{plain[-tail:]}"
+
+
+def _drawn(char: str) -> str:
+    if _drawable(char):
+        return char
+    return f" U+{ord(char):04X} " if char.isalnum() else " "
 
 
 @functools.lru_cache(maxsize=4096)

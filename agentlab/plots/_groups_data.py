@@ -7,7 +7,7 @@ from typing import Any, cast
 import pandas as pd
 
 from agentlab.comparing.compare import summary
-from agentlab.comparing.groups import RUNS_ADVICE, STEPS_ADVICE, By, checked, columns_of, in_order, names_of, numbers
+from agentlab.comparing.groups import RUNS_ADVICE, STEPS_ADVICE, By, checked, columns_of, each_once, in_order, names_of, numbers
 from agentlab.comparing.intervals import checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
 
@@ -52,7 +52,7 @@ def bands_data(
             "value": numbers(frame, USED[what]),
         }
     )
-    data = data[data["step"].notna()].drop_duplicates(["group", "run_id", "step"], keep="last")
+    data = each_once(data[data["step"].notna()], ("group", "run_id", "step"), ["value"])
     order = {name: place for place, name in enumerate(in_order(data["group"]))}
     rows: list[tuple[Any, ...]] = []
     for key, values in data.groupby(["group", "step"], sort=True)["value"]:
@@ -81,7 +81,7 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
         2  anthropic     2        1    1.0
     """
     columns, level = columns_of(by), checked_level(level)
-    frame = checked(runs, ["terminated", "steps", *columns], "lab.plots.survival", RUNS_ADVICE)
+    frame = each_once(checked(runs, ["terminated", "steps", *columns], "lab.plots.survival", RUNS_ADVICE))
     frame = frame[numbers(frame, "steps").notna()]
     names, steps, ended = names_of(frame, columns), numbers(frame, "steps"), numbers(frame, "terminated").fillna(0) == 1
     rows: list[tuple[Any, ...]] = []
@@ -138,7 +138,7 @@ def cost_success_data(
         1     openai  0.001661  completion   1.0
         2     gemini  0.006862  completion   1.0
     """
-    return cost_success_of(summary_of(runs, by, level, success_at))
+    return cost_success_of(summary_of(runs, by, level, success_at, function="cost_success"))
 
 
 def cost_success_of(table: pd.DataFrame) -> pd.DataFrame:
@@ -160,10 +160,12 @@ def cost_success_of(table: pd.DataFrame) -> pd.DataFrame:
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 
-def summary_of(runs: pd.DataFrame, by: By, level: float, success_at: float | None = None) -> pd.DataFrame:
+def summary_of(
+    runs: pd.DataFrame, by: By, level: float, success_at: float | None = None, *, function: str = "estimates"
+) -> pd.DataFrame:
     """The summary, with the groups under one name each: what the plots of estimates are read off."""
     columns = columns_of(by)
-    frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], "lab.plots", RUNS_ADVICE)
+    frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], f"lab.plots.{function}", RUNS_ADVICE)
     return summary(frame.assign(**{_GROUP: names_of(frame, columns)}), _GROUP, level=level, success_at=success_at)
 
 

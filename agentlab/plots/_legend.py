@@ -105,6 +105,11 @@ def _blank(label: str = "") -> Row:
     return Line2D([], [], linestyle="none"), label
 
 
+def inches(rows: list[Row]) -> float:
+    """How high a figure has to be for these entries beside its axes, about."""
+    return 0.75 + sum(0.2 + 0.145 * label.count("\n") for _, label in rows)
+
+
 def plain(where: Axes | Figure, rows: list[Row], *, more: int = 0, columns: int = 0) -> None:
     """A legend with no headings: to the right of axes, or with `columns` below all axes of a figure. `more` are counted in one line."""
     lines = [*rows, _blank(f"and {more} more")] if more > 0 else rows

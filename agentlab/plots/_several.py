@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of
 from agentlab.errors import ConfigurationError
@@ -83,13 +83,17 @@ def comparison(
     """
     needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
     runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")
-    table = summary_of(runs, by, level)
+    table = summary_of(runs, by, level, function="comparison")
     measured = cost_success_of(table)
     measure = "completion" if measured.empty else str(measured["measure"].iloc[0])
     bars = len(stop_reasons_data(runs, by)) + len(measured)
-    figure = look.new_figure(12.0, 2 * min(12.0, max(4.0 + 0.1 * min(8, len(measured)), 1.0 + 0.16 * bars)))
+    least = 4.0 + 0.1 * min(8, len(measured))
+    above = min(30.0, max(least, 1.0 + 0.18 * bars))
+    below = least if steps is not None else min(30.0, max(least, 1.0 + 0.18 * len(measured)))
+    figure = look.new_figure(12.0, above + below)
     look.set_gap(figure, 0.06)
-    axes = [look.new_axes(figure, 2, 3, place) for place in range(1, 7)]
+    grid = figure.add_gridspec(2, 3, height_ratios=[above, below])
+    axes = [look.new_axes(figure, where=grid[place // 3, place % 3]) for place in range(6)]
     draw_estimates(estimates_of(table, measure), measure, axes[0])
     draw_cost_success(measured, axes[1])
     stop_reasons(runs, axes[2], by)
@@ -104,6 +108,8 @@ def comparison(
     titles = ("What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on")
     for ax, title in zip(axes, titles, strict=True):
         _title(ax, title)
+    if len(axes[1].get_xticks()):  # narrow here, and sums of money are long
+        axes[1].xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 4, 5, 10]))
     _one_legend(figure, axes)
     return figure
 

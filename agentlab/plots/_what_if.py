@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
-from agentlab.plots._legend import plain
+from agentlab.plots._legend import inches, plain
 from agentlab.plots._what_if_data import MOST_UNKNOWN, WHOLE, what_if_data
 
 LABELS = {
@@ -26,6 +26,10 @@ LABELS = {
 }
 MOST_NAMED = 10
 """So many points have their names beside them."""
+MOST_GROUPS = 40
+"""So many groups are named in the legend."""
+WIDTH = 44
+"""Characters of a line of the legend."""
 MOST_INTERVALS = 40
 """With more points the intervals of those on the frontier only are drawn."""
 
@@ -57,7 +61,7 @@ def draw_what_if(
     data: pd.DataFrame, x: str, y: str, ax: Axes | None = None, *, most_unknown: float = MOST_UNKNOWN, alone: bool = True
 ) -> Axes:
     """Draw what `what_if_data` gave; where it is not `alone` in the picture, without intervals and legend."""
-    ax = look.axes_for(ax, "what_if", 8.2, 3.6)
+    own, ax = ax is None, look.axes_for(ax, "what_if", 8.2, 3.6)
     look.style(ax)
     ax.set_xlabel(LABELS[x])
     ax.set_ylabel(LABELS[y])
@@ -85,20 +89,38 @@ def draw_what_if(
             )
         )
         if name != WHOLE:
-            rows.append((_handle(its), look.shorten(str(name))))
+            rows.append((_handle(its.colour, its.marker), look.shorten(str(name))))
+    if own and len(rows) > MOST_GROUPS:
+        rows[MOST_GROUPS:] = [(Line2D([], [], linestyle="none"), f"and {len(rows) - MOST_GROUPS} more")]
     _bounds(ax, shown, x, y)
     its = looks[str(groups[0]), ""]
+    colour, marker = (its.colour, its.marker) if len(groups) == 1 else (look.TEXT, "o")
     if any(shown["efficient"]):
-        rows.append((Line2D([], [], color=its.colour, linewidth=1.6), "frontier: the most\nfor as little"))
+        rows.append((Line2D([], [], color=colour, linewidth=1.6), "frontier: the most\nfor as little"))
     if (shown["unknown"] > most_unknown).any():
-        rows.append((_handle(its, hollow=True), f"more than {most_unknown:.0%} of\nthe runs unknown"))
+        rows.append((_handle(colour, marker, hollow=True), f"more than {most_unknown:.0%} of\nthe runs unknown"))
     if len(shown) < len(data):
         rows.append((Line2D([], [], linestyle="none"), f"{len(data) - len(shown)} not drawn:\n{_word(x)} or {_word(y)} unknown"))
     rows += [_row_of(place, row) for place, row in enumerate(named, start=1)]
+    if own:
+        look.grow(ax, inches(rows))
     if alone:
         plain(ax, rows)
     look.set_alt(ax, f"{_sentence(LABELS[y])} against {LABELS[x]}, {_counted(len(shown))}. {' '.join(told)}")
     return ax
+
+
+def draw_ring(ax: Axes, points: Sequence[tuple[float, float]], told: str) -> None:
+    """A ring around each of these points, in the legend as what is suggested, and in the words of the picture."""
+    ring: dict[str, Any] = {"linestyle": "none", "marker": "o", "fillstyle": "none", "color": look.TEXT}
+    ax.plot(*zip(*points, strict=True), markersize=16, clip_on=False, gid=look.gid("ring", "suggested"), **ring)
+    legend = ax.get_legend()
+    if legend is not None:
+        lines = zip(legend.legend_handles, legend.get_texts(), strict=True)
+        rows = [(handle, text.get_text()) for handle, text in lines if isinstance(handle, Line2D)]
+        plain(ax, [(Line2D([], [], markersize=9, **ring), "suggested"), *rows])
+    if isinstance(ax, look.PlotAxes):
+        look.set_alt(ax, f"{ax.alt} Suggested, with a ring around it: {told}.")
 
 
 def _draw_group(
@@ -131,9 +153,9 @@ def _draw_group(
         [float(row["x"]) for row in frontier], [float(row["y"]) for row in frontier], color=its.colour, linewidth=1.6,
         drawstyle="steps-post", zorder=2.5, gid=look.gid("frontier", name),
     )  # fmt: skip
-    for place, row in enumerate(named, start=1):
+    for at, places in _together(ax, named).items():
         ax.annotate(
-            str(place), (float(row["x"]), float(row["y"])), xytext=(-4, 3), textcoords="offset points", color=look.TEXT,
+            ", ".join(places), at, xytext=(-4, 3), textcoords="offset points", color=look.TEXT,
             fontsize=look.SMALL_POINTS, annotation_clip=False, ha="right", va="bottom",
         )  # fmt: skip
     best = [
@@ -170,9 +192,28 @@ def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:
     return (rows if len(rows) <= MOST_NAMED else [row for row in rows if row["efficient"]])[:MOST_NAMED]
 
 
+def _together(ax: Axes, named: list[dict[Any, Any]]) -> dict[tuple[float, float], list[str]]:
+    """The numbers of the points, those that would stand on each other at one place."""
+    high = {name: max((float(row[name]) for row in named), default=0.0) or 1.0 for name in ("x", "y")}
+    found: dict[tuple[int, int], tuple[tuple[float, float], list[str]]] = {}
+    for place, row in enumerate(named, start=1):
+        at = float(row["x"]), float(row["y"])
+        cell = round(at[0] / high["x"] * 60), round(at[1] / high["y"] * 25)
+        found.setdefault(cell, (at, []))[1].append(str(place))
+    return dict(found.values())
+
+
 def _row_of(place: int, row: dict[Any, Any]) -> tuple[Line2D, str]:
-    unknown = f"\n    {float(row['unknown']):.0%} of the runs unknown" if float(row["unknown"]) > 0 else ""
-    return Line2D([], [], linestyle="none"), f"{place}  {look.shorten(str(row['label']), 44)}{unknown}"
+    """A line for each few of the parts that a label has, since its values are what tells it from the others."""
+    lines: list[str] = []
+    for part in str(row["label"]).split(", "):
+        if lines and len(lines[-1]) + len(part) + 2 <= WIDTH:
+            lines[-1] = f"{lines[-1]}, {part}"
+        else:
+            lines.append(part)
+    if float(row["unknown"]) > 0:
+        lines.append(f"{float(row['unknown']):.0%} of the runs unknown")
+    return Line2D([], [], linestyle="none"), f"{place}  " + "\n    ".join(look.shorten(line, WIDTH) for line in lines)
 
 
 def _bounds(ax: Axes, shown: pd.DataFrame, x: str, y: str) -> None:
@@ -184,8 +225,8 @@ def _bounds(ax: Axes, shown: pd.DataFrame, x: str, y: str) -> None:
             set_bounds(0, (max(ends) or 1.0) * 1.06)
 
 
-def _handle(its: Look, *, hollow: bool = False) -> Line2D:
-    handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6, linestyle="none")
+def _handle(colour: str, marker: str, *, hollow: bool = False) -> Line2D:
+    handle = Line2D([], [], color=colour, marker=marker, markersize=6, linestyle="none")
     if hollow:
         handle.set_markerfacecolor("none")
     return handle

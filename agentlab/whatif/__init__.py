@@ -1,8 +1,9 @@
 """What if the limits had been others: recorded runs as arrays, and where each of them would have stopped.
 
     backtest     `lab.backtest`
-    suggest      `lab.suggest`
-    records      the runs as arrays, from a frame and, where there are any, the runs themselves
+    suggest      `lab.suggest`; what it answers with is `suggestion` and, by group, `suggestions`
+    records      the runs as arrays
+    from_frames  these made from a frame and, where there are any, the runs themselves
     grids        the configurations that conditions and budgets with several values make
     first_met    numpy only: the first row at which a running value meets each of many limits
     words        the tools that were called and the reasons that were given, by their first row

@@ -29,8 +29,11 @@ PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
 def in_order(records: Records) -> Records:
     """The same runs in the order of their ids, so that the order in which they came changes nothing."""
     order = np.argsort(records.about["run_id"].astype(str).to_numpy(), kind="stable")
-    if np.array_equal(order, np.arange(len(order))):
-        return records
+    return records if np.array_equal(order, np.arange(len(order))) else taken(records, order)
+
+
+def taken(records: Records, order: Ints) -> Records:
+    """Runs by their places, in this order."""
     lengths, histories = records.lengths[order], records.histories
     start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     rows = np.arange(int(start[-1])) - np.repeat(start[:-1], lengths) + np.repeat(records.start[:-1][order], lengths)

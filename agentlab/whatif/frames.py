@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -14,7 +14,6 @@ import pandas as pd
 from agentlab.comparing.groups import in_order, names_of
 from agentlab.comparing.intervals import FEWEST
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
 from agentlab.redaction import without_keys
 from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First
@@ -31,6 +30,8 @@ MOST_ROWS = 5_000_000
 
 ABOUT = ("agent", "prompt_id", "settings", "repeat", "run_id", "provider", "model")
 """What a row of a run begins with, where it is known."""
+OF_A_RUN = ("outcome", "step", "stop_reason", "fired", "goal_reached", "tokens", "cost_usd", "calls", "time_s")
+"""What it says of a run and configuration."""
 FIGURES = {"tokens": "tokens", "cost_usd": "cost", "calls": "calls", "time_s": "time"}
 """What is used, and what its columns begin with."""
 
@@ -95,12 +96,10 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
             f"{task.size:,} configurations of {len(task.records):,} runs would be {rows:,} rows: leave per='run' out, which gives a "
             "row a configuration, or try fewer at a time."
         )
-    about = task.records.about
-    for name in also:
-        if name not in about.columns:
-            raise ConfigurationError(f"by={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+    about = task.records.with_columns(also, "by")
     named = task.named()
     last = {name: _at_the_end(task.records, name) for name in FIGURES}
+    _no_clash(also, {*named, *OF_A_RUN, *(f"{prefix}_saved" for prefix in FIGURES.values())})
     blocks: list[tuple[int, int, pd.DataFrame]] = []
     for runs, judge in task.parts():
         known = about.iloc[runs][[name for name in dict.fromkeys((*ABOUT, *also)) if name in about.columns]]
@@ -137,6 +136,15 @@ def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _no_clash(by: Sequence[str], names: Set[str]) -> None:
+    """Raises ConfigurationError where a column of the runs would be overwritten by one of the answer."""
+    for name in by:
+        if name in names:
+            raise ConfigurationError(
+                f"by={name!r}: the answer has a column of that name. Rename the one of the runs: frame.rename(columns={{{name!r}: …}})."
+            )
+
+
 def _floats(values: Floats, *, whole_numbers: bool = False) -> Any:
     unknown = np.isnan(values)
     if whole_numbers:
@@ -157,7 +165,7 @@ def _at_the_end(records: Records, name: str) -> Floats:
 
 def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
     """A row a configuration, of each group of runs where `by` makes several."""
-    groups, codes, front = _groups(task.records.about, by)
+    groups, codes, front = _groups(task.records.with_columns(by, "by"), by)
     sums = Sums(task.size, groups)
     last = {name: _at_the_end(task.records, name) for name in FIGURES}
     for runs, judge in task.parts():
@@ -166,15 +174,14 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
             sums.add(number, judge.verdict(grid, point), whole, codes[runs] if groups > 1 else None)
     named = {name: values.take(np.repeat(np.arange(task.size), groups)) for name, values in task.named().items()}
     front = {name: values.take(np.tile(np.arange(groups), task.size)) for name, values in front.items()}
-    return pd.DataFrame({**named, **front, **sums.columns(level)})
+    figures = sums.columns(level)
+    _no_clash(by, {*named, *figures})
+    return pd.DataFrame({**named, **front, **figures})
 
 
 def _groups(about: pd.DataFrame, by: Sequence[str]) -> tuple[int, Any, dict[str, Any]]:
     if not by:
         return 1, np.zeros(len(about), int), {}
-    for name in by:
-        if name not in about.columns:
-            raise ConfigurationError(f"by={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
     names = names_of(about, list(by))
     order = in_order(names)
     firsts = about[~names.duplicated()]

@@ -8,13 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
 from agentlab.stop import as_condition
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid
 from agentlab.whatif.judging import Judge
-from agentlab.whatif.records import Bools, Records
+from agentlab.whatif.records import Bools, Records, numbers
 
 Goal: TypeAlias = Any
 """None: the agent came to an end of its own. A stop condition or a function of the history: reached where it is first met. The name of
@@ -27,9 +25,7 @@ def reached(records: Records, goal: Goal) -> tuple[First, Bools]:
     if goal is None:
         return records.goal, known
     if isinstance(goal, str):
-        if goal not in records.about.columns:
-            raise ConfigurationError(f"goal={goal!r}: {no_such('column', goal, [str(name) for name in records.about.columns])}")
-        return _at_the_end(records, records.about[goal])
+        return _at_the_end(records, records.with_columns([goal], "goal")[goal])
     if isinstance(goal, Mapping | pd.Series):
         return _at_the_end(records, records.about["run_id"].map(dict(goal)))
     tree = as_condition(goal)
@@ -38,9 +34,7 @@ def reached(records: Records, goal: Goal) -> tuple[First, Bools]:
 
 
 def _at_the_end(records: Records, values: pd.Series[Any]) -> tuple[First, Bools]:
-    try:
-        numbers = pd.to_numeric(values).astype("Float64").astype(float).to_numpy()
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"The goal {values.name!r} has values that are no numbers: {error}.") from error
-    done = np.where(np.isnan(numbers), False, numbers >= 1)
-    return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), np.isnan(numbers)
+    name = str(values.name)
+    scores = numbers(values.to_frame(name), name).to_numpy()
+    done = np.where(np.isnan(scores), False, scores >= 1)
+    return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), np.isnan(scores)

@@ -14,20 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from agentlab.comparing import groups
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory, add_cost, add_usage
-from agentlab.types import StopReason
+from agentlab.limits import no_such
 from agentlab.whatif.first_met import running_maximum
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-
-OWN_ENDS = frozenset({
-    StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
-    StopReason.NUDGES_EXHAUSTED,
-})  # fmt: skip
-"""Ends that a run comes to whatever its limits are. An error is one where it came from a response, see `_own_ends`."""
 
 USED = ("tokens", "cost_usd", "calls", "time_s")
 """What a run uses, each a running total of rising values."""
@@ -99,6 +94,27 @@ class Records:
                 "store, or the results themselves."
             )
         return self.steps[name]
+
+    def with_columns(self, names: Sequence[str], option: str) -> pd.DataFrame:
+        """`about` with these columns, which may also be columns of the steps that are the same in all steps of a run.
+
+        Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is what asked for it.
+        """
+        about = self.about
+        for name in [name for name in names if name not in about.columns]:
+            if name not in self.steps.columns:
+                raise ConfigurationError(f"{option}={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+            changes = self.steps[name].groupby(self.run).nunique(dropna=False) > 1
+            if changes.any():
+                run = about["run_id"].iloc[int(changes.index[changes.to_numpy()][0])]
+                raise ConfigurationError(
+                    f"{option}={name!r}: it changes from step to step in run {run!r}. Take a column that says the same in all steps of "
+                    "a run, or pass runs=… with a row a run."
+                )
+            there = np.flatnonzero(self.lengths)
+            firsts = self.steps[name].iloc[self.start[:-1][there]].set_axis(there)
+            about = about.assign(**{name: firsts.reindex(range(len(self)))})
+        return about
 
     @functools.cached_property
     def used(self) -> Mapping[str, Floats]:
@@ -183,10 +199,8 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[Behind]:
 
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """A column as floats, NaN where it is NA or missing."""
-    if name not in frame.columns:
-        return pd.Series(np.nan, index=frame.index, dtype=float)
-    return pd.to_numeric(frame[name], errors="coerce").astype("Float64").astype(float)
+    """A column as floats, NaN where it is NA or missing. Raises ConfigurationError for what is no number."""
+    return groups.numbers(frame, name).astype(float)
 
 
 # Running totals ------------------------------------------------------------------------------------------------------------------
@@ -241,123 +255,3 @@ def _elapsed(records: Records) -> Floats:
     if "started_s" in records.steps.columns:
         return (numbers(records.steps, "started_s") + took).to_numpy(dtype=float)
     return _summed(records, took.to_numpy(dtype=float))
-
-
-# From frames ---------------------------------------------------------------------------------------------------------------------
-
-
-def from_frames(
-    steps: pd.DataFrame, runs: pd.DataFrame | None = None, histories: Callable[[str], RunHistory] | None = None
-) -> Records:
-    """Records of a steps frame; `runs`, a row a run, says more of them, and which there are that took no step.
-
-    `histories` gives a run's history by its id. Errors: ConfigurationError where columns are missing, or rows.
-    """
-    for name in ("run_id", "step"):
-        if name not in steps.columns:
-            raise ConfigurationError(f"The steps have no column {name!r}: pass a frame such as lab.frame(results) gives.")
-    if steps["run_id"].isna().any() or steps["step"].isna().any():
-        raise ConfigurationError("The steps have rows whose run_id or step is NA: leave them out, steps.dropna(subset=[…]).")
-    about = _about(steps, runs)
-    place = pd.Series(range(len(about)), index=about["run_id"])
-    run = place.reindex(steps["run_id"]).to_numpy()
-    known = ~np.isnan(run.astype(float))
-    run, kept = run[known].astype(np.int64), steps[known]
-    number = kept["step"].to_numpy(dtype=np.int64)
-    order = np.lexsort((number, run))
-    if not np.array_equal(order, np.arange(len(order))):
-        run, number, kept = run[order], number[order], kept.iloc[order]
-    kept = kept.reset_index(drop=True)
-    lengths = np.bincount(run, minlength=len(about))
-    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    wrong = number != np.arange(len(number)) - np.repeat(start[:-1], lengths) + 1
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        expected = row - int(start[run[row]]) + 1
-        raise ConfigurationError(
-            f"Run {about['run_id'].iloc[run[row]]!r} has step {number[row]} where step {expected} was expected: pass all steps of a "
-            "run, each once. Of several stores or experiments, pass the frames one by one."
-        )
-    own, short, more, reason = _ends(kept, about, start)
-    return Records(
-        about,
-        start,
-        kept,
-        own,
-        short,
-        more,
-        reason,
-        _reached_by_itself(kept, about, start, reason),
-        None if histories is None else _by_place(about["run_id"].tolist(), histories),
-    )
-
-
-def _by_place(ids: list[str], histories: Callable[[str], RunHistory]) -> Callable[[int], RunHistory]:
-    return lambda run: histories(ids[run])
-
-
-def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
-    kept = [name for name in ("run_id", "provider", "model") if name in steps.columns]
-    if runs is None:
-        of_frame = [name for name in ("agent", "prompt_id", "settings", "repeat", "score") if name in steps.columns]
-        return steps[kept + of_frame].drop_duplicates("run_id", ignore_index=True)
-    if "run_id" not in runs.columns:
-        raise ConfigurationError("The runs have no column 'run_id': pass a frame such as lab.frame(results, 'runs') gives.")
-    there = runs[runs["run_id"].notna()].reset_index(drop=True)
-    if there["run_id"].duplicated().any():
-        twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
-        raise ConfigurationError(f"Run {twice!r} is there twice: pass each run once.")
-    return there
-
-
-def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
-    """A column's value in the last row of each run; None where it is NA, or the run has no row."""
-    found = np.full(len(start) - 1, None, dtype=object)
-    there = np.diff(start) > 0
-    if name in steps.columns:
-        values = steps[name].astype(object).to_numpy()[start[1:][there] - 1]
-        found[there] = [None if pd.isna(value) else value for value in values]
-    return found
-
-
-def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
-    """Of each run whether it came to an end of its own, whether its last step was broken off, whether before a further call, and why it
-    ended. An answer that ends a run does so whatever a person, or a condition that raised, did at the same step."""
-    reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
-    of_runs = _of_runs(about, "stop_reason")
-    reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
-    aborted = action == "abort"
-    by_tool = (reason == StopReason.EXPLICIT_STOP) & (_of_runs(about, "terminated") == True)  # noqa: E712
-    own: Bools = np.isin(reason.astype(str), [str(one) for one in OWN_ENDS]) | by_tool
-    own |= (reason == StopReason.ERROR) & (aborted | (np.diff(start) == 0))
-    completed = (action == "complete") & ~own
-    own |= completed
-    reason = np.where(completed, str(StopReason.COMPLETED), reason)
-    short: Bools = ~own & (aborted | (error != None))  # noqa: E711
-    by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
-    more: Bools = short & aborted & ~by_time
-    calls = np.array([call or 0 for call in _last(steps, "calls", start)] or [0])[: len(reason)]
-    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error] or [False])[
-        : len(reason)
-    ]
-    more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call is what failed
-    return own, short, more, reason
-
-
-def _of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
-    values: Sequence[Any] = about[name].tolist() if name in about.columns else [None] * len(about)
-    return np.array([None if value is None or pd.isna(value) else value for value in values] or [None], dtype=object)[
-        : len(about)
-    ]
-
-
-def _reached_by_itself(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:
-    """The last row of the runs whose agent came to an end of its own; the number of rows where it did not."""
-    lengths = np.diff(start)
-    if "terminated" in about.columns:
-        done = (_of_runs(about, "terminated") == True) | (reason == StopReason.COMPLETED)  # noqa: E712
-    else:
-        done = np.isin(reason.astype(str), [StopReason.COMPLETED, StopReason.TERMINATING_TOOL])
-        for name in [name for name in steps.columns if name.startswith("HasToolCall") and name.endswith(".met")]:
-            done |= (reason == StopReason.STOP_CONDITION) & (_last(steps, name, start) == True)  # noqa: E712
-    return np.where(done, np.maximum(lengths - 1, 0), lengths)

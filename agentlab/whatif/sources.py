@@ -10,11 +10,13 @@ import pandas as pd
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.printable import one_line
 from agentlab.recorder import to_frame
 from agentlab.results import RunResult
 from agentlab.run import Run
 from agentlab.storage.store import Store
-from agentlab.whatif.records import Records, from_frames
+from agentlab.whatif.from_frames import from_frames
+from agentlab.whatif.records import Records
 
 Recorded: TypeAlias = Any
 """A steps frame; a Store; what an experiment or an importer gave (anything with the frames `steps` and `runs`); a result, a run, or
@@ -48,8 +50,9 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
         several = list(recorded)
         if all(isinstance(one, RunResult | Run) for one in several):
             return _of_results(several)
+    shown = f"A {type(recorded).__name__}" if isinstance(recorded, pd.Series | list | tuple | dict) else one_line(repr(recorded))
     raise ConfigurationError(
-        f"{recorded!r} is no record of runs: pass a steps frame, a store, results of an experiment, or a list of results."
+        f"{shown} is no record of runs: pass a steps frame, a store, results of an experiment, or a list of results."
     )
 
 

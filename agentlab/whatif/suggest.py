@@ -4,19 +4,22 @@ found = lab.suggest(results)                                      of steps, toke
 found = lab.suggest(steps, StepCountIs([2, 4, 8]), keep=0.9, cost="tokens")
 agent.run("…", stop=found.stop, budget=found.budget)              or paste found.code
 found.kept, found.kept_low, found.kept_high                       what may be expected of it
+lab.suggest(results, by="model").frame                            for each model on its own
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, overload
 
 import numpy as np
 import pandas as pd
 
 from agentlab.amounts import counted
+from agentlab.comparing import groups
 from agentlab.comparing.compare import TOO_FEW
+from agentlab.comparing.groups import By
 from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_ratio, wilson
 from agentlab.errors import ConfigurationError
 from agentlab.whatif import goals
@@ -34,16 +37,51 @@ from agentlab.whatif.choosing import (
     measured,
     preference,
     single,
+    taken,
     units_of,
 )
+from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Sums, Task
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.grids import Conditions, Grid, Limits, grids
 from agentlab.whatif.records import Bools, Ints, Records
 from agentlab.whatif.sources import Recorded, records_of
-from agentlab.whatif.suggestion import IN_WORDS, CostIn, Suggestion, configuration, sentences
+from agentlab.whatif.suggestion import IN_WORDS, NO_INTERVAL, CostIn, Suggestion, configuration, sentences
+from agentlab.whatif.suggestions import Suggestions
 
-__all__ = ["Suggestion", "suggest"]
+__all__ = ["Suggestion", "Suggestions", "suggest"]
+
+
+@overload
+def suggest(
+    recorded: Recorded,
+    conditions: Conditions = None,
+    *,
+    budget: Limits = None,
+    goal: Goal = None,
+    keep: float = 0.95,
+    cost: CostIn = "cost_usd",
+    by: None = None,
+    runs: pd.DataFrame | None = None,
+    folds: int = 5,
+    level: float = 0.95,
+) -> Suggestion: ...
+
+
+@overload
+def suggest(
+    recorded: Recorded,
+    conditions: Conditions = None,
+    *,
+    budget: Limits = None,
+    goal: Goal = None,
+    keep: float = 0.95,
+    cost: CostIn = "cost_usd",
+    by: By,
+    runs: pd.DataFrame | None = None,
+    folds: int = 5,
+    level: float = 0.95,
+) -> Suggestions: ...
 
 
 def suggest(
@@ -54,10 +92,11 @@ def suggest(
     goal: Goal = None,
     keep: float = 0.95,
     cost: CostIn = "cost_usd",
+    by: By | None = None,
     runs: pd.DataFrame | None = None,
     folds: int = 5,
     level: float = 0.95,
-) -> Suggestion:
+) -> Suggestion | Suggestions:
     """The cheapest configuration that keeps a share of the successes, judged on runs that it was not chosen on.
 
     recorded    what `lab.backtest` takes: a steps frame, a Store, results of an experiment, or a list of results
@@ -66,7 +105,9 @@ def suggest(
     goal        what counts as success, as for `lab.backtest`. None: the agent came to an end of its own
     keep        the share to keep, above 0 and up to 1, of the runs that had reached their goal in the record
     cost        what is to be low: `cost_usd`, `tokens`, `time_s` or `steps`, the mean over all runs, successes or not
-    runs        with a steps frame, its runs frame: columns for `goal`, the prompts, and runs that took no step
+    by          column or columns of the runs that make groups, such as `model`, as for `lab.backtest` and `lab.summary`. The answer is
+                then `Suggestions`: one for each group, found and judged on the runs of that group alone
+    runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
     folds       into so many parts the runs are divided for judging; fewer where there are fewer prompts
     level       that of the intervals
 
@@ -100,19 +141,63 @@ def suggest(
         'stop=StepCountIs(1)'
         >>> found.kept, round(found.saved, 2)
         (1.0, 0.8)
+        >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=30).run(progress=False)
+        >>> each = lab.suggest(both, lab.StepCountIs([1, 3, 9]), cost="tokens", by="agent").frame
+        >>> each[["agent", "code", "runs", "successes", "kept", "kept_low"]]
+             agent                 code  runs  successes  kept  kept_low
+        0    brief  stop=StepCountIs(1)    30         30   1.0  0.886487
+        1  endless                 <NA>    30          0  <NA>      <NA>
+        >>> each["no_suggestion"][1]
+        'Only 0 of 30 runs had reached their goal, and it takes 5: record more runs, or say with goal=… what counts as success.'
     """
-    keep, level, folds = _checked_keep(keep), checked_level(level), _checked_folds(folds)
+    rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level))
     if cost not in get_args(CostIn):
         raise ConfigurationError(f"cost={cost!r}: choose one of {', '.join(get_args(CostIn))}.")
-    records = in_order(records_of(recorded, runs))
+    if rule.is_given:
+        grids(conditions, budget)  # what cannot be tried is an error whatever the runs are
+    columns = [] if by is None else groups.columns_of(by)
+    came = records_of(recorded, runs)
+    about = came.with_columns(columns, "by")
+    records = in_order(came)
     reached, is_open = goals.reached(records, goal)
+    if by is None:
+        return _suggested(records, reached, is_open, rule)
+    names = groups.names_of(about, columns)
+    group_of = names.set_axis(about["run_id"]).reindex(records.about["run_id"]).to_numpy()
+    found = {}
+    for name in groups.in_order(names):
+        its = np.flatnonzero(group_of == name)
+        found[name] = _suggested(taken(records, its), reached[its], is_open[its], rule)
+    return Suggestions(tuple(columns), found, about.loc[~names.duplicated(), columns].reset_index(drop=True))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rule:
+    """What is looked for, whatever the runs."""
+
+    conditions: Conditions
+    budget: Limits
+    keep: float
+    cost: CostIn
+    folds: int
+    level: float
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a person says what to try."""
+        return self.conditions is not None or bool(self.budget)
+
+
+def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) -> Suggestion:
+    """The suggestion for these runs."""
+    keep, cost, folds, level = rule.keep, rule.cost, rule.folds, rule.level
     looked_at = measured(records, reached, is_open, cost)
     successes = int(looked_at.succeeded.sum())
     nothing = Suggestion(keep, cost, None, runs=len(records), successes=successes)
     if (lacking := _lacking(looked_at, is_open)) is not None:
         return _because(nothing, lacking)
-    own = conditions is None and not budget
-    tried = grids(candidates(records, reached, looked_at.succeeded, keep) if own else conditions, budget)
+    own = None if rule.is_given else candidates(records, reached, looked_at.succeeded, keep)
+    tried = grids(rule.conditions if own is None else own, rule.budget)
     task = Task(records, tried, reached, is_open)
     units = units_of(records.about)
     folds = min(folds, len(set(units.of[looked_at.succeeded].tolist())))
@@ -126,9 +211,9 @@ def suggest(
     points = [single(grid, point) for grid, point in task.configurations()]
     chosen = counts.cheapest(keep, order)
     by_fold = [counts.without(out).cheapest(keep, order) for out in range(folds)]
-    taken = [counts.without(out).most(order) if one is None else one for out, one in enumerate(by_fold)]
-    judged = judge(task, looked_at, taken, fold)
-    frame = _frame(_Answer(task, counts, sums, taken, chosen, judged, fold, looked_at, points), level)
+    elsewhere = [counts.without(out).most(order) if one is None else one for out, one in enumerate(by_fold)]
+    judged = judge(task, looked_at, elsewhere, fold)
+    frame = _frame(_Answer(task, counts, sums, elsewhere, chosen, judged, fold, looked_at, points), level)
     if chosen is None:
         best = counts.most(order)
         return _because(
@@ -151,7 +236,7 @@ def suggest(
         successes=successes,
         unknown_share=float(judged.unknown.mean()),
         folds=folds,
-        same_choice=taken.count(chosen),
+        same_choice=elsewhere.count(chosen),
         frame=frame,
     )
     own_share = float(counts.share[chosen])
@@ -293,4 +378,4 @@ def _cautions(  # noqa: PLR0917
 def _no_interval(kept: Estimate, saved: Estimate, cost: Estimate) -> Iterator[str]:
     for what, estimate in (("what is kept", kept), ("what is saved", saved), ("the cost", cost)):
         if estimate.why is not None:
-            yield f"No interval for {what}: {estimate.why}."
+            yield f"{NO_INTERVAL} {what}: {estimate.why}."

@@ -20,8 +20,8 @@ from agentlab.whatif.spelled import budget_code
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}
 """The column of a backtest's frame for what is to be low."""
-RING = "#797979"
-"""A grey that is to be seen on white and on black."""
+NO_INTERVAL = "No interval for"
+"""Sentences that begin so say of a figure why it has none."""
 DEFAULT_TURNS = Budget().max_turns or 0
 """A run whose budget does not say otherwise ends here."""
 
@@ -129,12 +129,7 @@ class Suggestion:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
         x, y = options.setdefault("x", AXES[self.cost_in]), options.setdefault("y", "success_rate")
         axes = sugar.call("agentlab.plots:what_if", self.frame, **options)
-        chosen = self.frame[self.frame["chosen"]]
-        if len(chosen) and chosen[[x, y]].notna().all(axis=None):
-            ring = {"linestyle": "none", "marker": "o", "markersize": 16, "fillstyle": "none", "color": RING}
-            axes.plot(chosen[x].astype(float), chosen[y].astype(float), **ring)
-            axes.alt = f"{axes.alt} Suggested, with a ring around it: {self.code}."
-        return axes
+        return ringed(axes, self.frame, x, y, self.code if self else "")
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -162,6 +157,16 @@ class Suggestion:
         head = "<p>No suggestion</p>" if self.found is None else f"<pre>{escape(self.found.code, 2_000)}</pre>"
         why = "".join(f"<li>{escape(sentence, 1_000)}</li>" for sentence in self.why)
         return f'<div class="{AS_WRITTEN}">{head}<ul>{why}</ul></div>'
+
+
+def ringed(axes: Any, frame: pd.DataFrame, x: str, y: str, told: str) -> Any:
+    """The axes with a ring around what is chosen; `told` is what that is."""
+    chosen = frame[frame["chosen"]]
+    chosen = chosen[chosen[[x, y]].notna().all(axis=1)]
+    if len(chosen):
+        points = list(zip(chosen[x].astype(float), chosen[y].astype(float), strict=True))
+        sugar.call("agentlab.plots._what_if:draw_ring", axes, points, told)
+    return axes
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:

@@ -117,6 +117,11 @@ MADE: dict[str, Callable[[], Any]] = {
     "Stop": lambda: lab.Stop(HOSTILE, HOSTILE),
     "Store": lab.Store,
     "Suggestion": lambda: lab.Suggestion(0.9, "cost_usd", None, why=(HOSTILE[:200],)),
+    "Suggestions": lambda: lab.Suggestions(
+        ("model",),
+        {HOSTILE[:200] + str(place): lab.Suggestion(0.9, "cost_usd", None, why=(HOSTILE[:200],)) for place in range(200)},
+        pd.DataFrame({"model": [HOSTILE[:200]] * 200}),
+    ),
     "Telemetry": lab.Telemetry,
     "TerminatingTools": lambda: lab.TerminatingTools(["look"], nudge_message=HOSTILE),
     "TerminationSignal": lambda: lab.TerminationSignal(lab.FinishReason.ERROR, lab.Confidence.LOW, HOSTILE, HOSTILE, HOSTILE, HOSTILE),

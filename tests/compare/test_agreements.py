@@ -83,7 +83,8 @@ def test_the_order_of_rows_changes_nothing() -> None:
 
 
 def test_several_runs_of_a_scenario_are_an_error_that_says_what_to_do() -> None:
-    frame = pd.concat([crossed(a=[C, T], b=[C, T])] * 2)
+    once = crossed(a=[C, T], b=[C, T])
+    frame = pd.concat([once, once.assign(run_id="again " + once["run_id"])])
 
     with pytest.raises(errors.ConfigurationError) as caught:
         lab.agreement(frame)

@@ -330,8 +330,9 @@ def test_the_words_for_those_who_do_not_see_the_picture() -> None:
         pytest.param("$x_1$ and $y$", "$x_1$ and $y$", id="looks like mathematics"),
         pytest.param("_hidden", " _hidden", id="begins with an underscore"),
         pytest.param("two\nlines\x00", "two lines", id="control characters"),
-        pytest.param("模型 x", "x", id="characters the font does not have"),
-        pytest.param("模", "unnamed", id="nothing left"),
+        pytest.param("模型 x", "U+6A21 U+578B x", id="letters the font does not have"),
+        pytest.param("模", "U+6A21", id="no letter that the font has"),
+        pytest.param("🦙", "unnamed", id="nothing left"),
     ],
 )
 def test_names_from_outside_are_drawn_as_they_are(provider: str, label: str) -> None:

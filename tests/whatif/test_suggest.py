@@ -27,7 +27,7 @@ from agentlab import (
 from agentlab.condition_code import condition_code
 from agentlab.testing import ScriptedProvider
 from agentlab.whatif.choosing import folds_of, in_order, units_of
-from agentlab.whatif.records import from_frames
+from agentlab.whatif.from_frames import from_frames
 from tests.plots.made import look, looping, run_of
 from tests.whatif.made_runs import drawn, known, steps_of
 

@@ -1,0 +1,166 @@
+"""Recorded runs as arrays, made from frames: whether they can be, and how each run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from agentlab.comparing import groups
+from agentlab.errors import ConfigurationError
+from agentlab.history import RunHistory
+from agentlab.printable import cut
+from agentlab.types import StopReason
+from agentlab.whatif.records import Bools, Ints, Records, numbers
+
+OWN_ENDS = frozenset({
+    StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
+    StopReason.NUDGES_EXHAUSTED,
+})  # fmt: skip
+"""Ends that a run comes to whatever its limits are. An error is one where it came from a response, see `_own_ends`."""
+
+
+def from_frames(
+    steps: pd.DataFrame, runs: pd.DataFrame | None = None, histories: Callable[[str], RunHistory] | None = None
+) -> Records:
+    """Records of a steps frame; `runs`, a row a run, says more of them, and which there are that took no step.
+
+    `histories` gives a run's history by its id. Errors: ConfigurationError where columns are missing, or rows.
+    """
+    groups.no_column_twice(steps)
+    for name in ("run_id", "step"):
+        if name not in steps.columns:
+            raise ConfigurationError(f"The steps have no column {name!r}: pass a frame such as lab.frame(results) gives.")
+    if steps["run_id"].isna().any() or steps["step"].isna().any():
+        raise ConfigurationError("The steps have rows whose run_id or step is NA: leave them out, steps.dropna(subset=[…]).")
+    whole = numbers(steps, "step")
+    if (uneven := whole != whole.round()).any():
+        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is no whole number: steps are counted from 1.")
+    about = _about(steps, runs)
+    if runs is not None and len(about) and len(steps) and not steps["run_id"].isin(about["run_id"]).any():
+        one, other = cut(repr(steps["run_id"].tolist()[0]), 80), cut(repr(about["run_id"].tolist()[0]), 80)
+        raise ConfigurationError(
+            f"No step is of any of these runs: run_id is {one} in the steps and {other} in runs=…. Pass the two frames of the same "
+            "runs, with run_id in one dtype."
+        )
+    place = pd.Series(range(len(about)), index=about["run_id"])
+    run = place.reindex(steps["run_id"]).to_numpy()
+    known = ~np.isnan(run.astype(float))
+    run, kept = run[known].astype(np.int64), steps[known]
+    number = whole[known].to_numpy(dtype=np.int64)
+    order = np.lexsort((number, run))
+    if not np.array_equal(order, np.arange(len(order))):
+        run, number, kept = run[order], number[order], kept.iloc[order]
+    kept = kept.reset_index(drop=True)
+    lengths = np.bincount(run, minlength=len(about))
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    wrong = number != np.arange(len(number)) - np.repeat(start[:-1], lengths) + 1
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        expected = row - int(start[run[row]]) + 1
+        raise ConfigurationError(
+            f"Run {about['run_id'].iloc[run[row]]!r} has step {number[row]} where step {expected} was expected: pass all steps of a "
+            "run, each once. Of several stores or experiments, pass the frames one by one."
+        )
+    own, short, more, reason = _ends(kept, about, start)
+    _all_there(about, lengths)
+    return Records(
+        about,
+        start,
+        kept,
+        own,
+        short,
+        more,
+        reason,
+        _reached_by_itself(kept, about, start, reason),
+        None if histories is None else _by_place(about["run_id"].tolist(), histories),
+    )
+
+
+def _all_there(about: pd.DataFrame, lengths: Ints) -> None:
+    """Raises ConfigurationError where the runs' own frame says that they took steps which the steps frame has not."""
+    said = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
+    for run in np.flatnonzero(said > lengths)[:1]:
+        raise ConfigurationError(
+            f"Run {about['run_id'].iloc[run]!r} took {said[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
+            "steps of the runs, or only the runs that they are of, runs[runs['run_id'].isin(steps['run_id'])]."
+        )
+
+
+def _by_place(ids: list[str], histories: Callable[[str], RunHistory]) -> Callable[[int], RunHistory]:
+    return lambda run: histories(ids[run])
+
+
+def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
+    kept = [name for name in ("run_id", "provider", "model") if name in steps.columns]
+    if runs is None:
+        of_frame = [name for name in ("agent", "prompt_id", "settings", "repeat", "score") if name in steps.columns]
+        return steps[kept + of_frame].drop_duplicates("run_id", ignore_index=True)
+    if "run_id" not in runs.columns:
+        raise ConfigurationError("The runs have no column 'run_id': pass a frame such as lab.frame(results, 'runs') gives.")
+    there = groups.each_once(runs[runs["run_id"].notna()].reset_index(drop=True))
+    if there["run_id"].duplicated().any():
+        twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
+        raise ConfigurationError(f"Run {twice!r} is there twice: pass each run once.")
+    return there
+
+
+def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
+    """A column's value in the last row of each run; None where it is NA, or the run has no row."""
+    found = np.full(len(start) - 1, None, dtype=object)
+    there = np.diff(start) > 0
+    if name in steps.columns:
+        values = steps[name].astype(object).to_numpy()[start[1:][there] - 1]
+        found[there] = [None if pd.isna(value) else value for value in values]
+    return found
+
+
+def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
+    """Of each run whether it came to an end of its own, whether its last step was broken off, whether before a further call, and why it
+    ended. An answer that ends a run does so whatever a person, or a condition that raised, did at the same step."""
+    reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
+    of_runs = _of_runs(about, "stop_reason")
+    reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
+    aborted = action == "abort"
+    by_tool = (reason == StopReason.EXPLICIT_STOP) & _is_true(about, "terminated")
+    own: Bools = np.isin(reason.astype(str), [str(one) for one in OWN_ENDS]) | by_tool
+    own |= (reason == StopReason.ERROR) & (aborted | (np.diff(start) == 0))
+    completed = (action == "complete") & ~own
+    own |= completed
+    reason = np.where(completed, str(StopReason.COMPLETED), reason)
+    short: Bools = ~own & (aborted | (error != None))  # noqa: E711
+    by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
+    more: Bools = short & aborted & ~by_time
+    calls = _last(steps.assign(calls=numbers(steps, "calls").fillna(0.0)), "calls", start).astype(float)
+    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error] or [False])[
+        : len(reason)
+    ]
+    more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call is what failed
+    return own, short, more, reason
+
+
+def _of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
+    values: Sequence[Any] = about[name].tolist() if name in about.columns else [None] * len(about)
+    return np.array([None if value is None or pd.isna(value) else value for value in values] or [None], dtype=object)[
+        : len(about)
+    ]
+
+
+def _is_true(about: pd.DataFrame, name: str) -> Bools:
+    return (numbers(about, name) == 1).to_numpy(dtype=bool)
+
+
+def _reached_by_itself(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:
+    """The last row of the runs whose agent came to an end of its own; the number of rows where it did not."""
+    lengths = np.diff(start)
+    if "terminated" in about.columns:
+        done = _is_true(about, "terminated") | (reason == StopReason.COMPLETED)
+    else:
+        done = np.isin(reason.astype(str), [StopReason.COMPLETED, StopReason.TERMINATING_TOOL])
+        for name in [name for name in map(str, steps.columns) if name.startswith("HasToolCall") and name.endswith(".met")]:
+            met = _last(steps.assign(**{name: numbers(steps, name)}), name, start) == 1
+            done |= (reason == StopReason.STOP_CONDITION) & met
+    return np.where(done, np.maximum(lengths - 1, 0), lengths)
