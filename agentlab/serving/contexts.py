@@ -6,14 +6,15 @@ leaves a context with all of it or with none of it. SQLite's WAL does not work o
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agentlab.errors import ConfigurationError, ContextChangedError
+from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
 from agentlab.message_json import decode, encode
 from agentlab.redaction import without_keys
 from agentlab.types import Message
@@ -36,7 +37,8 @@ CREATE TABLE IF NOT EXISTS messages (
 class Contexts:
     """The messages of each context, in order, append only. Any thread may use it.
 
-    Raises ConfigurationError for a path that cannot be opened, or that holds something else.
+    Raises ConfigurationError for a path that cannot be opened, or that holds something else. Every method raises StorageError where it
+    cannot do its work (a full disk, a locked file, contexts that are closed).
     """
 
     def __init__(self, path: str | Path = IN_MEMORY) -> None:
@@ -82,7 +84,7 @@ class Contexts:
 
     def messages(self, context_id: str) -> list[Message]:
         """What the context holds, in order; nothing where there is no such context. Raises ConfigurationError for a damaged row."""
-        with self._lock:
+        with self._at_work():
             rows = self._database.execute(
                 "SELECT position, message FROM messages WHERE context_id = ? ORDER BY position", (context_id,)
             ).fetchall()
@@ -99,7 +101,7 @@ class Contexts:
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
         """Add all of these messages, or none, behind the first `after`. Raises ContextChangedError where it holds more or fewer."""
         rows = [(context_id, after + index, without_keys(encode(message))) for index, message in enumerate(messages)]
-        with self._lock:
+        with self._at_work():
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()
@@ -117,8 +119,17 @@ class Contexts:
 
     def ids(self) -> list[str]:
         """The contexts that hold anything, sorted."""
-        with self._lock:
+        with self._at_work():
             return [row[0] for row in self._database.execute("SELECT DISTINCT context_id FROM messages ORDER BY context_id")]
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """One thread at a time; what the database says is said as an error of ours."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise StorageError(f"The contexts in {self.path!r} cannot be read or written: {error}.") from error
 
     def close(self) -> None:
         """Close the file; what was in memory is gone."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +33,7 @@ from agentlab.errors import (
     MissingUsageError,
     ProviderError,
     RunFailed,
+    StorageError,
 )
 from agentlab.redaction import Redactor
 from agentlab.serving.chat import Chat
@@ -108,7 +108,7 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
 
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    for kind in (AgentlabError, sqlite3.Error, Exception):
+    for kind in (AgentlabError, Exception):
         app.add_exception_handler(kind, _failed)
     _complete_document(app, list(chat.agent.tools), token)
     app.add_middleware(Gate, token=token, hosts=frozenset(hosts))
@@ -169,9 +169,9 @@ async def _failed(request: Request, error: Exception) -> JSONResponse:
         return _told(400, "invalid_input", str(error))
     if isinstance(error, ContextChangedError):
         return _told(409, "context_changed", str(error))
-    if isinstance(error, sqlite3.Error):
-        log.error("The contexts cannot be used: %s", error)
-        return _told(503, "storage", f"The contexts cannot be read or written ({error}): look at the server's disk and its --db.")
+    if isinstance(error, StorageError):
+        log.error("%s", error)
+        return _told(503, "storage", f"{error} Look at the server's disk and its --db.")
     cause = error.__cause__ if isinstance(error, RunFailed) else error
     if isinstance(cause, ProviderError | FixtureError | MissingUsageError) or (cause is None and isinstance(error, RunFailed)):
         return _told(502, "provider", str(error))
