@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -39,6 +40,7 @@ def kernel_pythons() -> list[str]:
     return [python for python in named.split(os.pathsep) if python] or [sys.executable]
 
 
+@functools.cache  # asked for every test
 def ipykernel_version(python: str) -> str:
     """The version of ipykernel in that python's environment, such as '7.4.0'."""
     ask = "from importlib.metadata import version; print(version('ipykernel'))"

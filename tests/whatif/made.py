@@ -43,13 +43,17 @@ def fail() -> str:
     raise ValueError("it is broken")
 
 
+TOOLS = [lab.tool(each) for each in (look, finalize, halt, fail)]
+"""Made once: there are thousands of agents here, and what a tool says of itself takes longer to find out than a step of these."""
+
+
 def agent(script: Sequence[Said]) -> lab.Agent:
     """An agent that says this, and then the end."""
 
     def said(request: ModelRequest, number: int) -> Said:
         return script[number - 1] if number <= len(script) else say("the end", tokens=(3, 2), cost="0.001")
 
-    return lab.Agent(ScriptedProvider(said), tools=[look, finalize, halt, fail])
+    return lab.Agent(ScriptedProvider(said), tools=TOOLS)
 
 
 def run(script: Sequence[Said], stop: Any = None, budget: Budget = UNBOUNDED, **more: Any) -> lab.RunResult:
