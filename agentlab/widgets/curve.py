@@ -83,8 +83,9 @@ class Curve:
                 self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, self._mark_lines, self._rings,
                 self._notes, self._unknown(), strict=True,
             ):  # fmt: skip
-                note.set_text("\n".join(textwrap.wrap(unknown, 30, break_on_hyphens=False)))
-                note.set_y(0.5 if len(sums) == 1 else 0.12)
+                note.set_text("\n".join(textwrap.wrap(unknown, 26, break_on_hyphens=False)))
+                note.set_position((0.5, 0.5) if len(sums) == 1 else (0.99, 0.04))  # below a curve that rises there is room
+                note.set(ha="center" if len(sums) == 1 else "right", va="center" if len(sums) == 1 else "bottom")
                 mark_line.set_visible(mark is not None)
                 mark_line.set_xdata([mark or 0, mark or 0])
                 known = mark is not None and mark < len(sums)
@@ -141,6 +142,8 @@ class Curve:
             who = shorten(f"{model.name}:{model.model}", 40) if own else "a sub-agent"
             usage = step.usage.total_tokens if own else step.child_tokens
             why = f"{who} reported no usage" if usage is None else f"no price for {who}"
+            if own and step.finish_reason is None:
+                why = "its call did not come back"
             told.append(f"{name} unknown{f' from step {len(sums)} on' * (len(sums) > 1)}: {why}")
         return told[0], told[1]
 

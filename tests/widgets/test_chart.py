@@ -11,6 +11,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.errors import ProviderConnectionError
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 from agentlab.types import ModelRequest, ModelResponse
@@ -33,6 +34,21 @@ def run_of(steps: int, known: int = 10_000, cost: str | None = "0.01") -> Run:
     async def go() -> None:
         for _ in range(steps):
             await run.step()
+
+    asyncio.run(go())
+    return run
+
+
+def run_that_fails() -> Run:
+    """A run whose first call breaks off."""
+
+    def answer(request: ModelRequest, index: int) -> ModelResponse:
+        raise ProviderConnectionError("It broke off.")
+
+    run = lab.Agent(ScriptedProvider(answer)).run("go")
+
+    async def go() -> None:
+        await run
 
     asyncio.run(go())
     return run
@@ -70,6 +86,8 @@ def test_what_is_not_known_is_said_in_the_chart() -> None:
     partly = Curve(run_of(4, known=2))
     assert "Tokens unknown from step 3 on: scripted:script reported no usage." in partly.as_html()
     assert partly._notes[1].get_text() == ""
+    refused = Curve(run_that_fails())
+    assert "Tokens unknown: its call did not come back." in refused.as_html()
     known = Curve(run_of(2))
     assert "unknown" not in known.as_html()
     assert [note.get_text() for note in known._notes] == ["", ""]
