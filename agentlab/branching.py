@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agentlab import events, going_on
 from agentlab.budget import Budget
@@ -30,7 +30,11 @@ class Branching(Drive):
     """The part of Run that knows of other runs. A branch shares steps with its parent; a child was called by a tool of its caller."""
 
     recall: Callable[[str, Agent, RunSettings], Self] | None = None
-    """How sub-agents' runs of an earlier process are had back; set by the store that this run came from."""
+    """How a sub-agent's run of an earlier process is had back to go on; set by the store that this run came from."""
+    recall_children: Callable[[Any], None] | None = None
+    """How all of them are put back to be looked at, once they are asked for; set by that store too."""
+    is_to_be_looked_at: bool = False
+    """Whether this run was put back so."""
 
     # Branches ---------------------------------------------------------------------------------------------------------------
 
@@ -171,7 +175,7 @@ class Branching(Drive):
 
     def _has_branch(self, branch: Self) -> None:
         with self._owner.lock:
-            self._offspring = (*self._offspring, branch)
+            self._offspring = _with(self._offspring, branch)
         for listener in self._fork_listeners:
             try:
                 listener(branch)
@@ -185,7 +189,7 @@ class Branching(Drive):
     def children(self) -> tuple[Self, ...]:
         """The runs of sub-agents that this run's tools called (`agent.as_tool`), in order, the one under way included: their `limits`
         can be edited, and they can be stopped. Theirs have this one as `caller`, its step as `parent_step`, the tool call's id as
-        `called_by`.
+        `called_by`. Of a run that comes from a store those of earlier processes are among them, as far as they are kept.
 
         Example:
             >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -194,12 +198,29 @@ class Branching(Drive):
             >>> [child.result.text for child in run.children]
             ['Paris.']
         """
+        self._have_children_back()
         return self._children
 
     @property
     def offspring(self) -> tuple[Self, ...]:
         """Branches and sub-agents' runs together, in the order in which they were made."""
+        self._have_children_back()
         return self._offspring
+
+    def _have_children_back(self) -> None:
+        """Those of earlier processes stand before those that were called since."""
+        with self._owner.lock:
+            put_back, self.recall_children = self.recall_children, None
+            if put_back is not None:
+                children, offspring = self._children, self._offspring
+                self._children = self._offspring = ()
+                try:
+                    put_back(self)
+                finally:
+                    for one in children:
+                        self._children = _with(self._children, one)
+                    for one in offspring:
+                        self._offspring = _with(self._offspring, one)
 
     @property
     def inherited(self) -> tuple[events.RunObserver, ...]:
@@ -210,10 +231,10 @@ class Branching(Drive):
         """This run is a sub-agent's, started by a tool call of `caller`; one that is a branch stays a branch of its parent."""
         self.caller, self.parent_step, self.called_by = caller, step, call_id
         with caller._owner.lock:
-            caller._children = (*caller._children, self)
+            caller._children = _with(caller._children, self)
             if self.parent is None:
                 self.parent_run_id = caller.id
-                caller._offspring = (*caller._offspring, self)
+                caller._offspring = _with(caller._offspring, self)
 
     @property
     def proposals(self) -> tuple[Proposal, ...]:
@@ -250,3 +271,13 @@ class Branching(Drive):
             terminating=settings.terminating,
             prompt=prompt,
         )
+
+
+B = TypeVar("B", bound=Branching)
+
+
+def _with(runs: tuple[B, ...], run: B) -> tuple[B, ...]:
+    """The runs and this one, which takes the place of one of its id that was there to be looked at."""
+    if all(one.id != run.id for one in runs):
+        return (*runs, run)
+    return tuple([run if one.id == run.id else one for one in runs])

@@ -133,7 +133,8 @@ class SubAgent:
             known = ", ".join(use.handle for use in uses) or "none"
             raise ConfigurationError(f"There is no run {name!r} to go on from. There is: {known}.")
         line = list(_line(cast(Run, site.run)))  # a branch knows the steps of the run it came from, and so its sub-agents
-        known_run = next((child for run in line for child in run.children if child.id == wanted), None)
+        found = (child for run in line for child in run.children if child.id == wanted and not child.is_to_be_looked_at)
+        known_run = next(found, None)
         if known_run is not None:
             return known_run
         kept_by = next((run for run in line if run.recall is not None), None)

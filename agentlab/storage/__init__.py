@@ -3,6 +3,7 @@
 store        `lab.Store`: what a person keeps runs with
 keeper       one run, kept step by step while it goes on
 rebuild      a run put together again
+children     the runs of its sub-agents, to be looked at
 frames       what is kept, as DataFrames
 parquet      as files for other tools, and back
 cut_off      what sub-agents used in a step that was cut off with its process

@@ -10,6 +10,7 @@ run = store.load(run_id)                               # to look at: its panel, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -23,6 +24,7 @@ from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun, writers
+from agentlab.storage.children import put_back
 from agentlab.storage.keeper import Keeper, at_work
 from agentlab.storage.rebuild import rebuilt, refuse_what_is_forgotten
 from agentlab.termination import Policy
@@ -195,14 +197,19 @@ class Store(Shown):
             agentlab.errors.StorageError: There is no run 'second'. There are 1 runs.
         """
         run = rebuilt(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
-        run.recall = self._recall
+        self._ready(run)
         return run
+
+    def _ready(self, run: Run) -> None:
+        """Have the run know where its sub-agents' runs are to be had."""
+        run.recall = self._recall
+        run.recall_children = partial(put_back, self.storage, self._ready)
 
     def _recall(self, run_id: str, agent: Agent, settings: RunSettings) -> Run:
         """The run of a sub-agent, whose tool has these settings, to go on from."""
         run = rebuilt(self.storage, self._one(run_id), agent, defaults=settings)
         refuse_what_is_forgotten(run)
-        run.recall = self._recall
+        self._ready(run)
         return run
 
     def resume(
@@ -233,7 +240,7 @@ class Store(Shown):
         self._refuse_to_resume(kept, take_over=take_over)
         run = rebuilt(self.storage, kept, agent, stop=stop, policy=policy)
         refuse_what_is_forgotten(run)
-        run.recall = self._recall
+        self._ready(run)
         keeper = Keeper(self.storage, run, self._behind, begun=True)
         self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
         self._keepers[run_id] = keeper

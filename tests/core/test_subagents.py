@@ -700,6 +700,50 @@ def test_resumed_elsewhere_without_what_was_kept_the_caller_is_told() -> None:
     assert "[research-2 " in told(resumed)[2]
 
 
+def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path) -> None:
+    def by(store: lab.Store) -> lab.Agent:
+        inner = worker(ANSWER).as_tool("dig", budget=Budget(max_turns=1))
+        middle = boss(inner, {"task": "x"}, {"continue_run": "dig-1"}, name="middle").as_tool("ask")
+        return boss(
+            middle,
+            {"task": "y"},
+            ({"task": "z"}, {"task": "again"}),
+            {"continue_run": "ask-2", "task": "more"},
+            observers=[store],
+        )
+
+    with lab.Store(tmp_path / "runs.db") as store:
+        run = by(store).run("go")
+        go(_step(run))
+        go(_step(run))
+    with lab.Store(tmp_path / "runs.db") as store:
+        loaded, resumed = store.load(run.id), store.resume(run.id, by(store))
+        for one in (loaded, resumed):
+            assert [child.id for child in one.children] == [child.id for child in run.children]
+            assert [child.prompt for child in one.children] == ["y", "z", "again"]
+            assert [(child.caller, child.parent_step, child.result is None) for child in one.children] == [
+                (one, 1, False), (one, 2, False), (one, 2, False),
+            ]  # fmt: skip
+            assert [each.id for each in _all_below(one)] == [each.id for each in _all_below(run)]
+            assert lab.plots.tree_data(one).equals(lab.plots.tree_data(run))
+        assert loaded.children[0].agent.name == "middle"
+        assert loaded.children is loaded.children
+        result = done(resumed)
+        assert result.stop_reason is StopReason.COMPLETED
+        assert [child.prompt for child in resumed.children] == ["y", "z", "again", "z"]
+        last = resumed.children[-1]
+        assert (last.parent, last.forked_at, last.caller) == (resumed.children[1], 3, resumed)
+        assert not resumed.children[1].is_to_be_looked_at  # it was gone on with
+        assert_kept(store, result)
+
+        store.delete(run.children[0].children[0].id)
+        store.delete(run.children[2].id)
+        some = store.load(run.id)
+        assert [child.prompt for child in some.children] == ["y", "z", "z"]
+        assert [child.prompt for child in some.children[0].children] == ["x"]
+        assert [child.forked_at for child in some.children[0].children] == [1]
+
+
 async def _step(run: lab.Run) -> None:
     await run.step()
 
