@@ -14,6 +14,10 @@ Where: TypeAlias = str | Path | Iterable[str | Path]
 
 def files_of(where: Where, endings: tuple[str, ...], what: str) -> list[Path]:
     """The files, each once; those of a folder by name, at any depth. Raises ConfigurationError where there is none."""
+    if not isinstance(where, str | Path | Iterable):
+        raise ConfigurationError(
+            f"{what}: {type(where).__name__} is no path; pass a file, a folder, a pattern or a list of them."
+        )
     several = [where] if isinstance(where, str | Path) else list(where)
     found: dict[Path, None] = {}
     for one in several:

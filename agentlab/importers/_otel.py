@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from agentlab import genai_names as names
-from agentlab.errors import StorageError
+from agentlab.errors import ConfigurationError, StorageError
 from agentlab.importers import _genai as genai
 from agentlab.importers._files import files_of
 from agentlab.importers._imported import Imported
 from agentlab.importers._otel_run import Group, run_of, with_their_beginning
 from agentlab.importers._rows import ReadRun, frames
 from agentlab.importers._spans import Faults, Span, spans_of_file, spans_of_items
+from agentlab.printable import one_line
 
 ENDINGS = (".jsonl", ".json", ".ndjson")
 EXPECTED = (
@@ -54,6 +55,8 @@ def otel(spans: str | Path | Iterable[Any]) -> Imported:
     """
     faults = Faults()
     read: list[Span] = []
+    if not isinstance(spans, str | Path | Iterable):
+        raise ConfigurationError(f"otel({one_line(repr(spans))}): pass a file, a folder, a pattern, or spans in a list.")
     items = [spans] if isinstance(spans, str | Path) else list(spans)
     if _are_paths(items):
         paths = files_of(items, ENDINGS, "otel(…)")
@@ -80,7 +83,7 @@ def _are_paths(items: list[Any]) -> bool:
 def _nothing(source: str, read: list[Span], faults: Faults) -> str:
     found = [f"{len(read):,} spans of which none is a call of a model"] if read else []
     if faults.broken:
-        found.append(f"{faults.broken:,} broken pieces, the first at {faults.first}")
+        found.append(f"{_n(faults.broken, 'broken piece')}, the first at {faults.first}")
     if faults.other:
         seen = f" (keys: {', '.join(dict.fromkeys(faults.seen[:5]))})" if faults.seen else ""
         found.append(f"{faults.other:,} objects that are no spans{seen}")

@@ -12,6 +12,7 @@ from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.importers._imported import Imported
 from agentlab.importers._rows import score_columns
+from agentlab.printable import one_line
 from agentlab.recorder import array
 from agentlab.storage.store import Store
 
@@ -36,10 +37,19 @@ def store(where: str | Path | Store) -> Imported:
     """
     if isinstance(where, Store):
         return _of_store(where, repr(where))
-    if not Path(where).is_file():
+    path = _path(where, "store")
+    if not path.is_file():
         raise ConfigurationError(f"store({str(where)!r}): there is no such file; pass the path that lab.Store(…) was given.")
+    if not path.stat().st_size:
+        raise ConfigurationError(f"store({str(where)!r}): the file is empty; pass the path that lab.Store(…) was given.")
     with Store(where) as opened:
         return _of_store(opened, str(where))
+
+
+def _path(where: object, function: str) -> Path:
+    if not isinstance(where, str | Path):
+        raise ConfigurationError(f"{function}({one_line(repr(where))}): pass the path of a file.")
+    return Path(where)
 
 
 def _of_store(opened: Store, source: str) -> Imported:
@@ -84,7 +94,7 @@ def parquet(where: str | Path) -> Imported:
            step finish_reason  total_tokens
         0     1      end_turn            15
     """
-    place = Path(where)
+    place = _path(where, "parquet")
     if not place.exists():
         raise ConfigurationError(
             f"parquet({str(where)!r}): there is nothing; pass a folder that store.export(…) wrote, or a file."

@@ -64,7 +64,7 @@ class Faults:
 
 def spans_of_file(path: Path, faults: Faults) -> Iterator[Span]:
     """The spans of a file of JSON lines, or of objects over several lines, or of one array of them."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:  # with a mark at its start, as Windows writes it, or without
         for number, text in _objects(file, path, faults):
             try:
                 value = json.loads(text)
