@@ -11,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import agentlab as lab
 from agentlab.events import Event, TurnCompleted
 from agentlab.storage.store import Store
@@ -86,6 +88,7 @@ def killed_at_random(path: Path, log: Path, chance: random.Random, step_s: float
     return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
+@pytest.mark.timeout(300)
 def test_a_hundred_kills_lose_no_finished_step(tmp_path: Path) -> None:
     whole = asyncio.run(taken(agent(Store()).run("go")))
     path, chance = tmp_path / "runs.db", random.Random(6)

@@ -68,6 +68,7 @@ def _failed(live: lab.RunResult) -> bool:
     return live.stop_reason is StopReason.ERROR and "stop condition" in live.detail
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
@@ -91,6 +92,7 @@ def test_the_live_loop_does_the_same(
             assert_agrees(answer, record, live, limits)
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=150, deadline=None)
 @given(scripts, any_tree)
 def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondition) -> None:
