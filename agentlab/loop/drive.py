@@ -367,8 +367,11 @@ class Drive(InBackground[RunResult]):
 
     def _refuse_if_ended(self) -> None:
         if self.result is not None:
+            steps, last = len(self.history), self.history.last
             other = "message" if self.result.stop_reason is StopReason.COMPLETED else "budget"
+            how = f"Go on from it with run.fork(at={steps}, {other}=…)"
+            if self.result.stop_reason is StopReason.ERROR and last is not None and last.error is not None:
+                how = f"Put right what failed, and take the step again with run.fork(at={steps - 1})"
             raise RunEndedError(
-                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) "
-                f"Go on from it with run.fork(at={len(self.history)}, {other}=…), or start another with agent.run(…)."
+                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) {how}, or start another with agent.run(…)."
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from difflib import get_close_matches
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -141,4 +142,6 @@ def _condition(names: dict[str, Any], code: str) -> object:
         raise
     except Exception as error:
         told = without_keys(f"{type(error).__name__}: {error}")
+        if isinstance(error, NameError) and (near := get_close_matches(str(error.name), conditions, n=1)):
+            told += f"; did you mean {near[0]!r}?"
         raise UsageError(f'--stop {code!r} cannot be evaluated ({told}). Write e.g. --stop "StepCountIs(4)".') from None

@@ -128,6 +128,19 @@ def test_nothing_more_can_be_asked_of_an_ended_run(method: str) -> None:
         go(by_step() if method == "step" else main())
 
 
+def test_a_run_that_failed_says_how_to_take_the_step_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    run = lab.Agent("openai:gpt-5.4-mini").run("go")
+
+    async def go() -> None:
+        with pytest.raises(errors.MissingKeyError):
+            await run.step()
+        with pytest.raises(errors.RunEndedError, match=r"take the step again with run\.fork\(at=0\), or start another"):
+            await run.step()
+
+    asyncio.run(go())
+
+
 def test_stop_and_cancel_of_an_ended_run_do_nothing() -> None:
     run = run_of(["end"])
 

@@ -101,6 +101,7 @@ USES = {
     "unknown-option": ("%%agent openai:x --max-cots 3\nhi", "Did you mean '--max-cost'?"),
     "prompt-in-the-line": ("%%agent openai:x hello\nhi", "'hello' is too much"),
     "limit": ("%%agent openai:x --max-cost lots\nhi", "max_cost='lots'"),
+    "mistyped-condition": ("%%agent openai:x --stop StepCountI(4)\nhi", "did you mean 'StepCountIs'?"),
     "broken-condition": ("%%agent openai:x --stop StepCountIs(\nhi", "--stop 'StepCountIs(' cannot be evaluated"),
     "impossible-condition": ("%%agent openai:x --stop StepCountIs(0)\nhi", "steps must be at least 1"),
     "no-condition": ("%%agent openai:x --stop 5\nhi", "5 is not a stop condition"),
