@@ -4,10 +4,14 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 FUZZ_VENV = .venv-fuzz
 SECONDS ?= 60
-WORKERS ?= 2
+WORKERS ?= 3
 PROVIDER ?= all
+NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
-.PHONY: audit binder lowest soak demo lab test test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+# Dozens of tests start a Python of their own, and would compile agentlab anew each time where a machine's variables say so.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: audit beside binder lowest soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -15,17 +19,21 @@ demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no networ
 lab: $(VENV)/.lab ## open the quickstart in JupyterLab
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks/01_quickstart.ipynb
 
-test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks
+test: $(VENV)/.dev ## every test: unit, kernel, browser, notebooks; lint and notebooks run while other tests wait
 	tests/install_chromium
-	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory --jobs 2 test-all beside
+
+test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 20
-	$(MAKE) --no-print-directory notebooks
+
+beside: lint
+	$(NBVAL)
 
 test-unit: $(VENV)/.dev ## the tests that need neither a kernel nor a browser
 	$(BIN)/python -m pytest -m "not kernel and not browser and not live and not inspect"
 
 notebooks: $(VENV)/.dev ## the notebooks give the outputs that they were committed with
-	AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
+	$(NBVAL)
 
 docs: $(VENV)/.dev ## the documentation site, in build/docs: open build/docs/index.html
 	$(BIN)/python -m sphinx -W --keep-going -n -q -c docs -d build/doctrees . build/docs

@@ -209,7 +209,7 @@ def test_a_dask_cluster_that_loses_a_worker_half_way(tmp_path: Path) -> None:
 
     def kill_one(pids: list[int]) -> None:
         """The worker that is in the middle of a run."""
-        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20)
+        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20, limit_s=90.0)  # four processes import all first
         pid, *_ = log.read_text().splitlines()[-1].split()
         assert int(pid) in pids
         killed.append(int(pid))

@@ -168,9 +168,13 @@ def test_an_interrupted_experiment_goes_on_and_comes_to_the_same(where: str, tmp
         )
 
     async def cut_off() -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.13):
-                await study().run(concurrency=2)
+        """In the middle of the third and the fourth run, however long that takes."""
+        running = asyncio.create_task(study().run(concurrency=2))
+        while not log.exists() or len(log.read_text().splitlines()) < 2 * STEPS + 3:
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
     asyncio.run(cut_off())
     states = study().results().runs["state"].to_list()
