@@ -247,71 +247,83 @@ def _plain_condition(condition: StopCondition) -> dict[str, Any]:
 
 
 def _made(hint: Any, kept: Any) -> Any:
+    return _way_back(hint)(kept)
+
+
+@functools.cache
+def _way_back(hint: Any) -> Callable[[Any], Any]:
+    """How what is kept of such a field is read. Types are looked at once here, and not at each value: a run has thousands."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return _of_several(typing.get_args(hint), kept)
+        return _way_back_of_several(typing.get_args(hint))
     if origin in (tuple, list):
-        return tuple([_made(typing.get_args(hint)[0], one) for one in kept])
+        each = _way_back(typing.get_args(hint)[0])
+        return lambda kept: tuple([each(one) for one in kept])
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return kept
+        return _as_it_is
     if origin is typing.Literal or hint is Any:
-        return kept
+        return _as_it_is
     if origin is not None or hint is Callable:
-        return _function(kept)
-    if isinstance(hint, type):
-        return _of_type(hint, kept)
-    return kept
+        return _function
+    return _way_back_of_type(hint) if isinstance(hint, type) else _as_it_is
 
 
-def _of_type(kind: type, kept: Any) -> Any:
+def _way_back_of_type(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, StopCondition):
-        return _condition(kept)
+        return _condition
     if issubclass(kind, BaseException):
-        return StoredError(kept["exception"], kept["message"])
+        return lambda kept: StoredError(kept["exception"], kept["message"])
     if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, kept)
+        return functools.partial(_dataclass, kind)
     if issubclass(kind, Enum):
-        return kind(kept)
+        return cast(Callable[[Any], Any], kind)
     if kind is Decimal:
-        return Decimal(kept["decimal"])
+        return lambda kept: Decimal(kept["decimal"])
+    return functools.partial(_simple, kind) if kind in _AS_THEY_ARE else _as_it_is
+
+
+def _simple(kind: type, kept: Any) -> Any:
+    if type(kept) is kind:
+        return kept
     if kind is float and type(kept) is int:
         return float(kept)
-    if kind in _AS_THEY_ARE and type(kept) is not kind:
-        raise ValueError(f"{kept!r} is no {kind.__name__}")
-    return kept
+    raise ValueError(f"{kept!r} is no {kind.__name__}")
 
 
-def _of_several(kinds: tuple[Any, ...], kept: Any) -> Any:
+def _way_back_of_several(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
     """A value whose field may hold one of several types."""
-    if kept is None or isinstance(kept, str | int | float | bool):
-        enum = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum) and _is_one(kind, kept)), None)
-        if enum is not None:
-            return enum(kept)
-        return (
-            float(kept) if isinstance(kept, int) and not isinstance(kept, bool) and float in kinds and int not in kinds else kept
-        )
-    if isinstance(kept, dict) and set(kept) == {"decimal"}:
-        return Decimal(kept["decimal"])
+    members: dict[Any, Enum] = {}
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            members = {one.value: one for one in kind} | members  # what two kinds have is the first's
+    whole_is_float = float in kinds and int not in kinds
     rest = [kind for kind in kinds if kind is not type(None) and kind not in _AS_THEY_ARE and kind is not Decimal]
-    return _made(rest[0], kept) if rest else kept
 
+    def read(kept: Any) -> Any:
+        if kept is None or isinstance(kept, str | int | float | bool):
+            if kept in members:
+                return members[kept]
+            return float(kept) if whole_is_float and isinstance(kept, int) and not isinstance(kept, bool) else kept
+        if isinstance(kept, dict) and set(kept) == {"decimal"}:
+            return Decimal(kept["decimal"])
+        return _made(rest[0], kept) if rest else kept
 
-def _is_one(kind: type[Enum], kept: object) -> bool:
-    return any(one.value == kept for one in kind)
+    return read
 
 
 def _function(kept: Any) -> Any:
     return None if kept is None else Forgotten(kept["function"])
 
 
-def _dataclass(kind: type, kept: Mapping[str, Any]) -> Any:
-    hints = _hints(kind)
-    values = {
-        name: given(one) if name in GIVEN and hints[name] is Any else _made(hints[name], one)
-        for name, one in kept.items()
-        if name in hints  # a field of a newer version is left aside
-    }
-    return kind(**values)
+@functools.cache
+def _ways_back(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    """How each field is read, by its name."""
+    return {name: given if name in GIVEN and hint is Any else _way_back(hint) for name, hint in _hints(kind).items()}
+
+
+def _dataclass(kind: Any, kept: Mapping[str, Any]) -> Any:
+    ways = _ways_back(kind)
+    return kind(**{name: ways[name](one) for name, one in kept.items() if name in ways})  # one of a newer version is left aside
 
 
 def given(kept: Any) -> Any:
