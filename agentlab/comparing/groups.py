@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
+import numpy as np
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
@@ -110,15 +111,18 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
     values = frame[column]
     if not pd.api.types.is_numeric_dtype(values.dtype):  # truth that went through a file, or is mixed with NA
         values = values.astype(object).map(lambda value: _TRUTH.get(str(value).strip(), value))
-    found = pd.to_numeric(values, errors="coerce").astype("Float64")
-    lost = found.isna() & values.notna()
-    if lost.any():
-        value = frame[column][lost].iloc[0]
-        raise ConfigurationError(
-            f"The column {column!r} has {cut(repr(value), 80)}, which is no number: make it one, or pd.NA where it is not known. Of a "
-            "file with decimal commas: pd.read_csv(…, decimal=',')."
-        )
-    return found.mask(found.abs() == float("inf"))
+        read = pd.to_numeric(values, errors="coerce")
+        lost = read.isna() & values.notna()
+        if lost.any():
+            value = frame[column][lost].iloc[0]
+            raise ConfigurationError(
+                f"The column {column!r} has {cut(repr(value), 80)}, which is no number: make it one, or pd.NA where it is not known. "
+                "Of a file with decimal commas: pd.read_csv(…, decimal=',')."
+            )
+        values = read
+    found = values.astype("Float64")
+    infinite = np.isinf(found.to_numpy(dtype=float, na_value=np.nan))
+    return found.mask(infinite) if infinite.any() else found
 
 
 _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}

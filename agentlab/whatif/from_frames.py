@@ -14,7 +14,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.printable import cut
 from agentlab.types import StopReason
-from agentlab.whatif.records import Bools, Ints, Records, numbers
+from agentlab.whatif.records import Bools, Floats, Ints, Records, numbers
 
 OWN_ENDS = frozenset({
     StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
@@ -113,9 +113,14 @@ def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_
     found = np.full(len(start) - 1, None, dtype=object)
     there = np.diff(start) > 0
     if name in steps.columns:
-        values = steps[name].astype(object).to_numpy()[start[1:][there] - 1]
+        values = steps[name].iloc[start[1:][there] - 1].astype(object)
         found[there] = [None if pd.isna(value) else value for value in values]
     return found
+
+
+def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
+    """The same of numbers and truth, whatever dtype they are kept in; NaN where there is none."""
+    return numbers(pd.DataFrame({name: _last(steps, name, start)}), name).to_numpy(dtype=float)
 
 
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
@@ -134,7 +139,7 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     short: Bools = ~own & (aborted | (error != None))  # noqa: E711
     by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
     more: Bools = short & aborted & ~by_time
-    calls = _last(steps.assign(calls=numbers(steps, "calls").fillna(0.0)), "calls", start).astype(float)
+    calls = _last_number(steps, "calls", start)
     failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error] or [False])[
         : len(reason)
     ]
@@ -161,6 +166,5 @@ def _reached_by_itself(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, re
     else:
         done = np.isin(reason.astype(str), [StopReason.COMPLETED, StopReason.TERMINATING_TOOL])
         for name in [name for name in map(str, steps.columns) if name.startswith("HasToolCall") and name.endswith(".met")]:
-            met = _last(steps.assign(**{name: numbers(steps, name)}), name, start) == 1
-            done |= (reason == StopReason.STOP_CONDITION) & met
+            done |= (reason == StopReason.STOP_CONDITION) & (_last_number(steps, name, start) == 1)
     return np.where(done, np.maximum(lengths - 1, 0), lengths)
