@@ -744,12 +744,12 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
 
 
 def test_a_store_whose_message_speaks_of_no_run_is_not_without_that_run() -> None:
-    from agentlab.experiments.execute import find
+    from agentlab.storage.cut_off import find
 
     class Locked(MemoryStorage):
         def runs(self, run_ids: Any = None) -> Any:
             raise StorageError("There is no running process that holds the lock of 'here'.")
 
     with pytest.raises(StorageError, match="holds the lock"):
-        find(lab.Store(Locked()), "r1")
-    assert find(lab.Store(), "r1") is None
+        find(Locked(), "r1")
+    assert find(MemoryStorage(), "r1") is None
