@@ -296,7 +296,7 @@ def test_without_botocore(monkeypatch: pytest.MonkeyPatch):
     """Streams are not asked for, since nobody could read them; a key is enough for the rest."""
     monkeypatch.setattr("agentlab.providers.bedrock.find_spec", lambda name: None)
     keyed = Bedrock(model="m", api_key="own")
-    with pytest.raises(ConfigurationError, match=r"pip install 'agentlab\[bedrock\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'agentlab-jupyter\[bedrock\]'"):
         keyed.sign(REQUEST)
     assert keyed.sign(keyed.build_request(ModelRequest([USER]))) == {"authorization": "Bearer own"}
 

@@ -226,6 +226,6 @@ def test_without_botocore_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(ConfigurationError, match=r"pip install 'agentlab\[bedrock\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'agentlab-jupyter\[bedrock\]'"):
         read(stream(ANSWER))
     assert read(b"\x00noise that is no frame") == ([], True)
