@@ -13,11 +13,11 @@ async def search(query: str) -> str:
 
 model = ScriptedProvider(lambda request, index: call("search", {"query": f"try {index}"}, tokens=(200 + 10 * index, 20), cost=0.001))
 run = lab.Agent(model, tools=[search]).run(
-    "Find it.", stop=HasToolCall("finalize") | StepCountIs(200), budget=Budget(max_turns=200, max_tokens=500_000)
+    "Find it.", stop=HasToolCall("finalize") | StepCountIs(2_000), budget=Budget(max_turns=2_000, max_tokens=50_000_000)
 )
 run.panel()
 """
-"""Up to 200 steps of a tenth of a second each."""
+"""Up to 2,000 steps of a tenth of a second each: it goes on for longer than any test, until somebody ends it."""
 
 EVENTS = "[type(event).__name__ for event in run.events]"
 BEGUN_AFTER = f"{EVENTS}[{EVENTS}.index('LimitsChanged'):].count('TurnStarted')"

@@ -21,7 +21,7 @@ def open_panel(page: LabPage, name: str, cell: str = SLOW_RUN) -> None:
 
 
 def test_what_is_left_goes_down_and_bars_fill(lab: LabPage) -> None:
-    open_panel(lab, "left", SLOW_RUN.replace("max_turns=200", "max_turns=10"))
+    open_panel(lab, "left", SLOW_RUN.replace("max_turns=2_000", "max_turns=10"))
     bar = lab.output(0).get_by_role("meter", name="max_turns")
     expect(bar).to_have_attribute("aria-valuetext", "0 of 10; 10 left")
     lab.button("Step").click()
@@ -37,7 +37,7 @@ def test_what_is_left_goes_down_and_bars_fill(lab: LabPage) -> None:
 
 
 def test_each_button_says_what_it_does_or_why_it_cannot(lab: LabPage) -> None:
-    open_panel(lab, "tooltips", SLOW_RUN.replace("200", "2_000"))
+    open_panel(lab, "tooltips")
     expect(lab.button("Pause")).to_have_attribute("title", "Nothing is running.")
     expect(lab.button("Pause")).to_be_disabled()
     lab.button("Run").focus()

@@ -13,7 +13,7 @@ from .panels import SLOW_RUN
 
 PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
 
-SHORT_RUN = SLOW_RUN.replace("max_turns=200", "max_turns=4")
+SHORT_RUN = SLOW_RUN.replace("max_turns=2_000", "max_turns=4")
 
 FILTERED_RUN = """
 import agentlab as lab

@@ -16,7 +16,7 @@ PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
 
 @pytest.fixture
 def panel(lab: LabPage) -> LabPage:
-    """A page with the panel of a run of up to 200 slow steps, not yet started."""
+    """A page with the panel of a run of up to 2,000 slow steps, not yet started."""
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN, "print('the kernel answers')"]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
@@ -75,9 +75,9 @@ def test_step_pause_resume_and_stop(panel: LabPage) -> None:
 def test_an_impossible_value_says_why_and_the_old_one_stays_in_force(panel: LabPage) -> None:
     panel.set_number("max_turns", -3)
     panel.wait_for_output(
-        0, "Budget(max_turns=-3): max_turns must be at least 1. Leave it out for no limit. Still in force: 200."
+        0, "Budget(max_turns=-3): max_turns must be at least 1. Leave it out for no limit. Still in force: 2000."
     )
-    assert panel.kernel_value("run.limits.max_turns") == "200"
+    assert panel.kernel_value("run.limits.max_turns") == "2000"
     panel.set_number("max_turns", 9)
     expect(panel.output(0)).not_to_contain_text("Still in force")
     assert panel.kernel_value("run.limits.max_turns") == "9"
@@ -89,7 +89,7 @@ def test_no_limit_is_a_box_to_tick_and_to_untick(panel: LabPage) -> None:
     expect(panel.number("max_tokens")).to_be_disabled()
     assert panel.kernel_value("run.limits.max_tokens") == "None"
     box.uncheck()
-    assert panel.kernel_value("run.limits.max_tokens") == "500000"
+    assert panel.kernel_value("run.limits.max_tokens") == "50000000"
     no_limit(panel, "max_cost (USD)").uncheck()
     panel.set_number("max_cost (USD)", 0.25)
     panel.wait_for_output(0, "$0 of $0.25")
