@@ -26,7 +26,8 @@ def of(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
         here = stopped & (limit.first == row) & (broken.by == place)
         reason[here], fired[here] = str(limit.reason), limit.name
     several = np.sum([limit.first == row for limit in found.limits], axis=0) > 1 if found.limits else np.zeros(len(records), bool)
-    reason[stopped & broken.unsure & ~broken.off & several] = None
+    one_of_them = stopped & broken.unsure & ~broken.off & several  # which was met first inside the step, a frame cannot tell
+    reason[one_of_them], fired[one_of_them] = None, ""
     if tree is not None:
         met = stopped & (found.met == row)
         reason[met & ~broken.off] = str(StopReason.STOP_CONDITION)

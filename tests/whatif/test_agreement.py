@@ -15,7 +15,8 @@ from agentlab import Budget, StopReason
 from agentlab.evaluate import read_condition
 from agentlab.history import RunHistory
 from agentlab.stop import StopCondition
-from agentlab.testing import Said
+from agentlab.testing import Said, call, say
+from agentlab.types import FinishReason
 from agentlab.whatif.prefixes import told
 
 from .made import UNBOUNDED, any_tree, budgets, built_in_tree, run, scripts
@@ -136,6 +137,16 @@ def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]]
     for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
         known = same & frame[name].notna().to_numpy()
         pd.testing.assert_series_equal(frame[name][known], whole[name][known])
+
+
+def test_a_frame_does_not_tell_which_of_two_limits_was_met_first_inside_a_step() -> None:
+    paused = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
+    record = run([paused, call("look", {}, tokens=(3, 7))])
+    limits = {"max_tokens": 35, "max_cost": 0.001}
+    whole = only(lab.backtest([record], budget=limits, per="run"))
+    frame = only(lab.backtest(lab.frame([record]), budget=limits, per="run", runs=lab.frame([record], "runs")))
+    assert [whole[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, "cost_budget", "max_cost", 1]
+    assert [frame[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, None, None, None]
 
 
 @settings(max_examples=40, deadline=None)
