@@ -87,9 +87,10 @@ class SqliteStorage:
         self._database.execute("PRAGMA synchronous = FULL")
 
     def _prepare(self, database: sqlite3.Connection) -> None:
+        has_tables = self._has_tables(database)  # first: another process may make them, and the marks with them, at this moment
         (version,) = database.execute("PRAGMA user_version").fetchone()
         (application,) = database.execute("PRAGMA application_id").fetchone()
-        if application not in (0, APPLICATION_ID) or (application == 0 and self._has_tables(database)):
+        if application not in (0, APPLICATION_ID) or (application == 0 and has_tables):
             raise StorageError(
                 f"{self.path!r} is a database of something else: give another file; it is made where there is none."
             )
