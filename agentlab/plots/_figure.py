@@ -138,9 +138,7 @@ def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axe
 
 def grow(ax: Axes, height: float) -> None:
     """Make the figure of axes so high, in inches, where it is lower."""
-    figure = cast(
-        Figure, cast(Figure, ax.figure).figure
-    )  # of a subfigure the whole; get_figure(root=True) is newer than the lowest version
+    figure = cast(Figure, ax.figure).figure  # the whole of a subfigure; get_figure(root=True) needs matplotlib 3.10
     figure.set_figheight(max(height, figure.get_figheight()))
 
 

@@ -40,7 +40,7 @@ def texts_of(ax: Any) -> list[str]:
 
 def is_inside(ax: Axes) -> bool:
     """Whether the legend is within the figure."""
-    figure = ax.get_figure(root=True)
+    figure = ax.figure
     assert isinstance(figure, lab.plots.PlotFigure) and figure.png(scale=1)  # which lays it out
     legend = ax.get_legend()
     assert legend is not None
