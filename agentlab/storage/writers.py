@@ -40,7 +40,7 @@ def told(name: str) -> str:
 
 @cache
 def _reader() -> Callable[[int], str]:
-    return _from_proc if Path("/proc/self/stat").exists() else _from_signal
+    return _from_proc if Path("/proc/self/stat").exists() else _from_psutil
 
 
 def _begun_at(process: int) -> str:
@@ -57,12 +57,14 @@ def _from_proc(process: int) -> str:
     return "" if state in "ZX" else rest[18]
 
 
-def _from_signal(process: int) -> str:
-    """Without /proc only the id can be asked for."""
+def _from_psutil(process: int) -> str:
+    """Where there is no /proc, as on macOS and Windows."""
+    import psutil
+
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        asked = psutil.Process(process)
+        return "" if asked.status() == psutil.STATUS_ZOMBIE else repr(asked.create_time())
+    except psutil.NoSuchProcess:
         return ""
-    except OSError:
-        return "there"
-    return "there"
+    except psutil.AccessDenied:
+        return "there"  # somebody else's: it cannot be told from a later one with this id

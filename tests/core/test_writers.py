@@ -1,0 +1,35 @@
+"""Which process writes to a run: as Linux tells it, and as psutil does on other systems."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from agentlab.storage import writers
+
+READERS = [writers._from_proc, writers._from_psutil]
+ASK = "import os, sys; from agentlab.storage import writers; print(getattr(writers, sys.argv[1])(int(sys.argv[2])))"
+
+
+@pytest.mark.parametrize("begun_at", READERS)
+def test_a_process_is_told_from_one_that_is_gone(begun_at: Callable[[int], str]) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        began = begun_at(child.pid)
+        assert began
+        assert began == begun_at(child.pid) != begun_at(os.getpid())
+        assert child.stdin is not None
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert begun_at(child.pid) == "", "it has ended, though nobody has asked for its exit code"
+        child.wait()
+        assert begun_at(child.pid) == ""
+
+
+@pytest.mark.parametrize("begun_at", READERS)
+def test_every_process_is_told_the_same(begun_at: Callable[[int], str]) -> None:
+    asked = [sys.executable, "-c", ASK, begun_at.__name__, str(os.getpid())]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == begun_at(os.getpid())
