@@ -75,6 +75,13 @@ def _rounded(amount: Decimal) -> Decimal:
     return amount.quantize(unit, ROUND_DOWN) if amount.adjusted() < 20 else amount
 
 
+def about_dollars(amount: Decimal) -> str:
+    """Money that is added to while people look at it: four digits behind the point."""
+    if not _is_common(amount) or 0 < abs(amount) < Decimal("0.0001"):
+        return measured("max_cost", amount)
+    return f"${amount:.4f}"
+
+
 def _dollars(amount: Decimal) -> str:
     if not _is_common(amount):
         return f"${amount}"

@@ -23,7 +23,7 @@ SHORTEST = 12
 LONGEST_WITHOUT_DIGIT = 20
 """A text of letters alone that is shorter may be a word, such as the password of a database of one's own."""
 MOST = 256
-"""Keys that are remembered, the newest."""
+"""Keys that are remembered, those that were sent last."""
 _LOOKED_AT_S = 1.0
 """The environment is read this often at most."""
 
@@ -45,10 +45,13 @@ _spellings: tuple[Spelling, ...] = ()
 
 def remember(values: Iterable[str]) -> None:
     """Look for these from here on, where they could be nothing but keys."""
-    new = [value for value in values if value not in _sent and is_telling(value)]
-    if new:
-        with _lock:
-            _sent.update(dict.fromkeys(new))
+    telling = [value for value in values if value in _sent or is_telling(value)]
+    with _lock:
+        new = [value for value in telling if value not in _sent]
+        for value in telling:
+            _sent.pop(value, None)
+            _sent[value] = None  # behind all others: the one that was not sent for longest is forgotten first
+        if new:
             for old in list(_sent)[:-MOST]:
                 del _sent[old]
             _renew()

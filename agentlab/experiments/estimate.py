@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from agentlab.amounts import about_dollars
 from agentlab.budget import Budget
 from agentlab.pricing import cost_of
 from agentlab.printable import one_line
@@ -39,7 +40,7 @@ class DryRun(Shown):
         calls = "any number of calls" if self.max_calls is None else f"at most {self.max_calls:,} calls"
         tokens = "any number of tokens" if self.max_tokens is None else f"{self.max_tokens:,} tokens"
         if self.max_cost_usd is not None:
-            cost = f"at most ${self.max_cost_usd.quantize(Decimal('0.0001')):f}, and what one more model call a run costs"
+            cost = f"at most {about_dollars(self.max_cost_usd)}, and what one more model call a run costs"
         else:
             named = ", ".join(map(one_line, self.unbounded[:3])) + " and others" * (len(self.unbounded) > 3)
             who = f" of {named}" if named else ""

@@ -6,9 +6,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
+from agentlab.amounts import about_dollars
 from agentlab.experiments.spending import Spent
 from agentlab.jupyter import frontend
 from agentlab.printable import one_line
@@ -59,7 +59,7 @@ class Progress:
     def said(self, provider: str) -> str:
         """Cost so far, and failures, in words."""
         sums = self._sums[provider]
-        known = f"${sums.cost_usd.quantize(Decimal('0.0001')):f}"
+        known = about_dollars(sums.cost_usd)
         cost = known if not sums.unknown_cost else "cost unknown" if not sums.cost_usd else f"at least {known}"
         return cost + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
 

@@ -9,12 +9,11 @@ from typing import cast
 
 import pandas as pd
 
-from agentlab.comparing.groups import By, columns_of, each_once, names_of, no_column_twice, numbers
+from agentlab.comparing.groups import RUNS_ADVICE, By, columns_of, each_once, names_of, no_column_twice, numbers
 from agentlab.errors import ConfigurationError
 from agentlab.types import StopReason
 
 STEPS_ADVICE = "pass the steps of one run, result.to_frame(), or of several, lab.frame(results)"
-RUNS_ADVICE = 'pass a row a run, lab.frame(results, "runs")'
 TERMINATED, TRUNCATED, RUNNING = "terminated", "truncated", "running"
 
 

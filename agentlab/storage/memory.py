@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from agentlab.amounts import counted
 from agentlab.errors import StorageError
 from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
 
@@ -96,5 +97,5 @@ class MemoryStorage:
     def _of(self, run_id: str) -> _Kept:
         kept = self._runs.get(run_id)
         if kept is None:
-            raise StorageError(f"There is no run {run_id!r}. There are {len(self._runs)} runs.")
+            raise StorageError(f"There is no run {run_id!r} in this store, which holds {counted(len(self._runs), 'run')}.")
         return kept

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from agentlab.amounts import counted
 from agentlab.errors import StorageError
 from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
 
@@ -248,7 +249,7 @@ class SqliteStorage:
 
     def _missing(self, database: sqlite3.Connection, run_id: str) -> NoReturn:
         (count,) = database.execute("SELECT count(*) FROM runs").fetchone()
-        raise StorageError(f"There is no run {run_id!r} in {self.path!r}. There are {count} runs.")
+        raise StorageError(f"There is no run {run_id!r} in {self.path!r}, which holds {counted(count, 'run')}.")
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[sqlite3.Connection]:

@@ -194,7 +194,7 @@ class Store(Shown):
             >>> store.load("second")
             Traceback (most recent call last):
                 ...
-            agentlab.errors.StorageError: There is no run 'second'. There are 1 runs.
+            agentlab.errors.StorageError: There is no run 'second' in this store, which holds 1 run.
         """
         run = rebuilt(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
         self._ready(run)

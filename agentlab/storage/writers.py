@@ -10,7 +10,10 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from agentlab.printable import one_line
+
 _numbers = itertools.count(1)
+_MOST_PROCESSES = 2**31
 
 
 def new_name() -> str:
@@ -20,7 +23,7 @@ def new_name() -> str:
 
 def is_alive(name: str) -> bool | None:
     """Whether that writer's process still is there; None for one of another machine, of which that cannot be said."""
-    host, process, begun_at, _ = json.loads(name)
+    host, process, begun_at = _read(name)
     if host != socket.gethostname():
         return None
     return bool(_begun_at(process) == begun_at)
@@ -28,14 +31,24 @@ def is_alive(name: str) -> bool | None:
 
 def is_here(name: str) -> bool:
     """Whether that is a writer of this very process."""
-    host, process, begun_at, _ = json.loads(name)
+    host, process, begun_at = _read(name)
     return bool((host, process, begun_at) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid())))
 
 
 def told(name: str) -> str:
     """A writer's name for people."""
-    host, process, *_ = json.loads(name)
-    return f"process {process} on {host}"
+    host, process, _ = _read(name)
+    return f"process {process} on {one_line(host)}" if host else "a process that the store does not name"
+
+
+def _read(name: str) -> tuple[str, int, str]:
+    """Host, process and its beginning; an empty host where a file from elsewhere holds no writer's name."""
+    try:
+        host, process, begun_at, _ = json.loads(name)
+    except (ValueError, TypeError, RecursionError):
+        return "", 0, ""
+    is_one = isinstance(host, str) and type(process) is int and 0 < process < _MOST_PROCESSES and isinstance(begun_at, str)
+    return (host, process, begun_at) if is_one else ("", 0, "")
 
 
 @cache

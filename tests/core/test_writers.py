@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,3 +34,13 @@ def test_a_process_is_told_from_one_that_is_gone(begun_at: Callable[[int], str])
 def test_every_process_is_told_the_same(begun_at: Callable[[int], str]) -> None:
     asked = [sys.executable, "-c", ASK, begun_at.__name__, str(os.getpid())]
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == begun_at(os.getpid())
+
+
+@pytest.mark.parametrize(
+    "name", ["", "{", "[]", "[1, 2, 3, 4]", '["{host}", "../../x", "", 1]', '["{host}", -1, "", 1]', "[" * 100_000]
+)
+def test_of_a_name_from_elsewhere_nothing_can_be_said(name: str) -> None:
+    name = name.replace("{host}", socket.gethostname())
+    assert writers.is_alive(name) is None
+    assert not writers.is_here(name)
+    assert writers.told(name) == "a process that the store does not name"
