@@ -98,7 +98,7 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
         )
     about = task.records.with_columns(also, "by")
     named = task.named()
-    last = {name: _at_the_end(task.records, name) for name in FIGURES}
+    last = {name: task.records.at_the_end(name) for name in FIGURES}
     _no_clash(also, {*named, *OF_A_RUN, *(f"{prefix}_saved" for prefix in FIGURES.values())})
     blocks: list[tuple[int, int, pd.DataFrame]] = []
     for runs, judge in task.parts():
@@ -152,14 +152,6 @@ def _floats(values: Floats, *, whole_numbers: bool = False) -> Any:
     return pd.arrays.FloatingArray(np.where(unknown, 0.0, np.round(values, 12)), unknown)
 
 
-def _at_the_end(records: Records, name: str) -> Floats:
-    """What each run had used at the end of its record."""
-    there = records.lengths > 0
-    found = np.zeros(len(records))
-    found[there] = records.totals[name][records.start[1:][there] - 1]
-    return found
-
-
 # A row a configuration ---------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +159,7 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
     """A row a configuration, of each group of runs where `by` makes several."""
     groups, codes, front = _groups(task.records.with_columns(by, "by"), by)
     sums = Sums(task.size, groups)
-    last = {name: _at_the_end(task.records, name) for name in FIGURES}
+    last = {name: task.records.at_the_end(name) for name in FIGURES}
     for runs, judge in task.parts():
         whole = {name: values[runs] for name, values in last.items()}
         for number, (grid, point) in enumerate(task.configurations()):

@@ -126,6 +126,13 @@ class Records:
         """Running totals, NaN where a part is unknown."""
         return _Made({name: functools.partial(_total, self, name) for name in USED})
 
+    def at_the_end(self, name: str) -> Floats:
+        """What each run had used at the end of its record."""
+        there = self.lengths > 0
+        found = np.zeros(len(self))
+        found[there] = self.totals[name][self.start[1:][there] - 1]
+        return found
+
     @functools.cached_property
     def at_stop(self) -> Mapping[str, Floats]:
         """`totals` with two more places: 0 for a run that took no step, NaN for one of which it is not known where it stops."""

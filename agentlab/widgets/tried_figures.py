@@ -16,7 +16,7 @@ from agentlab.whatif import goals, reasons
 from agentlab.whatif.frames import Sums
 from agentlab.whatif.grids import Grid, grids, plain_value
 from agentlab.whatif.judging import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
-from agentlab.whatif.records import USED, Floats, Records
+from agentlab.whatif.records import USED, Records
 from agentlab.widgets.chosen_limits import grid_of
 from agentlab.widgets.tried_limits import KINDS, Offer, Value
 
@@ -49,7 +49,7 @@ class Trials:
         self.offered = {name: offer for name, offer in offered.items() if offer.values}
         goal_rows, goal_open = goals.reached(records, goal)
         self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
-        self._last = {name: _at_the_end(records, name) for name in USED}
+        self._last = {name: records.at_the_end(name) for name in USED}
         self.longest = int(records.lengths.max(initial=0))
         self.record = self._of_verdict({}, self._as_recorded(), ())
 
@@ -119,13 +119,6 @@ def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
             continue
         values = list(offer.values)
         found += grids(kind.condition(values), None) if kind.leaf is not None else grids(None, {name: values})
-    return found
-
-
-def _at_the_end(records: Records, name: str) -> Floats:
-    there = records.lengths > 0
-    found = np.zeros(len(records))
-    found[there] = records.totals[name][records.start[1:][there] - 1]
     return found
 
 
