@@ -320,7 +320,7 @@ def test_a_cancelled_request_leaves_nothing_or_its_part(provider: Server, base: 
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(cancelled("slow", lambda: provider.seen))
+    asyncio.run(cancelled("silent", lambda: provider.seen))
     assert list(tmp_path.iterdir()) == []
     asyncio.run(cancelled("sse", lambda: came))
     assert interactions(tmp_path)[0].response.incomplete
