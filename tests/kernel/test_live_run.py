@@ -44,7 +44,9 @@ def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveK
     kernel.execute("run.panel()")
     started = kernel.execute("run.start()\nprint('the cell has returned, and the run', run.result)")
     assert started.printed == "the cell has returned, and the run None\n"
-    kernel.wait(lambda: kernel.value("type(run.events[-1]).__name__ == 'ToolStarted' and len(run.history)") == 5, what="the sixth")
+    kernel.wait(
+        lambda: kernel.value("type(run.events[-1]).__name__ == 'ToolStarted' and len(run.history)") == 5, what="the sixth"
+    )
 
     front_end.change(front_end.model(description="max_turns"), value=3)  # fewer than it has taken
 
