@@ -50,7 +50,7 @@ def test_in_a_notebook_start_returns_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
     @lab.tool
     def blocks() -> str:
-        release.wait(10)
+        release.wait(60)
         return "released"
 
     run = run_of([call("blocks"), "end"], tools=[blocks]).start()
@@ -384,20 +384,23 @@ def test_calls_from_another_loop_are_handed_over(monkeypatch: pytest.MonkeyPatch
             loops.add(id(asyncio.get_running_loop()))
             return await super().respond(request, context)
 
-    run = lab.Agent(Noting(lambda request, index: call("look") if index < 100 else "end", 0.002), tools=[look]).run(
-        "go", budget=Budget(max_turns=200)
-    )
+    enough = threading.Event()
+    model = Noting(lambda request, index: "end" if enough.is_set() else call("look"), 0.002)
+    run = lab.Agent(model, tools=[look]).run("go", budget=Budget(max_turns=1_000_000))
     run.start()
 
     async def here() -> None:
         await until(lambda: run.history)
         step = await run.step()
         assert step is not None
+        assert step.index > 1
+        enough.set()
         assert await run is run.result
 
     go(here())
     assert len(loops) == 1
-    assert len(run.history) == 100
+    assert run.result is not None
+    assert run.result.stop_reason is StopReason.COMPLETED
     assert_is_whole(run)
 
 
@@ -447,7 +450,14 @@ def test_several_who_await_get_one_result_and_no_step_is_taken_twice() -> None:
 def test_one_who_gives_up_waiting_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is at work in the background; awaiting it in a cell, and interrupting that cell, ends the waiting only."""
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
-    run = slow(0.1, SCRIPT).run("go").start()
+    release = threading.Event()
+
+    @lab.tool
+    def blocks() -> str:
+        release.wait(60)
+        return "released"
+
+    run = run_of([call("blocks"), "end"], tools=[blocks]).start()
 
     async def impatient() -> None:
         with pytest.raises(TimeoutError):
@@ -455,6 +465,7 @@ def test_one_who_gives_up_waiting_does_not_end_the_run(monkeypatch: pytest.Monke
                 await run
 
     go(impatient())
+    release.set()
     result = run.wait(60)
     assert result is not None
     assert result.stop_reason is StopReason.COMPLETED

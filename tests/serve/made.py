@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from agentlab.types import ModelRequest, ModelResponse
 
 ROOT = Path(__file__).parents[2]
 FINISH = {"tool_ids": ["finalize"]}
+PATIENCE_S = 60.0
 
 
 @lab.tool(inline=True)
@@ -50,16 +52,22 @@ class Parrot:
 
     name, model = "parrot", "1"
 
-    def __init__(self, delay_s: float = 0.0) -> None:
-        self.delay_s = delay_s
+    def __init__(self, delay_s: float = 0.0, together: int = 1) -> None:
+        """Nobody is answered before so many have asked: `together`."""
+        self.delay_s, self.together = delay_s, together
         self.at_once = 0
         self.most_at_once = 0
+        self._all_there = asyncio.Event()
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Repeat."""
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
+            if self.most_at_once >= self.together:
+                self._all_there.set()
+            async with asyncio.timeout(PATIENCE_S):
+                await self._all_there.wait()
             await asyncio.sleep(self.delay_s)
         finally:
             self.at_once -= 1
@@ -96,13 +104,14 @@ def serving(chat: lab.Chat | lab.Agent, **more: Any) -> Iterator[httpx.Client]:
                 yield client
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
 def until_it_answers(client: httpx.Client) -> None:
     """Wait for a server that starts."""
-    for _ in range(500):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
         with contextlib.suppress(httpx.ConnectError):
             client.get("/openapi.json")
             return
@@ -136,4 +145,4 @@ def process(*arguments: str, cwd: Path, end: int = signal.SIGTERM, env: dict[str
                 yield client
         finally:
             started.send_signal(end)
-            started.wait(60)
+            started.wait(PATIENCE_S)

@@ -20,10 +20,11 @@ from agentlab.__main__ import main
 from agentlab.errors import ConfigurationError
 from agentlab.serving.loading import NOTEBOOK_MODULE, load
 
-from .made import ROOT, process
+from .made import PATIENCE_S, ROOT, process
 
 AGENT = """
 import asyncio
+from pathlib import Path
 import agentlab as lab
 from agentlab.testing import ScriptedProvider
 
@@ -35,6 +36,7 @@ def model(request, index):
 
 async def slowly(request, ask):
     if "slow" in request.messages[-1].text:
+        Path("in-the-middle").touch()
         await asyncio.sleep(60)
     return await ask(request)
 
@@ -89,8 +91,12 @@ def test_a_crash_in_the_middle_of_a_request_leaves_the_context_as_it_was(folder:
         ask(client, "1")
         waiting = threading.Thread(target=give_up, args=(client.base_url,))
         waiting.start()
-        time.sleep(0.3)
-    waiting.join(10)
+        until = time.monotonic() + PATIENCE_S
+        while not (folder / "in-the-middle").exists():
+            assert time.monotonic() < until, "the request never came to the agent"
+            time.sleep(0.01)
+    waiting.join(PATIENCE_S)
+    assert not waiting.is_alive()
     assert (folder / "agentlab-chat.sqlite").exists()
     with process("bots_for_tests:agent", cwd=folder) as client:
         assert ask(client, "2").json()["response"] == "1 | 2"

@@ -207,7 +207,7 @@ def test_what_loopback_is(host: str, is_it: bool) -> None:
 
 
 def test_a_hundred_contexts_at_once_do_not_mix() -> None:
-    model = Parrot(0.05)
+    model = Parrot(together=100)
     chat = lab.Chat(lab.Agent(model, tools=[finalize]))
 
     async def talk(client: httpx.AsyncClient, context_id: str) -> list[str]:
@@ -227,7 +227,7 @@ def test_a_hundred_contexts_at_once_do_not_mix() -> None:
         for number, answers in enumerate(told):
             assert answers == [" | ".join(f"c{number}-{turn}" for turn in range(upto + 1)) for upto in range(3)]
             assert [message.text for message in chat.messages(f"c{number}")][::2] == [f"c{number}-{turn}" for turn in range(3)]
-    assert model.most_at_once > 50
+    assert model.most_at_once == 100
 
 
 def test_requests_of_one_context_wait_for_each_other() -> None:
@@ -315,7 +315,7 @@ def test_a_request_that_is_cancelled_leaves_the_context_as_it_was_and_free() -> 
 
         async def main() -> None:
             task = asyncio.create_task(chat.chat("a", "go"))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # it may have come to the model by then, or not
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -283,7 +283,7 @@ def on_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None
     """Do it on that loop, and wait until it is done."""
     done = threading.Event()
     loop.call_soon_threadsafe(lambda: (what(), done.set()))
-    assert done.wait(5)
+    assert done.wait(60)
 
 
 # Several runs ------------------------------------------------------------------------------------------------------------------

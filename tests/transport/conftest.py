@@ -42,7 +42,7 @@ async def ask(
     method: str = "POST",
     auth: dict[str, str] | None = None,
     whole: bool = False,
-    timeout_s: float | None = 5,
+    timeout_s: float | None = 60,
 ) -> Answered:
     """One request, read to its end."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()

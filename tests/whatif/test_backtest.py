@@ -134,6 +134,7 @@ def test_a_run_longer_than_a_byte() -> None:
     assert list(table["step"]) == [255, 255, 256, 256, 257, 257]
 
 
+@pytest.mark.usefixtures("own_time")
 def test_time_is_up_in_the_middle_of_a_step() -> None:
     async def slow() -> lab.RunResult:
         async def wait() -> str:
