@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import ipywidgets as widgets
@@ -23,7 +24,7 @@ class Branches:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._courses = Courses()
-        self._offering = False
+        self._offering: int | None = None
         self._tree = KeptPicture(lambda: tree_figure(scene.run))
         self._curves = KeptPicture(lambda: self._courses.figure([(one.name, one.run) for one in family_of(scene.run)]))
         self.form = ForkForm(scene)
@@ -56,16 +57,16 @@ class Branches:
     def _offer(self, members: tuple[Member[Run], ...]) -> None:
         here = self._scene.run.id
         options = [(_label(member), member.run_id) for member in members]
-        self._offering = True
+        self._offering = threading.get_ident()  # what is set here is no wish of a person
         try:
             if list(self.choice.options) != options:
                 self.choice.options = options  # which chooses the first of them
             self.choice.value = here
         finally:
-            self._offering = False
+            self._offering = None
 
     def _chosen(self, change: Any) -> None:
-        if self._offering or change["new"] in (None, self._scene.run.id):
+        if self._offering == threading.get_ident() or change["new"] in (None, self._scene.run.id):
             return
         found = next((one.run for one in family_of(self._scene.run) if one.run_id == change["new"]), None)
         if found is not None:

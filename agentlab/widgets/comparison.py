@@ -6,6 +6,7 @@ while runs go on for no more than a small part of the time.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -67,14 +68,16 @@ class Courses:
 
     def __init__(self) -> None:
         self._of: dict[str, Course] = {}
+        self._lock = threading.Lock()
 
     def frame(self, runs: Sequence[tuple[str, Run]]) -> pd.DataFrame:
         """The runs with what they are called; a few of them as so many providers, so that each has a look of its own."""
         by_run = len(runs) <= OWN_LOOKS
         rows = []
         for name, run in runs:
-            course = self._of.setdefault(run.id, Course(run))
-            course.catch_up()
+            with self._lock:  # what is kept is made while the page is drawn
+                course = self._of.setdefault(run.id, Course(run))
+                course.catch_up()
             model, steps = run.agent.model, course.shown_steps()
             thinned = len(steps) < len(course.tokens)
             called = (f"{name}  {model.name}:{model.model}", None) if by_run else (model.name, model.model)

@@ -73,6 +73,7 @@ class Explorer(LiveView):
         self._goal = _goal_words(goal)
         self._tried: Tried | None = None
         self._compared = 0
+        self._comparing = threading.Lock()
         self._changed_at = 0.0
         self._longest = self._trials.longest
         self.limits = ChosenLimits([name for name, offer in self._offered.items() if offer.values])
@@ -161,8 +162,8 @@ class Explorer(LiveView):
 
     def _show(self) -> bool:
         tried = self._now()
-        for name, row in self.rows.items():
-            row.show(tried.chosen[name])
+        for row in self.rows.values():
+            row.show()
         self.summary.value = tried_markup.summary(tried)
         self.figures.value = tried_markup.figures(tried, self._trials.record)
         self.ends.value = tried_markup.ends(tried)
@@ -174,9 +175,10 @@ class Explorer(LiveView):
         return False
 
     def _pictured(self, tried: Tried) -> Picture:
-        if self._compared != self._others.done:
-            self._compared = self._others.done
-            self._picture.compare_with(self._others.frame())
+        with self._comparing:  # what is kept is made while the page is drawn
+            if self._compared != self._others.done:
+                self._compared = self._others.done
+                self._picture.compare_with(self._others.frame())
         return self._picture.draw(tried)
 
     def _is_under_way(self) -> bool:

@@ -7,6 +7,7 @@ chosen in `field_choice`.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -63,6 +64,7 @@ class Field:
     """A control and the message beside it. `control` and `message` may stand in different places; `view` has both."""
 
     def __init__(self, face: Face, value: Any, write: Write, control: Any, *, beside: Sequence[Any] = ()) -> None:
+        self._lock = threading.RLock()  # an edit and the redraw come on threads of their own
         self.face, self._shown, self._write = face, value, write
         self.box = control
         self.control = widgets.HBox([control, *beside], _dom_classes=("agentlab-field-row",)) if beside else control
@@ -77,11 +79,17 @@ class Field:
 
     def show(self, value: Any) -> None:
         """Show the value that holds; one that is shown already is left alone, so that nobody is disturbed in the middle of typing."""
-        if value == self._shown and type(value) is type(self._shown):
-            return
-        self._shown = value
-        self._display(value)
-        self.message.value = ""
+        self.follow(lambda: value)
+
+    def follow(self, read: Callable[[], Any]) -> None:
+        """Show the value that holds just now, as `read` gives it: what was edited since somebody else has read it stays."""
+        with self._lock:
+            value = read()
+            if value == self._shown and type(value) is type(self._shown):
+                return
+            self._shown = value
+            self._display(value)
+            self.message.value = ""
 
     def rename(self, label: str, about: str = "") -> None:
         """Give it another label."""
@@ -116,9 +124,10 @@ class Field:
             told = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
             self.message.value = markup.fault(f"{told} Still in force: {self._in_words(self._shown)}.")
         else:
-            self._shown = value
-            self._display(value)  # also where a change from elsewhere came in between
-            self.message.value = ""
+            with self._lock:  # not while it is written, which calls what may wait for a redraw
+                self._shown = value
+                self._display(value)  # also where a change from elsewhere came in between
+                self.message.value = ""
 
 
 class NumberField(Field):

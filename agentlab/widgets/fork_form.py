@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import ipywidgets as widgets
@@ -27,6 +28,7 @@ class ForkForm:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self._lock = threading.RLock()  # an edit and the redraw come on threads of their own
         self._offered_steps = 0
         self._steps_are_chosen = False
         self._shown_for: tuple[int, int] | None = None
@@ -77,10 +79,11 @@ class ForkForm:
         """Follow the run: the steps that there are, and those to keep as long as nobody has typed a number."""
         run, steps = self._scene.run, len(self._scene.run.history)
         self.of.value = f'<span class="agentlab-note">of {steps} (0: start again)</span>'
-        if not self._steps_are_chosen:
-            self._offered_steps = self._scene.chosen or _useful_steps(run)
-            self.keep.value = self._offered_steps
-        self._show_results()
+        with self._lock:
+            if not self._steps_are_chosen:
+                self._offered_steps = self._scene.chosen or _useful_steps(run)
+                self.keep.value = self._offered_steps
+            self._show_results()
         return False
 
     def _models(self) -> list[tuple[str, str]]:
@@ -122,13 +125,15 @@ class ForkForm:
     # What a person does ------------------------------------------------------------------------------------------------------
 
     def _steps_chosen(self, change: Any) -> None:
-        if change["new"] == self._offered_steps:
-            return
-        self._steps_are_chosen = True
-        steps = len(self._scene.run.history)
-        there_are = f"there are 0 to {steps} steps to keep"
-        self.told.value = "" if 0 <= change["new"] <= steps else markup.fault(f"Keep steps {change['new']}: {there_are}.")
-        self._show_results()
+        with self._lock:
+            if change["new"] == self._offered_steps:
+                return
+            self._steps_are_chosen = True
+            self.keep.value = change["new"]  # also where a redraw came in between
+            steps = len(self._scene.run.history)
+            there_are = f"there are 0 to {steps} steps to keep"
+            self.told.value = "" if 0 <= change["new"] <= steps else markup.fault(f"Keep steps {change['new']}: {there_are}.")
+            self._show_results()
 
     def _model_chosen(self, change: Any) -> None:
         self.other_model.layout.display = None if change["new"] == ANOTHER_MODEL else "none"

@@ -148,16 +148,17 @@ class LiveView(ABC):
         }
 
     def _ipython_display_(self) -> None:
-        if not frontend.is_present():
-            for data, metadata in self._static().outputs():
-                display.display(data, metadata=metadata, raw=True)
-            return
-        _ = self.widget
-        self._shown_live = True
-        self._adopt_if_shown()
-        self._saved.add(self._finished())
-        display.display(self._live_bundle(), raw=True)
-        display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
+        with self._drawing:  # what ends meanwhile is told behind it: before it, the update would come to nothing
+            if not frontend.is_present():
+                for data, metadata in self._static().outputs():
+                    display.display(data, metadata=metadata, raw=True)
+                return
+            _ = self.widget
+            self._shown_live = True
+            self._adopt_if_shown()
+            self._saved.add(self._finished())
+            display.display(self._live_bundle(), raw=True)
+            display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
     def _adopt_if_shown(self) -> None:
         """Have the kernel handle what comes from these controls also while a cell awaits something."""

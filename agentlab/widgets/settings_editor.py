@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as widgets
@@ -27,7 +29,7 @@ class BudgetEditor:
     """A row for each field of the budget, by name in `fields`."""
 
     def __init__(self, scene: Scene) -> None:
-        limits = scene.run.limits
+        self._limits = limits = scene.run.limits
         self.fields: dict[str, Any] = {
             field.name: field_for(
                 Budget, field, getattr(limits.budget, field.name), _writer(limits, field.name), label=field.name
@@ -36,16 +38,16 @@ class BudgetEditor:
         }
         self.view = widgets.VBox([field.view for field in self.fields.values()], _dom_classes=("agentlab-fields",))
 
-    def show(self, settings: RunSettings, *, editable: bool) -> None:
+    def show(self, *, editable: bool) -> None:
         """Bring the fields up to date."""
-        _show(self.fields, settings.budget, editable)
+        _show(self.fields, lambda: self._limits.snapshot().budget, editable)
 
 
 class ContinuationEditor:
     """How far a cut answer is continued: its caps, and what the model is told."""
 
     def __init__(self, scene: Scene) -> None:
-        limits = scene.run.limits
+        self._limits = limits = scene.run.limits
         self.fields: dict[str, Any] = {
             field.name: field_for(
                 ContinuationPolicy,
@@ -61,10 +63,10 @@ class ContinuationEditor:
         self.fold = Fold("Cut answers", [_stack(self.fields)])
         self.view = self.fold.view
 
-    def show(self, settings: RunSettings, *, editable: bool) -> None:
+    def show(self, *, editable: bool) -> None:
         """Bring the fields up to date."""
-        _show(self.fields, settings.continuation, editable)
-        most = settings.continuation.max_continuations_per_turn
+        _show(self.fields, lambda: self._limits.snapshot().continuation, editable)
+        most = self._limits.snapshot().continuation.max_continuations_per_turn
         self.fold.say(f"continued up to {most} time{'s' * (most != 1)}" if most else "not continued")
 
 
@@ -73,7 +75,7 @@ class TerminatingEditor:
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._limits = scene, scene.run.limits
-        self._holds: tuple[str, ...] = ()
+        self._showing: int | None = None
         self.tools: dict[str, widgets.Checkbox] = {}
         self._boxes = widgets.HBox(_dom_classes=("agentlab-ticks",))
         self._told = Html(_dom_classes=("agentlab-message",))
@@ -97,27 +99,30 @@ class TerminatingEditor:
     def show(self, settings: RunSettings, *, editable: bool) -> bool:
         """Bring boxes and fields up to date; whether there are new boxes."""
         holds = settings.terminating
-        self._holds = () if holds is None else holds.tools
-        new = [name for name in (*self._scene.run.agent.tools, *self._holds) if name not in self.tools]
+        held = () if holds is None else holds.tools
+        new = [name for name in (*self._scene.run.agent.tools, *held) if name not in self.tools]
         for name in dict.fromkeys(new):
-            self.tools[name] = self._box(name)
+            self.tools[name] = self._box(name, name in held)
         if new:
             self._boxes.children = tuple(self.tools.values())
-        for name, box in self.tools.items():
-            box.value = name in self._holds
-            box.disabled = not editable
+        self._showing = threading.get_ident()  # what is set here is no wish of a person
+        try:
+            for name, box in self.tools.items():
+                box.value = name in held
+                box.disabled = not editable
+        finally:
+            self._showing = None
         if holds is not None:
-            _show(self.fields, holds, editable)
+            _show(self.fields, lambda: self._limits.snapshot().terminating or holds, editable)
         for field in self.fields.values():
             field.enable(editable and holds is not None)
-        names = ", ".join(self._holds)
-        self.fold.say(names or "none")
-        self._told.value = f'<span class="agentlab-note">{_about(bool(self.tools), bool(self._holds))}</span>'
+        self.fold.say(", ".join(held) or "none")
+        self._told.value = f'<span class="agentlab-note">{_about(bool(self.tools), bool(held))}</span>'
         return bool(new)
 
-    def _box(self, name: str) -> widgets.Checkbox:
+    def _box(self, name: str, is_on: bool) -> widgets.Checkbox:
         box = widgets.Checkbox(
-            value=name in self._holds,
+            value=is_on,
             description=label(name),
             tooltip=f"{label(name)} ends the run",
             indent=False,
@@ -128,20 +133,21 @@ class TerminatingEditor:
         return box
 
     def _ticked(self, name: str, *, on: bool) -> None:
-        if on is (name in self._holds):
+        holds = self._limits.snapshot().terminating  # not what is shown, which may be older
+        held = () if holds is None else holds.tools
+        if self._showing == threading.get_ident() or on is (name in held):
             return
-        chosen = tuple(other for other in self.tools if (on if other == name else other in self._holds))
+        chosen = tuple(other for other in self.tools if (on if other == name else other in held))
         try:
             if not chosen:
                 self._limits.edit(by="panel", terminating=None)
-            elif self._holds:
+            elif held:
                 self._limits.edit(by="panel", tools=chosen)
             else:
                 self._limits.edit(by="panel", terminating=TerminatingTools(chosen, **self._reminders()))
         except Exception as error:
-            self.message.value = markup.fault(f"{error} Still in force: {', '.join(self._holds) or 'none'}.")
+            self.message.value = markup.fault(f"{error} Still in force: {', '.join(held) or 'none'}.")
         else:
-            self._holds = chosen
             self.message.value = ""
 
     def _reminders(self) -> dict[str, Any]:
@@ -165,9 +171,9 @@ def _writer(limits: LiveSettings, name: str) -> Write:
     return write
 
 
-def _show(fields: dict[str, Any], part: object, editable: bool) -> None:
+def _show(fields: dict[str, Any], read: Callable[[], object], editable: bool) -> None:
     for name, field in fields.items():
-        field.show(getattr(part, name))
+        field.follow(lambda name=name: getattr(read(), name))
         field.enable(editable)
 
 

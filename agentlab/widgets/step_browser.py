@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ class StepBrowser:
         self._opened = set(OPEN_AT_FIRST)
         self._detailed: StepResult | None = None
         self._shown_text = ""
+        self._lock = threading.RLock()  # what is typed and the redraw come on threads of their own
         self.number = widgets.Text(
             description="Step",
             placeholder="newest",
@@ -56,9 +58,9 @@ class StepBrowser:
     def show(self) -> bool:
         """Bring table, controls and detail up to date. The detail is made anew only for another step: what a person has opened in it,
         marked or scrolled to stays."""
-        run, chosen = self._scene.run, self._scene.chosen
+        run = self._scene.run
         steps = len(run.history)
-        self._show_controls(steps, chosen)
+        chosen = self._show_controls(steps)
         self.table.value = self._table.html(chosen)
         if not steps:
             return False
@@ -76,28 +78,33 @@ class StepBrowser:
         else:
             self._opened.discard(section)
 
-    def _show_controls(self, steps: int, chosen: int | None) -> None:
+    def _show_controls(self, steps: int) -> int | None:
+        with self._lock:
+            chosen = self._scene.chosen
+            text = "" if chosen is None else str(chosen)
+            if self._shown_text != text:
+                self._shown_text = text  # first: the box tells of a change by whoever made it
+                self.number.value, self.message.value = text, ""
         at = steps if chosen is None else chosen
         nothing = "No step has been taken yet." if not steps else ""
         set_button(self.earlier, nothing or ("This is the first step." if at <= 1 else ""), "Look at the step before")
         set_button(self.later, nothing or ("This is the newest step." if at >= steps else ""), "Look at the next step")
         followed = "The newest step is shown, and followed." if chosen is None else ""
         set_button(self.newest, nothing or followed, "Follow the newest step again")
-        text = "" if chosen is None else str(chosen)
-        if self._shown_text != text:
-            self._shown_text = text  # first: the box tells of a change by whoever made it
-            self.number.value, self.message.value = text, ""
+        return chosen
 
     def _typed(self, change: Any) -> None:
         text = change["new"].strip()
-        try:
-            if text != self._shown_text:
-                self._scene.choose(_as_step(text))
-                self._shown_text = text  # else the next redraw would take it for a change, and what is typed until then away
-        except ConfigurationError as error:
-            self.message.value = markup.fault(str(error))
-        else:
-            self.message.value = ""
+        with self._lock:
+            try:
+                if text != self._shown_text:
+                    self._scene.choose(_as_step(text))
+                    self._shown_text = text  # else the next redraw would take it for a change, and what is typed until then away
+                    self.number.value = text  # also where a redraw came in between
+            except ConfigurationError as error:
+                self.message.value = markup.fault(str(error))
+            else:
+                self.message.value = ""
 
     def _go_to(self, where: Callable[[int], int | None]) -> None:
         """Choose another step, given the one that is looked at."""

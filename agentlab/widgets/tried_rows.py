@@ -37,12 +37,12 @@ class LimitRow:
         self.slider.observe(self._slid, "place")
         self.view = widgets.VBox([self.number.view, self.slider], _dom_classes=("agentlab-limit-row",))
 
-    def show(self, value: Value) -> None:
+    def show(self) -> None:
         """Bring number and slider up to date."""
         self._showing = threading.get_ident()  # what is set here is no wish of a person
         try:
-            self.number.show(value)
-            self.slider.place = self.offer.place_of(value)
+            self.number.follow(lambda: self._chosen[self._name])
+            self.slider.place = self.offer.place_of(self._chosen[self._name])
         finally:
             self._showing = None
 
@@ -61,6 +61,7 @@ class ToolTicks:
 
     def __init__(self, offer: Offer, chosen: ChosenLimits) -> None:
         self._chosen, self._name = chosen, offer.kind.name
+        self._showing: int | None = None
         self.boxes = {
             name: widgets.Checkbox(
                 value=name in (chosen[self._name] or ()), description=label(name), indent=False,
@@ -73,15 +74,19 @@ class ToolTicks:
         head = Html("Stop when one of these tools was called:", _dom_classes=("agentlab-tools-head",))
         self.view = widgets.VBox([head, widgets.HBox(list(self.boxes.values()), _dom_classes=("agentlab-ticks",))])
 
-    def show(self, value: Value) -> None:
+    def show(self) -> None:
         """Bring the boxes up to date."""
-        for name, box in self.boxes.items():
-            box.value = name in (value or ())
+        self._showing = threading.get_ident()  # what is set here is no wish of a person
+        try:
+            for name, box in self.boxes.items():
+                box.value = name in (self._chosen[self._name] or ())
+        finally:
+            self._showing = None
 
     def _ticking(self, name: str) -> Callable[[Any], None]:
         def ticked(change: Any) -> None:
             names = self._chosen[self._name] or ()
-            if (name in names) != change["new"]:
+            if self._showing != threading.get_ident() and (name in names) != change["new"]:
                 others = tuple(one for one in names if one != name)
                 self._chosen[self._name] = ((*others, name) if change["new"] else others) or None
 

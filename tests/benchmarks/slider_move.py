@@ -49,13 +49,15 @@ def ours(totals: dict[str, np.ndarray]) -> Prepare:
     explorer.limits["MaxCost"] = "0.06"
     _ = explorer.widget
     explorer._others.finish()
-    explorer._show()
+    with explorer._drawing:
+        explorer._show()
 
     def run() -> None:
-        for move in range(1, MOVES + 1):
-            explorer.limits.on_change = None  # as the one writer does it, without waiting for it
-            explorer.limits["MaxTokensUsed"] = 1_000 * move
-            explorer._show()
+        with explorer._drawing:  # the one writer has nothing to do meanwhile
+            for move in range(1, MOVES + 1):
+                explorer.limits.on_change = None  # as the one writer does it, without waiting for it
+                explorer.limits["MaxTokensUsed"] = 1_000 * move
+                explorer._show()
 
     return lambda: run
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from other_threads import wait_until
 
 import agentlab as lab
 from agentlab import Budget, Lockstep, RunState, StepCountIs, StopReason, background, errors
@@ -23,14 +24,6 @@ SOON_S = 60.0
 def steps_of(number: int, **more: Any) -> lab.Run:
     """A run of so many steps."""
     return run_of([*[call("look")] * (number - 1), "end"], **more)
-
-
-def until(happened: Callable[[], object]) -> None:
-    """Wait until it has, from this thread."""
-    deadline = time.monotonic() + SOON_S
-    while not happened():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 class Gate:
@@ -268,19 +261,19 @@ def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 4).run("go") for name in "ab"])
     both.launch()
-    until(lambda: gate.inside == 2)
+    wait_until(lambda: gate.inside == 2)
     assert (both.state, both.round_under_way) == (RunState.RUNNING, True)
     both.pause()
     assert both.pausing
     assert both.state is RunState.RUNNING, "the pause takes hold after the round"
     gate.open.set()
-    until(lambda: both.state is RunState.PAUSED)
+    wait_until(lambda: both.state is RunState.PAUSED)
     assert [len(run.history) for run in both.runs] == [1, 1]
     assert [run.state for run in both.runs] == [RunState.PAUSED] * 2
     time.sleep(0.05)
     assert both.round == 1
     both.launch_step()
-    until(lambda: both.round == 2)
+    wait_until(lambda: both.round == 2)
     assert both.state is RunState.PAUSED
     both.resume()
     results = both.wait(SOON_S)
@@ -295,10 +288,10 @@ def test_one_that_is_paused_by_itself_holds_the_others() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 3).run("go") for name in "ab"])
     both.launch()
-    until(lambda: gate.inside == 2)
+    wait_until(lambda: gate.inside == 2)
     both.runs[1].pause()
     gate.open.set()
-    until(lambda: both.round == 1)
+    wait_until(lambda: both.round == 1)
     time.sleep(0.05)
     assert [len(run.history) for run in both.runs] == [1, 1]
     both.runs[1].resume()
@@ -313,11 +306,11 @@ def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name).run("go") for name in "ab"])
     both.launch()
-    until(lambda: gate.inside == 2)
+    wait_until(lambda: gate.inside == 2)
     if paused:
         both.pause()
         gate.open.set()
-        until(lambda: both.state is RunState.PAUSED)
+        wait_until(lambda: both.state is RunState.PAUSED)
     both.stop("enough") if act == "stop" else both.cancel()
     if act == "stop" and not paused:
         time.sleep(0.02)
@@ -327,7 +320,7 @@ def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
     assert results is not None
     expected = StopReason.EXPLICIT_STOP if act == "stop" else StopReason.CANCELLED
     assert [result.stop_reason for result in results] == [expected] * 2
-    until(lambda: not both._owner.is_busy)
+    wait_until(lambda: not both._owner.is_busy)
     both.stop()
     both.cancel()
     for run in both.runs:
@@ -354,7 +347,7 @@ def test_one_that_has_had_its_step_is_stopped_in_the_round() -> None:
     gate = Gate()
     both = Lockstep([gate.agent("slow", 3).run("go"), looping().run("go")])
     both.launch()
-    until(lambda: len(both.runs[1].history) == 1)
+    wait_until(lambda: len(both.runs[1].history) == 1)
     both.runs[1].stop("enough")
     gate.open.set()
     results = both.wait(SOON_S)
@@ -374,7 +367,7 @@ def test_the_last_ones_own_stop_ends_a_pause() -> None:
     for run in both.runs:
         run.stop("enough")
     assert both.wait(SOON_S) is not None
-    until(lambda: not both._owner.is_busy)
+    wait_until(lambda: not both._owner.is_busy)
     with pytest.raises(errors.RunEndedError):
         both.pause()
 
@@ -419,7 +412,7 @@ def test_it_is_awaited_from_a_loop_while_the_background_is_at_it() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 3).run("go") for name in "ab"])
     both.launch()
-    until(lambda: gate.inside == 2)
+    wait_until(lambda: gate.inside == 2)
     gate.open.set()
     results = go(to_the_end(both))
     assert [len(result.history) for result in results] == [3, 3]

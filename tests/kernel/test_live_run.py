@@ -288,7 +288,8 @@ def told(history):
 
 def agreement():
     kept = store.load(run.id)
-    panel.cockpit.show()
+    with panel._drawing:  # as its own thread does, which may be at it
+        panel._draw()
     began, ended = (sum(one.endswith(word) for one in did) for word in ("began", "ended"))
     results = [r for one in run.history for r in one.tool_results]
     return {

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.made import assert_conversation_is_whole, assert_is_whole
 from core.stored import assert_kept, spoken
+from other_threads import drawn
 
 import agentlab as lab
 from agentlab import events
@@ -109,8 +110,7 @@ def assert_live_panel_agrees(run: lab.Run) -> None:
     result = run.result
     assert result is not None
     panel = run.panel()
-    _ = panel.widget
-    panel.cockpit.show()
+    drawn(panel)
     controls = panel.cockpit.controls
     assert all(button.disabled for button in (controls.go, controls.step, controls.pause, controls.stop))
     assert f"{result.stop_reason}" in panel.cockpit.ending.told.value

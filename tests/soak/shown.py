@@ -12,6 +12,7 @@ import ipywidgets
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from other_threads import drawn, undisturbed
 
 import agentlab as lab
 from agentlab.recorder import FRAMES
@@ -68,8 +69,10 @@ def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Sh
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
-        for widget in _below(view.widget):
-            yield from of_widget(where, widget)
+        drawn(view)
+        with undisturbed(view):  # each widget as it stands with the others
+            live = [shown for widget in _below(view.widget) for shown in of_widget(where, widget)]
+        yield from live
         if opened is not None:
             sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
             for step in opened.history:

@@ -15,6 +15,7 @@ from typing import Any
 import ipywidgets
 import pytest
 from calls.server import serving
+from other_threads import drawn, undisturbed
 from telemetry.collected import Collected
 
 import agentlab as lab
@@ -179,10 +180,11 @@ def _panel(run: lab.Run) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
         panel = run.panel()
-        _ = panel.widget
+        drawn(panel)
         sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
         shown = [step_detail.detail(run, step.index, sections) for step in run.history]
-        shown += [str(widget.get_state()) for widget in _below(panel.widget)]
+        with undisturbed(panel):
+            shown += [str(widget.get_state()) for widget in _below(panel.widget)]
     return "\n".join(shown)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from other_threads import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
@@ -390,10 +391,7 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
     asyncio.run(main())
     assert run.wait(60) is not None
     assert run.result is not None
-    deadline = time.monotonic() + 60
-    while 'aria-busy="false"' not in panel.cockpit.answer.text.value or "Answer of step 2" not in panel.cockpit.answer.text.value:
-        assert time.monotonic() < deadline, panel.cockpit.answer.text.value
-        time.sleep(0.01)
+    wait_until(lambda: 'aria-busy="false" aria-label="Answer of step 2"' in panel.cockpit.answer.text.value)
     partial = coming()
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(partial))
     assert len(set(partial)) >= 2
@@ -417,6 +415,7 @@ def test_ten_thousand_pieces_are_a_handful_of_redraws() -> None:
     to_the_end(run)
     redraws = len(values)
     took_s = time.monotonic() - started
+    drawn(panel)
     assert redraws <= took_s / 0.2 + 2
     assert max(map(len, values)) < LONGEST + 500
 
@@ -436,7 +435,7 @@ def test_a_panel_shows_nothing_of_a_fork() -> None:
     assert shown(other.cockpit.answer.text.value) == "of the run", "what it has from the run is shown before it goes on"
     to_the_end(branch)
     for one in (panel, other):
-        one._draw_safely()
+        drawn(one)
     assert shown(panel.cockpit.answer.text.value) == "of the run"
     assert shown(other.cockpit.answer.text.value) == "of the fork"
 

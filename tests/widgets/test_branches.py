@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+from other_threads import drawn, undisturbed, wait_until
 from work_done import calls_in
 
 import agentlab as lab
@@ -51,17 +51,14 @@ def shown(run: Run, **more: object) -> Panel:
     """The panel of a run, at the tab Branches."""
     made = panel(run, **more)  # type: ignore[arg-type]
     assert isinstance(made, Panel)
-    _ = made.widget
-    made.cockpit.tabs.selected_index = made.cockpit.tabs.titles.index("Branches")
-    made.cockpit.branches.show()
+    turn_to_branches(made)
     return made
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
+def turn_to_branches(made: Panel) -> None:
+    """Bring that tab to the front, with what holds now."""
+    made.cockpit.tabs.selected_index = made.cockpit.tabs.titles.index("Branches")
+    drawn(made)
 
 
 @pytest.fixture
@@ -153,11 +150,11 @@ def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) 
     form, scene = made.cockpit.branches.form, made.cockpit.scene
     assert form.keep.value == 4
     scene.choose(2)
-    form.show()
+    drawn(made)
     assert form.keep.value == 2
     form.keep.value = 3
     scene.choose(1)
-    form.show()
+    drawn(made)
     assert form.keep.value == 3
 
 
@@ -200,11 +197,11 @@ def test_a_run_is_shown_from_the_list_and_the_way_back_is_a_button(run: Run) -> 
     assert made.cockpit.branches.choice.value == run.id
     made.cockpit.branches.choice.value = branch.id
     assert made.run is branch
-    made.cockpit.branches.show()
+    turn_to_branches(made)
     assert made.cockpit.branches.choice.value == branch.id
     made.cockpit.lineage.back.click()
     assert made.run is run
-    made.cockpit.branches.show()
+    turn_to_branches(made)
     assert made.cockpit.branches.choice.value == run.id
 
 
@@ -222,10 +219,11 @@ def test_a_branch_made_in_code_appears(run: Run) -> None:
 
 def test_pictures_are_drawn_only_where_something_has_changed(run: Run) -> None:
     run.fork(2)
-    branches = shown(run).cockpit.branches
+    made = shown(run)
+    branches = made.cockpit.branches
     before = branches.tree.value
     assert 'alt="Tree of 2 runs' in before and "per step of 1 run" not in branches.curves.value
-    branches.show()
+    drawn(made)
     assert branches.tree.value is before
 
 
@@ -276,6 +274,7 @@ def test_twenty_branches_stay_usable() -> None:
         ended(run.fork(at, budget=Budget(max_turns=50)))
     made = shown(run)
     branches, lineage = made.cockpit.branches, made.cockpit.lineage
-    again = calls_in(branches.show) + calls_in(lineage.show)
-    assert 10 * again < calls_in(branches._curves._draw)
+    with undisturbed(made):
+        again = calls_in(branches.show) + calls_in(lineage.show)
+        assert 10 * again < calls_in(branches._curves._draw)
     assert "and 12 more" in made.cockpit.branches.curves.value or "of 21 runs" in made.cockpit.branches.curves.value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
+from other_threads import undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
@@ -47,13 +47,6 @@ def filtered() -> Run:
     return lab.Agent(model).run("Tell me <b>all</b>.")
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
-
-
 def labels(ending: Ending) -> list[str]:
     return [button.description for button in ending.buttons]
 
@@ -63,7 +56,8 @@ def test_nothing_is_told_or_offered_while_the_run_goes_on() -> None:
     assert (ending.told.value, ending.buttons, ending.offers.children) == ("", (), ())
 
 
-def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel() -> None:
+def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.widgets.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
     panel = ended(searching(2))
     run, ending = panel.run, panel.cockpit.ending
     assert "truncated · turn_limit" in ending.told.value
@@ -71,7 +65,7 @@ def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel() -> None:
     assert ending.buttons[0].tooltip == run.proposals[0].why
     assert markup.escape(run.proposals[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
     ending.buttons[0].click()
-    ending.buttons[0].click()  # a double click
+    ending.buttons[0].click()  # a double click: no time has passed
     (branch,) = run.branches
     assert panel.run is branch
     assert branch.wait(60) is not None
@@ -82,10 +76,11 @@ def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel() -> None:
 def test_what_is_offered_follows_an_edit_after_the_end() -> None:
     panel = ended(searching(2))
     ending = panel.cockpit.ending
-    panel.run.limits.max_turns = 9
-    assert ending.show(), "there are new controls"
-    assert labels(ending) == ["Go on from step 2"]
-    assert not ending.show()
+    with undisturbed(panel):
+        panel.run.limits.max_turns = 9
+        assert ending.show(), "there are new controls"
+        assert labels(ending) == ["Go on from step 2"]
+        assert not ending.show()
 
 
 def test_another_prompt_is_asked_for_and_started() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pandas as pd
 import pytest
+from other_threads import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
@@ -63,13 +63,6 @@ def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explo
     _ = explorer.widget
     yield explorer
     assert not explorer.fault.value
-
-
-def until(said: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not said():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
 
 
 def row(explorer: Explorer, name: str) -> LimitRow:
@@ -152,20 +145,20 @@ def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
     steps, cost = row(live, "StepCountIs"), row(live, "MaxCost")
     steps.slider.place = 3
     assert live.limits["StepCountIs"] == 4
-    until(lambda: steps.number.number.value == 4 and "StepCountIs(4)" in live.code_text.value)
+    wait_until(lambda: steps.number.number.value == 4 and "StepCountIs(4)" in live.code_text.value)
 
     cost.number.unlimited.value = False
     cost.number.number.value = 0.0021
     assert live.stop == StepCountIs(4) | MaxCost("0.0021")
-    until(lambda: live.copy.text == "stop=StepCountIs(4) | MaxCost(0.0021)")
+    wait_until(lambda: live.copy.text == "stop=StepCountIs(4) | MaxCost(0.0021)")
     assert cost.slider.place == cost.offer.place_of(Decimal("0.0021")), "the nearest, and the value stays"
     assert live.limits["MaxCost"] == Decimal("0.0021")
 
     live.limits["StepCountIs"] = None
-    until(lambda: steps.slider.place == len(steps.offer.values) and steps.number.unlimited.value)
+    wait_until(lambda: steps.slider.place == len(steps.offer.values) and steps.number.unlimited.value)
     steps.slider.place = 0
     assert live.limits["StepCountIs"] == 1
-    until(lambda: not steps.number.unlimited.value)
+    wait_until(lambda: not steps.number.unlimited.value)
 
 
 def test_a_value_that_is_no_limit_says_so_and_changes_nothing(live: Explorer) -> None:
@@ -187,7 +180,7 @@ def test_tools_are_ticked(live: Explorer) -> None:
     ticks.boxes["search"].value = True
     assert live.stop == StepCountIs(8) | HasToolCall("search")
     live.limits["HasToolCall"] = ["read_page"]
-    until(lambda: ticks.boxes["read_page"].value and not ticks.boxes["search"].value)
+    wait_until(lambda: ticks.boxes["read_page"].value and not ticks.boxes["search"].value)
     ticks.boxes["read_page"].value = False
     assert live.limits["HasToolCall"] is None
 

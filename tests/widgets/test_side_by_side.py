@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from other_threads import drawn, undisturbed, wait_until
 from work_done import calls_in
 
 import agentlab as lab
@@ -50,13 +51,6 @@ def beside(*runs: Run) -> SideBySide:
     return made
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
-
-
 def plain(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
@@ -69,7 +63,8 @@ def test_step_all_takes_one_step_of_each() -> None:
         wait_until(lambda number=number: f"round {number} " in plain(made.round.value) and not made.step.disabled)  # type: ignore[misc]
     assert [len(run.history) for run in runs] == [2, 2, 2]
     wait_until(lambda: "1 of 3 ended" in plain(made.round.value))
-    assert "terminated · completed" in plain(made.columns[2].view.value) and "Found." in made.columns[2].view.value
+    wait_until(lambda: "terminated · completed" in plain(made.columns[2].view.value))
+    assert "Found." in made.columns[2].view.value
     made.step.click()
     wait_until(lambda: [len(run.history) for run in runs] == [3, 3, 2])
 
@@ -193,7 +188,8 @@ def test_hostile_text_is_escaped() -> None:
     made = beside(make_run(HOSTILE, end=1, said=HOSTILE * 50), make_run("two", end=1))
     made.go.click()
     assert made.lockstep.wait(60) is not None
-    wait_until(lambda: "completed" in made.columns[0].view.value)
+    drawn(made)
+    assert "completed" in made.columns[0].view.value and "<img" in made.chart.value
     page = made.columns[0].view.value + made.chart.value + made.bundle()["text/html"]
     assert "<script" not in page and "<img src=x" not in page
 
@@ -229,5 +225,7 @@ def test_eight_runs_stay_usable() -> None:
     made = beside(*runs)
     made.go.click()
     assert made.lockstep.wait(60) is not None
-    wait_until(lambda: "per step of 8 runs" in made.chart.value and "30 steps, turn_limit" in made.chart.value)
-    assert 10 * calls_in(made._show) < calls_in(made._curves._draw)
+    drawn(made)
+    assert "per step of 8 runs" in made.chart.value and "30 steps, turn_limit" in made.chart.value
+    with undisturbed(made):
+        assert 10 * calls_in(made._show) < calls_in(made._curves._draw)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from other_threads import drawn, undisturbed
 from work_done import calls_in
 
 import agentlab as lab
@@ -85,16 +86,16 @@ def test_the_newest_is_followed_until_a_step_is_chosen_and_again_after_newest() 
     panel = panel_of(20)
     assert rows(panel) == list(range(9, 21)) and marked(panel) == [] and detailed(panel) == "20"
     panel.cockpit.steps.number.value = "5"
-    panel.cockpit.show()
+    drawn(panel)
     assert rows(panel) == list(range(1, 13)) and marked(panel) == ["5"] and detailed(panel) == "5"
     take(panel.run, 3)
-    panel.cockpit.show()
+    drawn(panel)
     assert detailed(panel) == "5" and "steps 1 to 12 of 23 (11 later)" in panel.cockpit.steps.table.value
     panel.cockpit.steps.newest.click()
-    panel.cockpit.show()
+    drawn(panel)
     assert detailed(panel) == "23" and panel.cockpit.steps.number.value == ""
     take(panel.run, 1)
-    panel.cockpit.show()
+    drawn(panel)
     assert detailed(panel) == "24"
 
 
@@ -104,16 +105,16 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
     assert all(button.disabled for button in (steps.earlier, steps.later, steps.newest))
     assert steps.later.tooltip == "No step has been taken yet."
     take(panel.run, 2)
-    panel.cockpit.show()
+    drawn(panel)
     assert (steps.earlier.disabled, steps.later.disabled, steps.newest.disabled) == (False, True, True)
     assert steps.later.tooltip == "This is the newest step."
     steps.earlier.click()
-    panel.cockpit.show()
+    drawn(panel)
     assert detailed(panel) == "1" and steps.number.value == "1"
     assert (steps.earlier.disabled, steps.later.disabled, steps.newest.disabled) == (True, False, False)
     assert steps.earlier.tooltip == "This is the first step."
     steps.later.click()
-    panel.cockpit.show()
+    drawn(panel)
     assert panel.cockpit.scene.chosen == 2
 
 
@@ -132,7 +133,7 @@ def test_a_number_that_is_no_step_says_why_and_changes_nothing(typed: str, why: 
     steps = panel.cockpit.steps
     steps.number.value = "3"
     steps.number.value = typed
-    panel.cockpit.show()
+    drawn(panel)
     assert why in steps.message.value
     assert panel.cockpit.scene.chosen == 3
     steps.number.value = "2"
@@ -143,7 +144,7 @@ def test_chart_and_table_mark_the_same_step() -> None:
     panel = panel_of(6)
     unmarked = panel.cockpit.chart.view.value
     panel.cockpit.pointer.clicked({"step": 4})
-    panel.cockpit.show()
+    drawn(panel)
     assert marked(panel) == ["4"]
     assert "Step 4 is marked: 10 tokens, 0.004 US dollars so far." in panel.cockpit.chart.view.value
     assert panel.cockpit.chart.view.value != unmarked
@@ -157,7 +158,7 @@ def test_chart_and_table_mark_the_same_step() -> None:
 def test_whatever_the_page_sends_is_checked(message: object) -> None:
     panel = panel_of(3)
     panel.cockpit.pointer.clicks._handle_custom_msg(message, [])
-    panel.cockpit.show()
+    drawn(panel)
     assert panel.cockpit.scene.chosen is None
     assert detailed(panel) == "3"
 
@@ -178,10 +179,10 @@ def test_the_detail_is_not_made_again_while_the_step_stays() -> None:
     panel.cockpit.pointer.clicked({"section": "raw", "open": True})
     panel.cockpit.pointer.clicked({"section": "tools", "open": False})
     for _ in range(3):
-        panel.cockpit.show()
+        drawn(panel)
     assert changes == []
     panel.cockpit.pointer.clicked({"step": 2})
-    panel.cockpit.show()
+    drawn(panel)
     assert len(changes) == 1
     assert re.findall(r'data-section="(\w+)" open', changes[0]) == ["messages", "raw"]
 
@@ -190,7 +191,7 @@ def test_a_stop_reason_that_comes_late_is_shown() -> None:
     panel = panel_of(2)
     assert "the run ended" not in panel.cockpit.steps.detail.value
     panel.run.stop("enough")
-    panel.cockpit.show()
+    drawn(panel)
     assert "the run ended: explicit_stop" in panel.cockpit.steps.detail.value
 
 
@@ -213,11 +214,11 @@ def test_a_look_does_not_grow_with_the_run() -> None:
     calls = []
     for steps in (50, 5_000):
         panel = panel_of(steps)
-        panel.cockpit.show()
-        panel.cockpit.scene.choose(20)
-        panel.cockpit.steps.show()
-        panel.cockpit.scene.choose(21)
-        calls.append(calls_in(panel.cockpit.steps.show))
+        with undisturbed(panel):
+            panel.cockpit.scene.choose(20)
+            panel.cockpit.steps.show()
+            panel.cockpit.scene.choose(21)
+            calls.append(calls_in(panel.cockpit.steps.show))
     assert calls[1] < 1.2 * calls[0]
 
 

@@ -7,6 +7,7 @@ import html
 import re
 
 import pytest
+from other_threads import drawn
 from work_done import calls_in
 
 import agentlab as lab
@@ -96,14 +97,14 @@ def test_it_is_drawn_only_while_its_tab_is_in_front_and_something_is_new() -> No
     view = panel.cockpit.timeline
     assert view.picture.value == ""
     panel.cockpit.tabs.selected_index = 1
-    panel._draw_safely()
+    drawn(panel)
     first = view.picture.value
     assert alt_of(first).startswith("Timeline of 1 run; scripted:script: 3 steps, 3 calls, 3 tools, ended after")
     view.picture.value = "not drawn again"
-    panel._draw_safely()
+    drawn(panel)
     assert view.picture.value == "not drawn again"
     panel.cockpit.scene.choose(2)
-    panel._draw_safely()
+    drawn(panel)
     assert "Step 2 is the one you chose" in alt_of(view.picture.value)
 
 

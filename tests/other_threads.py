@@ -1,0 +1,37 @@
+"""What other threads do: it is waited for, kept from happening just now, or done in their place. Views draw on a thread of their own,
+some time after something has happened."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentlab.widgets.live_view import LiveView
+
+PATIENCE_S = 60.0
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Wait until this holds. What is then asserted of the page is to be part of it, or drawn before it: parts are shown one by one."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def undisturbed(view: LiveView) -> Iterator[None]:
+    """Nothing of this view is drawn meanwhile, unless by who asks for it here; a drawing under way is waited for."""
+    _ = view.widget
+    with view._drawing:
+        yield
+
+
+def drawn(view: LiveView) -> None:
+    """Have the page show what holds now, as the view's own thread does it; what goes wrong is raised."""
+    with undisturbed(view):
+        view._draw()
+    assert "could not be drawn" not in view.fault.value, view.fault.value
