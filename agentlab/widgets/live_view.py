@@ -13,6 +13,7 @@ from IPython import display
 
 from agentlab.jupyter import frontend, kernel_mend
 from agentlab.widgets import markup
+from agentlab.widgets.drawing import drawing
 from agentlab.widgets.redraw import Redrawer
 from agentlab.widgets.style import KEPT_STYLE, LIVE_STYLE, STYLE
 from agentlab.widgets.written import Html
@@ -103,7 +104,7 @@ class LiveView(ABC):
 
     def _draw_safely(self) -> None:
         try:
-            with self._drawing:
+            with self._drawing, drawing():
                 self._draw()
         except Exception as error:
             self.fault.value = markup.fault(f"The panel could not be drawn: {type(error).__name__}: {error}")

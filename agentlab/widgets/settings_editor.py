@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,9 +11,10 @@ import ipywidgets as widgets
 from agentlab.budget import Budget
 from agentlab.continuation import FIRST_CAPS, ContinuationPolicy
 from agentlab.printable import label
-from agentlab.settings import LiveSettings, RunSettings
+from agentlab.settings import LiveSettings
 from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 from agentlab.widgets import markup
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.field_choice import field_for
 from agentlab.widgets.fields import Field, Write
 from agentlab.widgets.fold import Fold
@@ -27,7 +29,7 @@ class BudgetEditor:
     """A row for each field of the budget, by name in `fields`."""
 
     def __init__(self, scene: Scene) -> None:
-        limits = scene.run.limits
+        self._limits = limits = scene.run.limits
         self.fields: dict[str, Any] = {
             field.name: field_for(
                 Budget, field, getattr(limits.budget, field.name), _writer(limits, field.name), label=field.name
@@ -36,16 +38,16 @@ class BudgetEditor:
         }
         self.view = widgets.VBox([field.view for field in self.fields.values()], _dom_classes=("agentlab-fields",))
 
-    def show(self, settings: RunSettings, *, editable: bool) -> None:
+    def show(self, *, editable: bool) -> None:
         """Bring the fields up to date."""
-        _show(self.fields, settings.budget, editable)
+        _show(self.fields, lambda: self._limits.budget, editable)
 
 
 class ContinuationEditor:
     """How far a cut answer is continued: its caps, and what the model is told."""
 
     def __init__(self, scene: Scene) -> None:
-        limits = scene.run.limits
+        self._limits = limits = scene.run.limits
         self.fields: dict[str, Any] = {
             field.name: field_for(
                 ContinuationPolicy,
@@ -61,10 +63,10 @@ class ContinuationEditor:
         self.fold = Fold("Cut answers", [_stack(self.fields)])
         self.view = self.fold.view
 
-    def show(self, settings: RunSettings, *, editable: bool) -> None:
+    def show(self, *, editable: bool) -> None:
         """Bring the fields up to date."""
-        _show(self.fields, settings.continuation, editable)
-        most = settings.continuation.max_continuations_per_turn
+        _show(self.fields, lambda: self._limits.continuation, editable)
+        most = self._limits.continuation.max_continuations_per_turn
         self.fold.say(f"continued up to {most} time{'s' * (most != 1)}" if most else "not continued")
 
 
@@ -94,9 +96,9 @@ class TerminatingEditor:
         self.fold = Fold("Terminating tools", [self._told, self._boxes, self.message, _stack(self.fields)])
         self.view = self.fold.view
 
-    def show(self, settings: RunSettings, *, editable: bool) -> bool:
+    def show(self, *, editable: bool) -> bool:
         """Bring boxes and fields up to date; whether there are new boxes."""
-        holds = settings.terminating
+        holds = self._limits.terminating
         self._holds = () if holds is None else holds.tools
         new = [name for name in (*self._scene.run.agent.tools, *self._holds) if name not in self.tools]
         for name in dict.fromkeys(new):
@@ -107,7 +109,7 @@ class TerminatingEditor:
             box.value = name in self._holds
             box.disabled = not editable
         if holds is not None:
-            _show(self.fields, holds, editable)
+            _show(self.fields, lambda: self._limits.terminating or holds, editable)
         for field in self.fields.values():
             field.enable(editable and holds is not None)
         names = ", ".join(self._holds)
@@ -128,7 +130,7 @@ class TerminatingEditor:
         return box
 
     def _ticked(self, name: str, *, on: bool) -> None:
-        if on is (name in self._holds):
+        if is_drawing() or on is (name in self._holds):
             return
         chosen = tuple(other for other in self.tools if (on if other == name else other in self._holds))
         try:
@@ -165,9 +167,10 @@ def _writer(limits: LiveSettings, name: str) -> Write:
     return write
 
 
-def _show(fields: dict[str, Any], part: object, editable: bool) -> None:
+def _show(fields: dict[str, Any], part: Callable[[], object], editable: bool) -> None:
+    """`part` gives what holds now: a person may have changed it since the first field was shown."""
     for name, field in fields.items():
-        field.show(getattr(part, name))
+        field.show(getattr(part(), name))
         field.enable(editable)
 
 

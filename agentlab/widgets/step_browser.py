@@ -11,6 +11,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.results import StepResult
 from agentlab.widgets import markup
 from agentlab.widgets.controls import set_button
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.step_detail import OPEN_AT_FIRST, detail
 from agentlab.widgets.step_table import StepTable
@@ -89,6 +90,8 @@ class StepBrowser:
             self.number.value, self.message.value = text, ""
 
     def _typed(self, change: Any) -> None:
+        if is_drawing():
+            return
         text = change["new"].strip()
         try:
             if text != self._shown_text:
