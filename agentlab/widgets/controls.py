@@ -13,6 +13,7 @@ class Controls:
 
     def __init__(self, scene: Scene) -> None:
         self._run, guard = scene.run, scene.do
+        self._stepped = False
         self.go = widgets.Button(description="Run", button_style="primary")
         self.step = widgets.Button(description="Step")
         self.pause = widgets.Button(description="Pause")
@@ -43,11 +44,13 @@ class Controls:
     def _go(self) -> None:
         if self._run.pausing:
             self._run.resume()
-        if self._run.state is not RunState.RUNNING:
+        if self._run.state is not RunState.RUNNING or self._stepped:  # pressed before the page could tell of the step under way
             self._run.launch()
+        self._stepped = False
 
     def _step(self) -> None:
         self._run.launch_step()
+        self._stepped = True
 
     def _pause(self) -> None:
         self._run.pause()

@@ -161,15 +161,16 @@ class Explorer(LiveView):
             self._redrawer.mark(soon=True)
 
     def _show(self) -> bool:
-        tried = self._now()
         for row in self.rows.values():
-            row.show()
+            row.show()  # first: to try the limits takes a while, and who moves a slider meanwhile is not to have it moved back
+        tried = self._now()
         self.summary.value = tried_markup.summary(tried)
         self.figures.value = tried_markup.figures(tried, self._trials.record)
         self.ends.value = tried_markup.ends(tried)
         self.chart.value = self._pictured(tried).as_html()
         text = as_code(tried.chosen, self._longest)
-        self.code_text.value, self.copy.text = tried_markup.code(text), text
+        self.copy.text = text  # first: the code that is to be seen is what is copied
+        self.code_text.value = tried_markup.code(text)
         done, whole = self._compared, len(self._others.several)
         self.progress.value = markup.note(f"{done:,} of {whole:,} other limits tried so far." if done < whole else "")
         return False

@@ -18,6 +18,7 @@ import ipywidgets as widgets
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import without_keys
 from agentlab.widgets import markup
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.written import Html
 
 Write = Callable[[Any], None]
@@ -112,7 +113,8 @@ class Field:
         return self.face.nothing if value is None else without_keys(str(value))
 
     def _changed(self, change: Any) -> None:
-        self._try(self._entered(change["new"]))
+        if not is_drawing():
+            self._try(self._entered(change["new"]))
 
     def _try(self, value: Any) -> None:
         if value == self._shown:
@@ -181,6 +183,8 @@ class NumberField(Field):
             super()._changed(change)
 
     def _switched(self, change: Any) -> None:
+        if is_drawing():
+            return
         self.number.disabled = change["new"] or not self._enabled
         self._try(None if change["new"] else self._entered(self.number.value))
 

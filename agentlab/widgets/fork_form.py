@@ -12,6 +12,7 @@ from agentlab.redaction import without_keys
 from agentlab.run import Run
 from agentlab.types import StopReason, ToolResult
 from agentlab.widgets import markup
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.written import Html
 
@@ -140,7 +141,7 @@ class ForkForm:
 
     def _content_edited(self, change: Any) -> None:
         chosen = self._chosen_result()
-        if chosen is None:
+        if chosen is None or is_drawing():
             return
         key, text = (self.keep.value, chosen.call_id), change["new"]
         shown = without_keys(chosen.content)

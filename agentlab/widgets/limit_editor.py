@@ -60,10 +60,10 @@ class LimitEditor:
         if self._is_same(before, 4) and not self.stop.is_stale and not self.stop.waits_to_focus:
             return False
         editable = state is not RunState.ENDED
-        new = self.stop.show(settings, editable=editable)
+        new = self.stop.show(editable=editable)
         if not self._is_same(before, 2):
             self._budget.show(editable=editable)
-            new = self.terminating.show(settings, editable=editable) or new
+            new = self.terminating.show(editable=editable) or new
             self.continuation.show(editable=editable)
         waits = state is RunState.RUNNING and run.in_force != settings
         self.pending.value = ENDED if not editable else PENDING if waits else ""

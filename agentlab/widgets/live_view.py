@@ -13,6 +13,7 @@ from IPython import display
 
 from agentlab.jupyter import frontend, kernel_mend
 from agentlab.widgets import markup
+from agentlab.widgets.drawing import drawing
 from agentlab.widgets.redraw import Redrawer
 from agentlab.widgets.style import KEPT_STYLE, LIVE_STYLE, STYLE
 from agentlab.widgets.written import Html
@@ -109,7 +110,9 @@ class LiveView(ABC):
             self.fault.value = markup.fault(f"The panel could not be drawn: {type(error).__name__}: {error}")
 
     def _draw(self) -> None:
-        if self._show():
+        with drawing():
+            new = self._show()
+        if new:
             self._adopt_if_shown()
         finished = self._finished()
         if self._shown_live and finished is not None and finished not in self._saved:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,10 @@ import ipywidgets as widgets
 from agentlab.budget import Budget
 from agentlab.continuation import FIRST_CAPS, ContinuationPolicy
 from agentlab.printable import label
-from agentlab.settings import LiveSettings, RunSettings
+from agentlab.settings import LiveSettings
 from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 from agentlab.widgets import markup
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.field_choice import field_for
 from agentlab.widgets.fields import Field, Write
 from agentlab.widgets.fold import Fold
@@ -75,7 +75,6 @@ class TerminatingEditor:
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._limits = scene, scene.run.limits
-        self._showing: int | None = None
         self.tools: dict[str, widgets.Checkbox] = {}
         self._boxes = widgets.HBox(_dom_classes=("agentlab-ticks",))
         self._told = Html(_dom_classes=("agentlab-message",))
@@ -96,22 +95,18 @@ class TerminatingEditor:
         self.fold = Fold("Terminating tools", [self._told, self._boxes, self.message, _stack(self.fields)])
         self.view = self.fold.view
 
-    def show(self, settings: RunSettings, *, editable: bool) -> bool:
+    def show(self, *, editable: bool) -> bool:
         """Bring boxes and fields up to date; whether there are new boxes."""
-        holds = settings.terminating
+        holds = self._limits.snapshot().terminating
         held = () if holds is None else holds.tools
         new = [name for name in (*self._scene.run.agent.tools, *held) if name not in self.tools]
         for name in dict.fromkeys(new):
             self.tools[name] = self._box(name, name in held)
         if new:
             self._boxes.children = tuple(self.tools.values())
-        self._showing = threading.get_ident()  # what is set here is no wish of a person
-        try:
-            for name, box in self.tools.items():
-                box.value = name in held
-                box.disabled = not editable
-        finally:
-            self._showing = None
+        for name, box in self.tools.items():
+            box.value = name in held
+            box.disabled = not editable
         if holds is not None:
             _show(self.fields, lambda: self._limits.snapshot().terminating or holds, editable)
         for field in self.fields.values():
@@ -135,7 +130,7 @@ class TerminatingEditor:
     def _ticked(self, name: str, *, on: bool) -> None:
         holds = self._limits.snapshot().terminating  # not what is shown, which may be older
         held = () if holds is None else holds.tools
-        if self._showing == threading.get_ident() or on is (name in held):
+        if is_drawing() or on is (name in held):
             return
         chosen = tuple(other for other in self.tools if (on if other == name else other in held))
         try:
@@ -172,6 +167,7 @@ def _writer(limits: LiveSettings, name: str) -> Write:
 
 
 def _show(fields: dict[str, Any], read: Callable[[], object], editable: bool) -> None:
+    """`read` gives what holds now: a person may have changed it since the first field was shown."""
     for name, field in fields.items():
         field.follow(lambda name=name: getattr(read(), name))
         field.enable(editable)

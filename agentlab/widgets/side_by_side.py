@@ -51,12 +51,13 @@ class SideBySide(LiveView):
         self._agents = tuple(agents)
         self._courses = Courses()
         self._panels: dict[int, Panel] = {}
+        self._stepped = False
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
     def _compose(self) -> None:
         self.go = _button("Run all", "run", lambda: self.guard(self._go), button_style="primary")
-        self.step = _button("Step all", "step", lambda: self.guard(self.lockstep.launch_step))
+        self.step = _button("Step all", "step", lambda: self.guard(self._step))
         self.pause = _button("Pause all", "pause", lambda: self.guard(self.lockstep.pause))
         self.stop = _button("Stop all", "stop", lambda: self.guard(self._stop))
         self.round = Html()
@@ -126,8 +127,13 @@ class SideBySide(LiveView):
     def _go(self) -> None:
         if self.lockstep.pausing or self._waits():
             self.lockstep.resume()
-        if self.lockstep.state is not RunState.RUNNING:
+        if self.lockstep.state is not RunState.RUNNING or self._stepped:  # pressed before the page told of the round under way
             self.lockstep.launch()
+        self._stepped = False
+
+    def _step(self) -> None:
+        self.lockstep.launch_step()
+        self._stepped = True
 
     def _stop(self) -> None:
         if all(run.result is not None or run.stop_request is not None for run in self.runs):

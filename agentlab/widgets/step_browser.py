@@ -12,6 +12,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.results import StepResult
 from agentlab.widgets import markup
 from agentlab.widgets.controls import set_button
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.step_detail import OPEN_AT_FIRST, detail
 from agentlab.widgets.step_table import StepTable
@@ -94,6 +95,8 @@ class StepBrowser:
         return chosen
 
     def _typed(self, change: Any) -> None:
+        if is_drawing():
+            return
         text = change["new"].strip()
         with self._lock:
             try:

@@ -12,7 +12,6 @@ import ipywidgets as widgets
 from agentlab import stop_tree
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
-from agentlab.settings import RunSettings
 from agentlab.stop import AllOf, AnyOf, Off, StepCountIs, StopCondition
 from agentlab.stop_tree import Path
 from agentlab.widgets import markup
@@ -66,15 +65,16 @@ class StopEditor:
         """The fields of all single conditions, each with the names of the condition and of the field."""
         return iter(()) if self.root is None else self.root.leaves()
 
-    def show(self, settings: RunSettings, *, editable: bool) -> bool:
+    def show(self, *, editable: bool) -> bool:
         """Bring the rows up to date; whether there are new controls."""
         with self._lock:
+            stop = self._limits.stop  # read in here: what a click has changed meanwhile is not drawn back
             new, self._has_new = self._has_new, False
             kinds = (*stop_tree.kinds(), *NEW_GROUPS)
-            same = settings.stop is self._shown and editable is self._editable and kinds == self._kinds
+            same = stop is self._shown and editable is self._editable and kinds == self._kinds
             if not same or self._is_stale:
                 self._editable, self._kinds = editable, kinds
-                new = self._arrange(settings.stop) or new
+                new = self._arrange(stop) or new
             elif self.root is not None:
                 self.root.tell(markup.last_custom_readings(self._scene.run))
             self._focus()

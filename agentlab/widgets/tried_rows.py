@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import ipywidgets as widgets
 from agentlab.printable import label
 from agentlab.widgets import markup
 from agentlab.widgets.chosen_limits import ChosenLimits
+from agentlab.widgets.drawing import is_drawing
 from agentlab.widgets.fields import Face, NumberField
 from agentlab.widgets.page_parts import RangeSlider
 from agentlab.widgets.tried_limits import Offer, Value
@@ -24,7 +24,6 @@ class LimitRow:
 
     def __init__(self, offer: Offer, chosen: ChosenLimits) -> None:
         self.offer, self._chosen, self._name = offer, chosen, offer.kind.name
-        self._showing: int | None = None
         value, kind = chosen[self._name], offer.kind
         middle = offer.values[len(offer.values) // 2]
         told = f"{self._name}: none, or a value from {offer.values[0]} to {offer.values[-1]} and beyond"
@@ -39,19 +38,15 @@ class LimitRow:
 
     def show(self) -> None:
         """Bring number and slider up to date."""
-        self._showing = threading.get_ident()  # what is set here is no wish of a person
-        try:
-            self.number.follow(lambda: self._chosen[self._name])
-            self.slider.place = self.offer.place_of(self._chosen[self._name])
-        finally:
-            self._showing = None
+        self.number.follow(lambda: self._chosen[self._name])
+        self.slider.place = self.offer.place_of(self._chosen[self._name])
 
     def _write(self, value: Value) -> None:
         self._chosen[self._name] = value
 
     def _slid(self, change: Any) -> None:
         place = change["new"]
-        if self._showing == threading.get_ident() or place == self.offer.place_of(self._chosen[self._name]):
+        if is_drawing() or place == self.offer.place_of(self._chosen[self._name]):
             return
         self._chosen[self._name] = None if place >= len(self.offer.values) else self.offer.values[place]
 
@@ -61,7 +56,6 @@ class ToolTicks:
 
     def __init__(self, offer: Offer, chosen: ChosenLimits) -> None:
         self._chosen, self._name = chosen, offer.kind.name
-        self._showing: int | None = None
         self.boxes = {
             name: widgets.Checkbox(
                 value=name in (chosen[self._name] or ()), description=label(name), indent=False,
@@ -76,17 +70,13 @@ class ToolTicks:
 
     def show(self) -> None:
         """Bring the boxes up to date."""
-        self._showing = threading.get_ident()  # what is set here is no wish of a person
-        try:
-            for name, box in self.boxes.items():
-                box.value = name in (self._chosen[self._name] or ())
-        finally:
-            self._showing = None
+        for name, box in self.boxes.items():
+            box.value = name in (self._chosen[self._name] or ())
 
     def _ticking(self, name: str) -> Callable[[Any], None]:
         def ticked(change: Any) -> None:
             names = self._chosen[self._name] or ()
-            if self._showing != threading.get_ident() and (name in names) != change["new"]:
+            if not is_drawing() and (name in names) != change["new"]:
                 others = tuple(one for one in names if one != name)
                 self._chosen[self._name] = ((*others, name) if change["new"] else others) or None
 

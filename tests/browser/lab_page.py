@@ -59,6 +59,10 @@ class LabPage(WidgetPage):
         if dialog.count():
             raise AssertionError(f"a dialog is in the way: {dialog.first.inner_text()!r}")
 
+    def wait_until_busy(self) -> None:
+        """Wait until a cell that was sent without waiting is at work."""
+        self.page.wait_for_function(f"() => {{ {NOTEBOOK} return session.kernelDisplayStatus === 'busy'; }}")
+
     def run_cell(self, index: int, *, wait: bool = True) -> None:
         """Run the cell at this place, counted from 0; with `wait`, to its end."""
         self._run(f"panel.content.activeCellIndex = {index}; app.commands.execute('notebook:run-cell')", wait)
@@ -110,6 +114,13 @@ class LabPage(WidgetPage):
             return value.status === 'ok' ? value.data['text/plain'] : value.ename + ': ' + value.evalue;
         }"""
         return str(self.page.evaluate(ask % NOTEBOOK, expression))
+
+    def wait_for_kernel(self, expression: str, value: str) -> None:
+        """Wait until the expression has this repr in the kernel."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while (found := self.kernel_value(expression)) != value:
+            assert time.monotonic() < deadline, f"{expression} is {found}, not {value}"
+            self.page.wait_for_timeout(50)
 
     def restart_kernel(self) -> None:
         """Restart the kernel without the question Lab would ask."""

@@ -19,6 +19,14 @@ run.panel()
 """
 """Up to 2,000 steps of a tenth of a second each: it goes on for longer than any test, until somebody ends it."""
 
+BUSY = """
+import time
+from pathlib import Path
+while not Path("enough").exists():
+    time.sleep(0.05)
+"""
+"""A cell that goes on until the test makes the file `enough`."""
+
 EVENTS = "[type(event).__name__ for event in run.events]"
 BEGUN_AFTER = f"{EVENTS}[{EVENTS}.index('LimitsChanged'):].count('TurnStarted')"
 """How many steps of `run` were begun after its limits were changed for the first time."""

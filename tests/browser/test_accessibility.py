@@ -12,12 +12,14 @@ from .lab_page import DARK, LIGHT, LabPage
 from .panels import ROW, SLOW_RUN
 from .widget_page import LIVE
 
-TABS = ("Steps", "Timeline", "Branches")
+TABS = {"Steps": ".agentlab-steps, :text('No steps yet')", "Timeline": "img[alt^='Timeline']", "Branches": ".agentlab-family"}
+"""The parts of the panel, and what the kernel puts there once one is shown."""
 
 
 def tab(page: LabPage, name: str) -> None:
-    """Show this part of the panel."""
+    """Show this part of the panel, and wait until it is drawn."""
     page.page.get_by_role("tab", name=name, exact=True).click()
+    expect(page.page.locator(LIVE).locator(TABS[name]).locator("visible=true").first).to_be_visible()
 
 
 def no_faults(page: LabPage, state: str) -> None:
@@ -44,6 +46,7 @@ def test_axe_finds_nothing_serious_whatever_the_run_is_doing(lab: LabPage, theme
     no_faults(lab, "running")
     lab.set_number("max_turns", 4)
     lab.wait_for_output(0, "turn_limit")
+    expect(lab.output(0)).to_contain_text("The run has ended: branch it")
     for name in TABS:
         tab(lab, name)
         no_faults(lab, f"ended, {name}")
@@ -90,7 +93,7 @@ def test_every_control_is_reached_with_tab_in_the_order_of_the_page_and_is_seen_
     expect(lab.button("Run")).to_be_enabled()
     for name in TABS:
         tab(lab, name)
-        lab.button("Run").focus()
+        lab.focus("Run")
         lab.page.keyboard.press("Shift+Tab")  # so that it is the keyboard that brings the focus
         lab.page.keyboard.press("Tab")
         reached = []
@@ -107,15 +110,13 @@ def test_every_control_is_reached_with_tab_in_the_order_of_the_page_and_is_seen_
 def test_run_step_pause_and_stop_with_the_keyboard_alone(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
     lab.run_cell(0)
-    expect(lab.button("Step")).to_be_enabled()
-    lab.button("Step").press("Space")
-    lab.wait_for_output(0, re.compile(r"ready.*step 1"))
-    expect(lab.button("Run")).to_be_enabled()
-    lab.button("Run").press("Enter")
+    lab.press("Step", "Space")
+    lab.wait_for_status(re.compile(r"^ready.*step 1\b"))
+    lab.press("Run", "Enter")
     lab.wait_for_steps(3)
-    lab.button("Pause").press("Space")
-    lab.wait_for_output(0, "paused")
-    lab.button("Resume").press("Enter")
-    expect(lab.button("Pause")).to_be_enabled()
-    lab.button("Stop").press("Enter")
+    lab.press("Pause", "Space")
+    lab.wait_for_status(re.compile("^paused"))
+    lab.press("Resume", "Enter")
+    lab.wait_for_status(re.compile("^running"))
+    lab.press("Stop", "Enter")
     lab.wait_for_output(0, "explicit_stop — Stopped by the person: the Stop button")

@@ -27,6 +27,7 @@ def test_what_is_left_goes_down_and_bars_fill(lab: LabPage) -> None:
     lab.button("Step").click()
     expect(bar).to_have_attribute("aria-valuetext", "1 of 10; 9 left")
     expect(lab.output(0)).to_contain_text("9 left")
+    lab.wait_for_status(re.compile(r"^ready.*step 1\b"))
     lab.button("Run").click()
     lab.wait_for_output(0, "10 of 10 — reached")
     expect(lab.output(0)).to_contain_text("none left")
@@ -40,13 +41,13 @@ def test_each_button_says_what_it_does_or_why_it_cannot(lab: LabPage) -> None:
     open_panel(lab, "tooltips")
     expect(lab.button("Pause")).to_have_attribute("title", "Nothing is running.")
     expect(lab.button("Pause")).to_be_disabled()
-    lab.button("Run").focus()
+    lab.focus("Run")
     for name in ("Step", "Stop"):  # what cannot be pressed is passed over
         lab.page.keyboard.press("Tab")
         expect(lab.button(name)).to_be_focused()
     outline = lab.button("Stop").evaluate("button => getComputedStyle(button).outlineStyle")
     assert outline == "solid", "the focus is visible"
-    lab.button("Run").press("Enter")
+    lab.press("Run", "Enter")
     lab.wait_for_steps(2)
     expect(lab.button("Run")).to_have_attribute("title", "The run is under way.")
     lab.button("Stop").click()

@@ -86,13 +86,6 @@ def test_the_editor_in_both_themes_with_pictures(panel: LabPage) -> None:
     panel.screenshot(PICTURES / "panel-editor-page.png", of=panel.output(0))
 
 
-def wait_for_steps(page: LabPage, number: int) -> None:
-    page.page.wait_for_function(
-        "number => Number(document.querySelector('.jupyter-widgets .agentlab-status')?.innerText.match(/step (\\d+)/)?.[1]) >= number",
-        arg=number,
-    )
-
-
 def box(page: LabPage, name: str) -> Locator:
     """A box to tick, by its name."""
     return editor(page).get_by_role("checkbox", name=name, exact=True)
@@ -108,16 +101,6 @@ def text(page: LabPage, name: str) -> Locator:
     return editor(page).get_by_role("textbox", name=name, exact=True)
 
 
-def expect_kernel(page: LabPage, expression: str, value: str) -> None:
-    """Wait until the expression has this value in the kernel."""
-    for _ in range(600):
-        found = page.kernel_value(expression)
-        if found == value:
-            return
-        page.page.wait_for_timeout(50)
-    raise AssertionError(f"{expression} is {found}, not {value}")
-
-
 STOP = "repr(run.limits.stop)"
 WHOLE = "the whole condition"
 
@@ -131,18 +114,18 @@ def test_the_tree_is_changed_by_clicks(panel: LabPage) -> None:
     wanted = (
         "AllOf(Not(HasToolCall('finalize')), Off(StepCountIs(steps=2000)), AnyOf(MaxCost(0.5), Not(FinishReasonIs('length'))))"
     )
-    expect_kernel(panel, STOP, repr(wanted))
+    panel.wait_for_kernel(STOP, repr(wanted))
     expect(editor(panel).get_by_text("looks_done")).to_have_count(0)
 
     box(panel, "Use StepCountIs").check()
     box(panel, "not HasToolCall").uncheck()
     panel.button("Remove group 1").click()
-    expect_kernel(panel, STOP, repr("AllOf(HasToolCall('finalize'), StepCountIs(steps=2000))"))
+    panel.wait_for_kernel(STOP, repr("AllOf(HasToolCall('finalize'), StepCountIs(steps=2000))"))
     assert panel.kernel_value("{event.by for event in run.events}") == "{'panel'}"
 
     panel.button(f"Remove {WHOLE}").click()
     expect(editor(panel)).to_contain_text("No condition: only the budget bounds this run.")
-    expect_kernel(panel, STOP, "'None'")
+    panel.wait_for_kernel(STOP, "'None'")
 
 
 def test_conditions_are_added_and_the_new_row_has_the_focus(panel: LabPage) -> None:
@@ -155,7 +138,7 @@ def test_conditions_are_added_and_the_new_row_has_the_focus(panel: LabPage) -> N
     panel.page.keyboard.press("Control+a")
     panel.page.keyboard.type("7000")
     panel.page.keyboard.press("Tab")
-    expect_kernel(panel, STOP, repr("MaxTokensUsed(tokens=7000)"))
+    panel.wait_for_kernel(STOP, repr("MaxTokensUsed(tokens=7000)"))
 
     choice(panel, f"Condition to add to {WHOLE}").select_option("a group: all of")
     panel.button("Add").click()
@@ -164,7 +147,7 @@ def test_conditions_are_added_and_the_new_row_has_the_focus(panel: LabPage) -> N
     panel.button("Add to group 1").click()
     expect(box(panel, "Use HasToolCall")).to_be_focused()
     wanted = "AnyOf(MaxTokensUsed(tokens=7000), AllOf(StepCountIs(steps=8), HasToolCall('search')))"
-    expect_kernel(panel, STOP, repr(wanted))
+    panel.wait_for_kernel(STOP, repr(wanted))
 
 
 def test_a_condition_of_ones_own_is_added_and_each_of_its_fields_edited(panel: LabPage) -> None:
@@ -178,23 +161,23 @@ def test_a_condition_of_ones_own_is_added_and_each_of_its_fields_edited(panel: L
     text(panel, "note of Patience").fill("a while")
     text(panel, "note of Patience").press("Tab")
     patience = "Patience(steps=60, mood='hurried', strict=False, note='a while')"
-    expect_kernel(panel, "repr(run.limits.leaves['Patience'])", repr(patience))
+    panel.wait_for_kernel("repr(run.limits.leaves['Patience'])", repr(patience))
 
     steps.fill("1")
     steps.press("Tab")
     panel.wait_for_output(0, "Patience(steps=1): steps must be at least 2. Still in force: 60.")
-    expect_kernel(panel, "run.limits.leaves['Patience'].steps", "60")
+    panel.wait_for_kernel("run.limits.leaves['Patience'].steps", "60")
 
 
 def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: LabPage) -> None:
     panel.button("Run").click()
-    wait_for_steps(panel, 9)
+    panel.wait_for_steps(9)
     choice(panel, f"Condition to add to {WHOLE}").select_option("StepCountIs")
     panel.button("Add").click()
     panel.wait_for_output(0, "StepCountIs would be met at once, so it was added turned off")
     expect(box(panel, "Use StepCountIs_2")).not_to_be_checked()
     expect(box(panel, "Use StepCountIs_2")).to_be_focused()
-    wait_for_steps(panel, 14)
+    panel.wait_for_steps(14)
     expect(box(panel, "Use StepCountIs_2")).to_be_focused()  # steps that arrive take the focus from nobody
     assert panel.kernel_value("run.result is None") == "True"
     panel.page.keyboard.press("Space")
@@ -205,26 +188,31 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
 
 
 def test_a_leaf_turned_off_while_the_run_goes_on_does_not_count(panel: LabPage) -> None:
-    panel.kernel_value("run.limits.edit_leaf('StepCountIs', steps=40)")
     panel.button("Run").click()
-    wait_for_steps(panel, 2)
+    panel.wait_for_steps(2)
     box(panel, "Use StepCountIs").uncheck()
     panel.wait_for_output(0, "last said not met")
-    wait_for_steps(panel, 43)
+    soon = int(panel.kernel_value("len(run.history)")) + 2
+    panel.kernel_value(f"run.limits.edit_leaf('StepCountIs', steps={soon})")
+    expect(panel.number("StepCountIs")).to_have_value(str(soon))
+    panel.wait_for_steps(soon + 2)
     assert panel.kernel_value("run.result is None") == "True"
     panel.button("Stop").click()
     panel.wait_for_output(0, "explicit_stop")
 
 
 def test_an_edit_says_when_it_takes_effect(lab: LabPage) -> None:
-    """In steps of three seconds: the sentence stands there until the next one has begun."""
+    """The second step lasts until the test lets it go: so long the sentence stands there."""
     lab.page.set_viewport_size({"width": 1280, "height": 1400})
-    lab.open(lab.jupyter.write_notebook("editing", [EDITED_RUN.replace("sleep(0.25)", "sleep(3)")]))
+    held = EDITED_RUN.replace("await asyncio.sleep(0.25)", 'while query != "try 1" and held:\n        await asyncio.sleep(0.02)')
+    assert "and held" in held
+    lab.open(lab.jupyter.write_notebook("editing", ["held = True\n" + held]))
     lab.run_cell(0)
     lab.button("Run").click()
-    wait_for_steps(lab, 1)
+    lab.wait_for_steps(1)
     box_of(lab, "max_calls").uncheck()
     expect(editor(lab)).to_contain_text("Takes effect at the next step.")
+    lab.kernel_value("globals().update(held=False)")
     expect(editor(lab)).not_to_contain_text("Takes effect at the next step.")
     assert lab.kernel_value("run.in_force.budget.max_calls") == "40"
 
@@ -237,7 +225,7 @@ def box_of(page: LabPage, label: str) -> Locator:
 
 def test_missing_usage_is_chosen(panel: LabPage) -> None:
     choice(panel, "missing_usage").select_option("estimate")
-    expect_kernel(panel, "run.limits.missing_usage", "'estimate'")
+    panel.wait_for_kernel("run.limits.missing_usage", "'estimate'")
 
 
 def test_terminating_tools_are_ticked_and_their_reminders_edited(panel: LabPage) -> None:
@@ -245,21 +233,21 @@ def test_terminating_tools_are_ticked_and_their_reminders_edited(panel: LabPage)
     panel.button("Terminating tools").click()
     expect(panel.number("consecutive_nudges")).to_be_disabled()
     box(panel, "finalize").check()
-    expect_kernel(panel, "run.limits.terminating.tools", "('finalize',)")
+    panel.wait_for_kernel("run.limits.terminating.tools", "('finalize',)")
     expect(panel.number("consecutive_nudges")).to_be_enabled()
     panel.set_number("consecutive_nudges", 3)
     panel.set_number("max_invocations", 150)
     text(panel, "nudge_message").fill("Call finalize.")
     text(panel, "nudge_message").press("Tab")
-    expect_kernel(panel, "run.limits.nudge_message", "'Call finalize.'")
+    panel.wait_for_kernel("run.limits.nudge_message", "'Call finalize.'")
     box(panel, "search").check()
-    expect_kernel(panel, "run.limits.terminating.tools", "('search', 'finalize')")
-    expect_kernel(panel, "(run.limits.consecutive_nudges, run.limits.max_invocations)", "(3, 150)")
+    panel.wait_for_kernel("run.limits.terminating.tools", "('search', 'finalize')")
+    panel.wait_for_kernel("(run.limits.consecutive_nudges, run.limits.max_invocations)", "(3, 150)")
     panel.set_number("max_invocations", 0)
     panel.wait_for_output(0, "TerminatingTools(max_invocations=0): max_invocations must be at least 1.")
     box(panel, "search").uncheck()
     box(panel, "finalize").uncheck()
-    expect_kernel(panel, "run.limits.terminating", "None")
+    panel.wait_for_kernel("run.limits.terminating", "None")
 
 
 def test_the_caps_on_cut_answers_are_edited(panel: LabPage) -> None:
@@ -276,9 +264,9 @@ def test_the_caps_on_cut_answers_are_edited(panel: LabPage) -> None:
         "ContinuationPolicy(max_continuations_per_turn=7, max_total_completion_tokens_per_turn=2500, "
         "max_total_output_chars_per_turn=5000, max_tool_repair_attempts=0, hint='Go on.')"
     )
-    expect_kernel(panel, "repr(run.limits.continuation)", repr(wanted))
+    panel.wait_for_kernel("repr(run.limits.continuation)", repr(wanted))
     box(panel, "4 × the first cap").check()
-    expect_kernel(panel, f"run.limits.{name}", "None")
+    panel.wait_for_kernel(f"run.limits.{name}", "None")
     text(panel, "hint").fill("  ")
     text(panel, "hint").press("Tab")
     panel.wait_for_output(0, "say in words what the model is to do. Still in force: Go on..")
@@ -299,6 +287,5 @@ def test_the_whole_editor_is_reached_with_the_keyboard(panel: LabPage) -> None:
     for wanted in ("no limit", "missing_usage", "Use StepCountIs", "StepCountIs", "not StepCountIs", "Remove StepCountIs",
                    f"Condition to add to {WHOLE}", "Add", "Terminating tools", "Cut answers"):  # fmt: skip
         assert wanted in reached, reached
-    panel.button("Cut answers").focus()
-    panel.page.keyboard.press("Space")
+    panel.press("Cut answers", "Space")
     expect(panel.number("max_continuations_per_turn")).to_be_visible()

@@ -86,7 +86,7 @@ def test_two_quick_clicks_make_one_branch(lab: LabPage) -> None:
 def test_another_prompt_is_written_and_started(lab: LabPage) -> None:
     open_and_run(lab, "prompt", FILTERED_RUN, "truncated · content_filtered")
     lab.page.wait_for_timeout(800)
-    lab.button("Edit the prompt and start again").press("Enter")
+    lab.press("Edit the prompt and start again", "Enter")
     box = lab.output(0).locator(".agentlab-ending").get_by_label("Prompt", exact=True)
     expect(box).to_have_value("Tell me about <wasps>.")
     expect(box).to_be_focused()

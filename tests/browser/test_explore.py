@@ -40,6 +40,7 @@ def test_figures_follow_a_slider_a_number_and_code(lab: LabPage) -> None:
     assert box is not None
     lab.page.mouse.move(box["x"] + 4, box["y"] + box["height"] / 2)
     lab.page.mouse.down()
+    expect(lab.number("Steps")).to_have_value("1")
     lab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=8)
     lab.page.mouse.up()
     expect(lab.number("Steps")).to_have_value(re.compile("^[56]$"))

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from .lab_page import DARK, LIGHT, LabPage
+from .panels import BUSY
 
 PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
 
@@ -61,17 +62,13 @@ run.panel()
 @pytest.fixture
 def walked(lab: LabPage) -> LabPage:
     """A page with the panels of two runs that have ended, of 20 and of 5 steps."""
-    lab.open(lab.jupyter.write_notebook("walked", [SCRIPTED, "run.panel()", "other.panel()", "import time; time.sleep(4)"]))
+    lab.open(lab.jupyter.write_notebook("walked", [SCRIPTED, "run.panel()", "other.panel()", BUSY]))
     lab.run_cell(0)
     lab.run_cell(1)
     lab.run_cell(2)
-    wait_for_pointer(lab, 1)
-    wait_for_pointer(lab, 2)
+    lab.wait_for_pointer(lab.output(1))
+    lab.wait_for_pointer(lab.output(2))
     return lab
-
-
-def wait_for_pointer(page: LabPage, cell: int) -> None:
-    expect(page.output(cell).locator(".agentlab-pointer")).to_have_count(1)
 
 
 def head(page: LabPage, cell: int = 1) -> Locator:
@@ -121,17 +118,22 @@ def test_a_click_in_either_half_of_the_chart_marks_the_table(walked: LabPage) ->
     expect(chosen_row(walked)).to_contain_text("▸ 17")
 
 
+def press_enter(page: LabPage, button: str) -> None:
+    """Press this button of the first panel with the keyboard, as soon as it can be pressed."""
+    place = page.output(1).get_by_role("button", name=button)
+    expect(place).to_be_enabled()
+    place.press("Enter")
+
+
 def test_the_number_and_the_buttons_do_the_same_by_keyboard(walked: LabPage) -> None:
     panel = walked.output(1)
     box = panel.get_by_label("Step", exact=True)
     box.fill("7")
     box.press("Enter")
     expect(head(walked)).to_contain_text("Step 7")
-    panel.get_by_role("button", name="◀ Earlier").focus()
-    walked.page.keyboard.press("Enter")
+    press_enter(walked, "◀ Earlier")
     expect(head(walked)).to_contain_text("Step 6")
-    panel.get_by_role("button", name="Later ▶").focus()
-    walked.page.keyboard.press("Enter")
+    press_enter(walked, "Later ▶")
     walked.page.keyboard.press("Enter")
     expect(head(walked)).to_contain_text("Step 8")
     box.fill("21")
@@ -165,9 +167,10 @@ def test_what_is_opened_stays_open_from_step_to_step(walked: LabPage) -> None:
 
 def test_clicks_while_the_kernel_is_busy_are_done_afterwards(walked: LabPage) -> None:
     walked.run_cell(3, wait=False)
-    walked.page.wait_for_timeout(500)
+    walked.wait_until_busy()
     for step in (10, 11, 12):
         walked.output(1).locator(f"tr[data-step='{step}']").click()
+    (walked.jupyter.root / "enough").touch()
     expect(head(walked)).to_contain_text("Step 12")
     walked.output(1).locator("tr[data-step='13']").click()
     expect(head(walked)).to_contain_text("Step 13")
@@ -179,10 +182,11 @@ def test_clicks_work_after_a_reload(walked: LabPage) -> None:
     expect(head(walked)).to_contain_text("Step 12")
     walked.save()
     walked.reload()
-    wait_for_pointer(walked, 1)
+    walked.wait_for_pointer(walked.output(1))
     expect(head(walked)).to_contain_text("Step 12")
     walked.output(1).locator("tr[data-step='14']").click()
     expect(head(walked)).to_contain_text("Step 14")
+    walked.wait_for_pointer(walked.output(2))
     click_chart(walked, 2, 2, span=5)
     expect(chosen_row(walked, 2)).to_contain_text("▸ 2")
     expect(chosen_row(walked)).to_contain_text("▸ 14")
@@ -208,7 +212,7 @@ def test_pictures_of_a_recorded_step_in_both_themes(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("recorded", [RECORDED, "run.panel()"]))
     lab.run_cell(0)
     lab.run_cell(1)
-    wait_for_pointer(lab, 1)
+    lab.wait_for_pointer(lab.output(1))
     click_chart(lab, 1, 4, span=8)
     expect(head(lab)).to_contain_text("Step 4")
     for name in ("calls", "signal", "decision", "readings", "limits", "raw"):

@@ -10,16 +10,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from .lab_page import LabPage
-from .test_pictures import PICTURES, RECORDED_RUN
+from .test_pictures import PICTURES, RECORDED_RUN, let
 from .widget_page import LIVE
-
-TOOL = '    "Search the railway\'s lost property office."\n'
-WAITING = """    global searched
-    searched += 1
-    while not Path(f"step-{searched}").exists():  # the picture is taken at the pace of who takes it, not of the machine
-        await asyncio.sleep(0.02)
-"""
-SLOW_RUN = "import asyncio\nsearched = 0\n" + RECORDED_RUN.replace(TOOL, TOOL + WAITING).replace("def search", "async def search")
 
 HEIGHT = 830
 """Of the picture, in pixels: the panel down to its limits, also where the reason of the end stands above them."""
@@ -59,12 +51,7 @@ class Frames:
 
 def test_a_limit_is_edited_the_run_stops_there_and_goes_on(lab: LabPage) -> None:
     lab.page.set_viewport_size({"width": 1280, "height": 2200})
-    lab.open(lab.jupyter.write_notebook("moving", [SLOW_RUN]))
-    assert WAITING in SLOW_RUN
-
-    def let(steps: int) -> None:
-        (lab.jupyter.root / f"step-{steps}").touch()
-
+    lab.open(lab.jupyter.write_notebook("moving", [RECORDED_RUN]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
     panel = lab.output(0).locator(LIVE)
@@ -72,18 +59,19 @@ def test_a_limit_is_edited_the_run_stops_there_and_goes_on(lab: LabPage) -> None
     frames.take(1_000)
     lab.button("Run").click()
     for steps in (1, 2, 3):
-        let(steps)
+        let(lab, steps)
         lab.wait_for_steps(steps)
         expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(f" {steps} step"))
         frames.take(700)
     lab.number("StepCountIs").fill("5")
     frames.take(1_200)
     lab.number("StepCountIs").press("Enter")
-    let(4)
+    lab.wait_for_kernel("run.limits.leaves['StepCountIs'].steps", "5")
+    let(lab, 4)
     lab.wait_for_steps(4)
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 4 step"))
     frames.take(700)
-    let(5)
+    let(lab, 5)
     lab.wait_for_output(0, "Stop condition met: StepCountIs 5 of 5")
     expect(panel).to_contain_text("The run has ended: branch it")
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 5 steps"))
@@ -93,11 +81,11 @@ def test_a_limit_is_edited_the_run_stops_there_and_goes_on(lab: LabPage) -> None
     frames.take(700)
     on.click()
     for steps in (6, 7, 8, 9):
-        let(steps)
+        let(lab, steps)
         lab.wait_for_steps(steps)
         expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(f" {steps} step"))
         frames.take(700)
-    let(10)
+    let(lab, 10)
     lab.wait_for_output(0, "Stop condition met: StepCountIs 10 of 10")
     expect(panel).to_contain_text("The run has ended: branch it")
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 10 steps"))

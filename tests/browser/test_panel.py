@@ -53,15 +53,13 @@ def test_a_leaf_of_the_stop_condition_is_edited_while_the_run_goes_on(panel: Lab
 
 def test_step_pause_resume_and_stop(panel: LabPage) -> None:
     panel.button("Step").click()
-    panel.wait_for_steps(1)
-    panel.wait_for_output(0, "ready")
+    panel.wait_for_status(re.compile(r"^ready.*step 1\b"))
     assert panel.kernel_value("len(run.history)") == "1"
 
     panel.button("Run").click()
     panel.wait_for_steps(4)
     panel.button("Pause").click()
-    expect(panel.button("Resume")).to_be_visible()
-    panel.wait_for_output(0, "paused")
+    panel.wait_for_status(re.compile("^paused"))
     paused_at = panel.kernel_value("len(run.history)")
     panel.page.wait_for_timeout(600)
     assert panel.kernel_value("len(run.history)") == paused_at
@@ -140,6 +138,7 @@ def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: Lab
 
 
 STREAMED_RUN = """
+import threading
 from datetime import date
 from pathlib import Path
 import agentlab as lab
@@ -152,7 +151,21 @@ fixture = Path(lab.__file__).parents[1] / "fixtures" / "question" / "anthropic-s
 with lab.replay(fixture, match="order", pace=2.0):
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
     run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
-run.panel()
+
+said, until = "", {30: threading.Event(), 60: threading.Event()}
+
+def hold(event):
+    "Pieces behind so many characters of the second answer wait until the test lets them go on."
+    global said
+    if isinstance(event, lab.events.TextReceived) and event.turn == 2:
+        said += event.text
+        for length, go_on in until.items():
+            if len(said) > length:
+                go_on.wait(60)
+
+panel = run.panel()
+run.observe(hold)
+panel
 """
 
 NOTE_LENGTHS = """() => {
@@ -178,11 +191,14 @@ def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> N
         "() => document.querySelector('.agentlab-answer-box pre').textContent.startsWith('Yes. The forecast')"
     )
     assert lab.kernel_value("run.result is None") == "True", "this was to be seen before the end"
+    lab.kernel_value("until[30].set()")
+    lab.page.wait_for_function("() => window.lengths.some(length => length > 30)")
     expect(lab.output(0).get_by_role("log", name="Answer of step 2")).to_have_attribute("aria-busy", "true")
     lab.screenshot(PICTURES / "panel-streaming.png", of=lab.output(0))
     during = box.bounding_box()
     lab.use_theme(DARK)
     lab.screenshot(PICTURES / "panel-streaming-dark.png", of=lab.output(0))
+    lab.kernel_value("until[60].set()")
 
     lab.wait_for_output(0, "is rain, with a high of 17 °C, so an umbrella is a good idea.")
     lab.wait_for_output(0, "terminated · completed")
@@ -211,12 +227,15 @@ class Speaker:
     async def respond(self, request, context):
         text = ""
         for number in range(400):
+            while number >= until:
+                await asyncio.sleep(0.01)
             piece = HOSTILE if number % 40 == 39 else f"line {number}\\n"
             text += piece
             context.on_text(piece)
             await asyncio.sleep(0.01)
         return say(text)
 
+until = 250
 run = lab.Agent(Speaker()).run("go")
 run.panel()
 """
@@ -236,10 +255,12 @@ def test_a_long_and_hostile_answer_is_text_and_its_end_is_in_view(lab: LabPage) 
     }"""
     assert lab.page.evaluate(is_at_end)
     shown = box.inner_text()
+    lab.kernel_value("globals().update(until=300)")
     lab.page.wait_for_function("shown => document.querySelector('.agentlab-answer-box').innerText !== shown", arg=shown)
     assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw took the focus away"
     assert lab.page.evaluate(is_at_end)
     lab.screenshot(PICTURES / "panel-long-answer.png", of=lab.output(0))
+    lab.kernel_value("globals().update(until=400)")
     lab.wait_for_output(0, "terminated · completed")
     expect(box.locator("pre")).to_contain_text("line 398")
     expect(box.locator("pre")).to_contain_text('<script>window.owned = 1</script><img src=x onerror="window.owned = 2"> $x^2$')

@@ -13,12 +13,19 @@ from .widget_page import LIVE
 PICTURES = Path(__file__).parents[2] / "test-output" / "pictures"
 
 RECORDED_RUN = """
+import asyncio
 from pathlib import Path
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
 
-def search_lost_property(words: str) -> str:
+searched = 0
+
+async def search_lost_property(words: str) -> str:
     "Search the railway's lost property office."
+    global searched
+    searched += 1
+    while not Path(f"step-{searched}").exists():  # the pictures are taken at the pace of who takes them, not of the machine
+        await asyncio.sleep(0.02)
     return f"Nothing fits {words!r}."
 
 clerk = lab.Agent("openai:gpt-5.4-mini", tools=[search_lost_property], instructions="Do not give up easily.")
@@ -27,6 +34,13 @@ with lab.replay(Path(lab.__file__).parents[1] / "fixtures" / "runaway", match="o
                     stop=HasToolCall("finalize") | StepCountIs(10), budget=Budget(max_turns=20, max_tokens=4_000, max_cost=0.004))
 run.panel()
 """
+
+
+def let(lab: LabPage, *steps: int) -> None:
+    """Let the tool of these steps of RECORDED_RUN come back."""
+    for step in steps:
+        (lab.jupyter.root / f"step-{step}").touch()
+
 
 FAILING_RUN = """
 from pathlib import Path
@@ -45,17 +59,19 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     expect(lab.button("Run")).to_be_enabled()
     panel = lab.output(0).locator(LIVE)
     lab.screenshot(PICTURES / "panel-idle.png", of=panel)
+    let(lab, 1, 2, 3, 4, 5)
     lab.button("Run").click()
     lab.wait_for_steps(5)
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile("over 5 steps"))
     lab.screenshot(PICTURES / "panel-running.png", of=panel)
     lab.set_number("StepCountIs", 7)
+    lab.wait_for_kernel("run.limits.leaves['StepCountIs'].steps", "7")
+    let(lab, 6, 7)
     lab.wait_for_output(0, "Stop condition met: StepCountIs")
     lab.wait_for_output(0, re.compile(r"The provider said choices\[\].finish_reason = tool_calls"))
-    steps = lab.kernel_value("len(run.history)")
     expect(panel).to_contain_text("The run has ended: branch it")  # the last part to be drawn
-    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(f" {steps} steps"))
-    expect(panel.locator(".agentlab-step-table")).to_contain_text(f"of {steps}")
+    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 7 steps"))
+    expect(panel.locator(".agentlab-step-table")).to_contain_text("of 7")
     lab.screenshot(PICTURES / "panel-stopped.png", of=panel)
     lab.use_theme(DARK)
     assert lab.screenshot(PICTURES / "panel-dark.png", of=panel).stat().st_size > 10_000
@@ -66,7 +82,7 @@ def test_error(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("failing", [FAILING_RUN]))
     lab.run_cell(0)
     lab.button("Run").click()
-    lab.wait_for_output(0, "error")
+    lab.wait_for_output(0, "truncated · error")
     panel = lab.output(0).locator(LIVE)
     expect(panel.locator(".agentlab-end")).to_be_visible()
     expect(panel).to_contain_text("The run has ended: branch it")

@@ -44,7 +44,7 @@ def test_two_panels_of_one_run_say_the_same_and_obey_both(notebook: LabPage) -> 
     in_output(notebook, 1, "Pause").click()
     for place in (0, 1):
         expect(in_output(notebook, place, "Resume")).to_be_enabled()
-        notebook.wait_for_output(place, "paused")
+        expect(notebook.output(place).locator(f"{LIVE} .agentlab-status")).to_contain_text(re.compile("^paused"))
     turns = notebook.number("max_turns")
     turns.nth(1).fill("77")
     turns.nth(1).press("Tab")
@@ -94,8 +94,8 @@ def test_the_square_stop_button_in_mid_step_ends_the_run_and_the_panel_says_so(l
         lab.run_cell(1, wait=False)
     else:
         lab.button("Run").click()
-    lab.wait_for_output(0, "running")
-    lab.wait_for_output(0, "search")  # the model has answered: the tool is at work
+    lab.wait_for_status(re.compile("^running"))
+    lab.wait_for_output(0, "asks for search")  # the model has answered: the tool is at work
     lab.interrupt()
     lab.wait_for_output(0, re.compile(r"cancelled"))
     expect(lab.button("Run")).to_be_disabled()
@@ -125,6 +125,6 @@ def test_after_a_restart_the_page_says_so_and_the_cell_makes_a_live_panel_again(
     notebook.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
     notebook.run_cell(0)
     expect(in_output(notebook, 0, "Run")).to_be_enabled()
-    assert "is gone" not in notebook.page.evaluate(said)
+    notebook.page.wait_for_function(f"() => !{said}.includes('is gone')")
     in_output(notebook, 0, "Step").click()
     notebook.wait_for_steps(1)

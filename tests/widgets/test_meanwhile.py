@@ -13,7 +13,6 @@ from other_threads import drawn, undisturbed
 import agentlab as lab
 from agentlab import Budget
 from agentlab.run import Run
-from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
 from agentlab.widgets import fork_form, live_view, step_browser
 from agentlab.widgets.comparison import Course, Courses
@@ -114,19 +113,6 @@ def test_a_limit_that_is_set_while_the_editor_is_drawn() -> None:
     assert panel.run.limits.max_tokens == 777
     drawn(panel)
     assert (field.unlimited.value, field.number.value) == (False, 777)
-
-
-def test_tools_that_are_ticked_before_and_behind_a_drawing_of_what_was() -> None:
-    panel = Panel(run_of(0))
-    editor, limits = panel.cockpit.editor.terminating, panel.run.limits
-    with undisturbed(panel):
-        before = limits.snapshot()
-        editor.tools["finalize"].value = True
-        editor.show(before, editable=True)
-        editor.tools["search"].value = True
-    assert limits.terminating == TerminatingTools(("search", "finalize"))
-    drawn(panel)
-    assert {name: box.value for name, box in editor.tools.items()} == {"search": True, "finalize": True}
 
 
 def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
