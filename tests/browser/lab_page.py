@@ -106,7 +106,8 @@ class LabPage(WidgetPage):
             self.page.wait_for_timeout(100)
 
     def kernel_value(self, expression: str) -> str:
-        """The repr of an expression in the kernel, asked silently. It waits its turn behind a cell that runs."""
+        """The repr of an expression in the kernel, asked silently. It waits its turn behind a cell that runs, but not behind what was
+        just clicked or typed, which comes on a way of its own (a subshell)."""
         ask = """async expression => { %s
             const ask = { code: '', silent: true, store_history: false, user_expressions: { value: expression } };
             const reply = await session.session.kernel.requestExecute(ask).done;
@@ -116,7 +117,7 @@ class LabPage(WidgetPage):
         return str(self.page.evaluate(ask % NOTEBOOK, expression))
 
     def wait_for_kernel(self, expression: str, value: str) -> None:
-        """Wait until the expression has this repr in the kernel."""
+        """Wait until the expression has this repr in the kernel: what was clicked or typed has come there."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         while (found := self.kernel_value(expression)) != value:
             assert time.monotonic() < deadline, f"{expression} is {found}, not {value}"

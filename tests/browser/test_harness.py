@@ -65,13 +65,12 @@ def test_cells_run_and_their_output_is_seen_and_saved(counting: LabPage) -> None
 @pytest.mark.own_page
 def test_a_reloaded_page_has_the_kernel_and_its_widgets(counting: LabPage) -> None:
     counting.set_number("limit", 7)
-    assert counting.kernel_value("limit.value") == "7"  # it has arrived there before the page goes
+    counting.wait_for_kernel("limit.value", "7")  # before the page goes
     counting.save()
     counting.reload()
     expect(counting.number("limit")).to_have_value("7")
     counting.set_number("limit", 8)
-    expect(counting.number("limit")).to_have_value("8")
-    assert counting.kernel_value("limit.value") == "8"
+    counting.wait_for_kernel("limit.value", "8")
 
 
 def test_the_theme_changes_and_pictures_are_taken(counting: LabPage, tmp_path: Path) -> None:

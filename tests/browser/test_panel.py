@@ -85,13 +85,13 @@ def test_no_limit_is_a_box_to_tick_and_to_untick(panel: LabPage) -> None:
     box = no_limit(panel, "max_tokens")
     box.check()
     expect(panel.number("max_tokens")).to_be_disabled()
-    assert panel.kernel_value("run.limits.max_tokens") == "None"
+    panel.wait_for_kernel("run.limits.max_tokens", "None")
     box.uncheck()
-    assert panel.kernel_value("run.limits.max_tokens") == "50000000"
+    panel.wait_for_kernel("run.limits.max_tokens", "50000000")
     no_limit(panel, "max_cost (USD)").uncheck()
     panel.set_number("max_cost (USD)", 0.25)
     panel.wait_for_output(0, "$0 of $0.25")
-    assert panel.kernel_value("run.limits.max_cost") == "Decimal('0.25')"
+    panel.wait_for_kernel("run.limits.max_cost", "Decimal('0.25')")
 
 
 def test_a_change_from_code_is_seen_in_the_panel(panel: LabPage) -> None:
