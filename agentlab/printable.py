@@ -12,6 +12,9 @@ AS_WRITTEN = "tex2jax_ignore mathjax_ignore"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]+")
+_ACCENT = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_TOWER = re.compile(f"({_ACCENT}{{3}}){_ACCENT}+")
+"""Accents on one letter, more than any language has: they would stand over the lines above."""
 _MATH = str.maketrans({"$": "\N{FULLWIDTH DOLLAR SIGN}", "\\": "\N{FULLWIDTH REVERSE SOLIDUS}"})
 
 
@@ -49,7 +52,14 @@ def escape(value: object, longest: int = 300) -> str:
 
 def one_line(text: str, longest: int = 80) -> str:
     """A name from outside in a sentence of ours: on one line, cut in its middle, turning nothing round that stands beside it."""
-    plain = " ".join(_STEERING.sub(" ", whole(without_keys(text))).split()) or "unnamed"
+    return short(_STEERING.sub(" ", whole(without_keys(text))), longest)
+
+
+def short(text: str, longest: int) -> str:
+    """Words on one line and no higher than that, cut in the middle, since versions stand at the end."""
+    plain = " ".join(text.split()) or "unnamed"
+    if not plain.isascii():
+        plain = _TOWER.sub(r"\1", plain)
     if len(plain) <= longest:
         return plain
     tail = (longest - 1) // 2

@@ -21,7 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Formatter
 
 from agentlab.errors import ConfigurationError
-from agentlab.printable import one_line, printable
+from agentlab.printable import one_line, printable, short
 from agentlab.redaction import without_keys
 
 # The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
@@ -188,11 +188,7 @@ def shorten(text: str, width: int = 30) -> str:
 
     Letters that the font has not are written as their number, U+6A21, so that different names stay different; signs are left out.
     """
-    plain = " ".join("".join(map(_drawn, without_keys(text))).split()) or "unnamed"
-    if len(plain) <= width:
-        return plain
-    tail = (width - 1) // 2
-    return f"{plain[: width - 1 - tail]}…{plain[-tail:]}"
+    return short("".join(map(_drawn, without_keys(text))), width)
 
 
 def _drawn(char: str) -> str:
