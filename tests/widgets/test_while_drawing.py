@@ -22,6 +22,9 @@ from agentlab.widgets.live_view import LiveView
 from agentlab.widgets.side_by_side import SideBySide
 from agentlab.widgets.stop_rows import GroupRow
 
+A_WHILE_S = 1.0
+"""So long the drawing stands still for somebody who may have to wait for its end."""
+
 
 @pytest.fixture(autouse=True)
 def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,15 +57,15 @@ def shown(run: Run) -> Panel:
 
 
 def in_the_middle(view: LiveView, control: Any, begin: Callable[[], object], person: Callable[[], object]) -> None:
-    """`begin` leads to a drawing that changes `control`; while that is on its way to the page, the person acts. It
-    comes back when that drawing is done."""
+    """`begin` leads to a drawing that changes `control`; while that is on its way to the page, the person acts, or has to wait for the
+    drawing and acts then. It comes back when that drawing is done."""
     sent, under_way, has_acted = control.send_state, threading.Event(), threading.Event()
 
     def slow(key: Any = None) -> None:
         sent(key)
         if threading.current_thread().name == "agentlab-panel" and not under_way.is_set():
             under_way.set()
-            assert has_acted.wait(PATIENCE_S)
+            has_acted.wait(A_WHILE_S)
 
     control.send_state = slow
     try:
@@ -72,7 +75,7 @@ def in_the_middle(view: LiveView, control: Any, begin: Callable[[], object], per
     finally:
         has_acted.set()
     with view._drawing:
-        pass
+        assert not view.fault.value
 
 
 def test_a_limit_that_was_given_just_then() -> None:
