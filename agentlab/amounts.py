@@ -33,7 +33,7 @@ def measured(name: str, value: Any) -> str:
     if unit == "USD" and isinstance(value, Decimal | float | int):
         return _dollars(_rounded(Decimal(str(value))))
     if unit == "s" and isinstance(value, int | float):
-        return _duration(round(value) if value >= 60 else value)
+        return _duration(round(value) if 60 <= value < float("inf") else value)
     if isinstance(value, float):
         return _digits(value, 4)
     return exactly(value)
