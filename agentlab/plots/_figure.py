@@ -10,6 +10,7 @@ import base64
 import functools
 import io
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -156,12 +157,22 @@ def style(ax: Axes) -> None:
 
 def note(ax: Axes, text: str) -> None:
     """A sentence in the middle of axes that have nothing to show."""
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
+    told = ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
+    told.set_in_layout(False)  # where it is wider than the axes, they need not become narrower for it
 
 
 def note_above(ax: Axes, text: str) -> None:
-    """A sentence above axes that show a part only."""
-    ax.text(0, 1.03, text, transform=ax.transAxes, ha="left", va="bottom", color=TEXT, fontsize=SMALL_POINTS, parse_math=False)
+    """A sentence above axes that show a part only; on several lines where it is wider than they are, which would leave them no room."""
+    note = ax.text(
+        0, 1.03, text, transform=ax.transAxes, ha="left", va="bottom", color=TEXT, fontsize=SMALL_POINTS, parse_math=False
+    )
+    spec = ax.get_subplotspec()
+    part = 1.0 if spec is None else len(spec.colspan) / spec.get_gridspec().ncols
+    room = 0.8 * part * ax.figure.bbox.width
+    letters = len(text)
+    while letters > 1 and note.get_window_extent().width > room:
+        letters = letters * 4 // 5
+        note.set_text("\n".join(textwrap.wrap(text, letters)))
 
 
 def set_alt(ax: Axes, text: str) -> None:

@@ -408,3 +408,14 @@ def test_the_figure_grows_with_its_bars() -> None:
 
     heights = [lab.plots.stop_reasons(runs).figure.get_size_inches()[1] for runs in (few, many)]
     assert heights[1] > 2 * heights[0]
+
+
+@pytest.mark.parametrize("values", [[10, NA, 30], [NA, NA, NA]])
+def test_names_of_wide_letters_leave_the_axes_room(values: list[Any]) -> None:
+    wide = "W" * 60
+    steps = steps_of((wide, values), ("one", values), prompt=[wide] * 6)
+    small = lab.plots.small_multiples(lab.plots.tokens, steps, by="prompt")
+    for figure in (lab.plots.cost(steps).figure, lab.plots.curves(steps), small):
+        assert isinstance(figure, PlotFigure)
+        assert figure.png()  # a layout that comes to nothing warns
+        assert min(ax.get_position().width for ax in figure.axes) > 0.1
