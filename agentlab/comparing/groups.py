@@ -46,23 +46,22 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
 
 def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
     """The name of each row's group."""
-    parts = [
-        frame[name].map(lambda value: None if _is_na(value) else str(value)).astype("string").fillna(f"unknown {name}")
-        for name in by
-    ]
-    name = parts[0]
-    for part in parts[1:]:
-        name = name + between + part
-    return name
-
-
-def _is_na(value: object) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN is not itself
-
-
-def in_order(names: pd.Series[str]) -> list[str]:
-    """The different names, in the order of their first row."""
-    return [str(name) for name in names.unique()]
+    recording = ["recording_id"] if "recording_id" in frame.columns else []
+    found = np.arange(len(frame))
+    links = []
+    for columns in (unit_of(frame, unit), recording, [task] if task else []):
+        if not columns:
+            continue
+        codes = pd.factorize(names_of(frame, columns, between="\x1f").where(frame[columns].notna().all(axis=1)))[0]
+        links.append((codes >= 0, codes[codes >= 0]))
+    before = None
+    while before is None or (found != before).any():
+        before = found.copy()
+        for known, codes in links:
+            least = np.full(len(frame), len(frame))
+            np.minimum.at(least, codes, found[known])
+            found[known] = least[codes]
+    return found
 
 
 def no_column_twice(frame: pd.DataFrame) -> None:
@@ -154,6 +153,32 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
         return run_id in parent_of and run_id not in passed
 
     return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
+
+
+FAILURES = ("count", "leave_out")
+
+
+def failed_of(runs: pd.DataFrame, failures: str) -> pd.Series[bool]:
+    """Which runs ended by an error. Raises ConfigurationError for what is none of FAILURES."""
+    if failures not in FAILURES:
+        raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
+    reasons = runs["stop_reason"] if "stop_reason" in runs.columns else pd.Series(None, index=runs.index, dtype="string")
+    return reasons.astype("string").eq("error").fillna(False).astype(bool)
+
+
+def scores_of(runs: pd.DataFrame, column: str, failed: pd.Series[bool], like: pd.Series[float] | None = None) -> pd.Series[float]:
+    """The scores; where they are yes or no that of a failed run without one is 0. `like` says so where none is known."""
+    scores = numbers(runs, column)
+    known = scores.dropna() if like is None or scores.notna().any() else like.dropna()
+    return scores.mask(failed & scores.isna(), 0.0) if len(known) and known.isin([0, 1]).all() else scores
+
+
+def mixed(runs: pd.DataFrame) -> str | None:
+    """In words, that some of the runs are replays and others are not."""
+    replayed = numbers(runs, "replayed").dropna()
+    if replayed.nunique() < 2:
+        return None
+    return f"{int(replayed.sum())} of {len(replayed)} runs are replays of recordings, the others ran live"
 
 
 def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:
