@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
@@ -46,6 +47,38 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
 
 def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
     """The name of each row's group."""
+    parts = [
+        frame[name].map(lambda value: None if _is_na(value) else str(value)).astype("string").fillna(f"unknown {name}")
+        for name in by
+    ]
+    name = parts[0]
+    for part in parts[1:]:
+        name = name + between + part
+    return name
+
+
+def _is_na(value: object) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN is not itself
+
+
+def in_order(names: pd.Series[str]) -> list[str]:
+    """The different names, in the order of their first row."""
+    return [str(name) for name in names.unique()]
+
+
+def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
+    """The columns that make a unit: those that were asked for, else the prompt where there is one."""
+    if unit is not None:
+        return columns_of(unit, "unit")
+    return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
+
+
+def units_of(frame: pd.DataFrame, unit: By | None, task: str | None = None) -> npt.NDArray[np.intp]:
+    """The number of each row's independent unit.
+
+    Rows belong together that have the same value of `unit`, that replay the same recording (`recording_id`), or that are of the
+    same `task`, and so do all that hang together by such links. What is not known links nothing.
+    """
     recording = ["recording_id"] if "recording_id" in frame.columns else []
     found = np.arange(len(frame))
     links = []
