@@ -135,7 +135,7 @@ def agreement(
     answers, rows = _answers(rows, of, columns, shared)
     groups = [name for name in answers.columns if name not in shared]
     whole = answers[groups].notna().all(axis=1) & (len(groups) > 1)
-    same = (answers[groups].nunique(axis=1) == 1).astype("boolean").mask(~whole)
+    same = _alike(answers[groups]).astype("boolean").mask(~whole)
     pairs = list(combinations(groups, 2))
     met = [_met(answers, a, b) for a, b in pairs]
 
@@ -198,13 +198,19 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()})
 
 
+def _alike(answers: pd.DataFrame) -> pd.Series[bool]:
+    """Whether all have the same reason, of scenarios for which all have one."""
+    texts = answers.astype(object)
+    return texts.eq(texts.iloc[:, 0], axis=0).all(axis=1) if len(texts.columns) else pd.Series(False, index=answers.index)
+
+
 def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
     """One row of `overall` or `pairs`, without the names."""
     whole = answers.dropna() if answers.shape[1] > 1 else answers.iloc[:0]
     rows = rows[rows[_PLACE].isin(whole.index)]
     units = pd.Series(units_of(rows, unit, _PLACE), index=rows[_PLACE]).groupby(level=0).first().reindex(whole.index)
     codes = np.unique(units.to_numpy(), return_inverse=True)[1]
-    agree = (whole.nunique(axis=1) == 1).to_numpy()
+    agree = _alike(whole).to_numpy(dtype=bool)
     share, kappa = of_share(agree, codes, level=level), _kappa(whole, codes, level)
     reasons = [f"{what}: {one.why}" for what, one in (("share", share), ("kappa", kappa)) if one.why]
     found = hint(rows.drop_duplicates(_PLACE), unit, share.units) if reasons else None
