@@ -22,6 +22,7 @@ SUBJECTS = (
     "imports",
     "what_if",
     "frames",
+    "coverage",
     "panel",
     "store",
     "experiments",
