@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from agentlab.amounts import counted
-from agentlab.comparing.compare import TOO_FEW, default_shared, hint
+from agentlab.comparing.compare import TOO_FEW, default_shared, hint, in_words
 from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, unit_of, units_of
 from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_share
 from agentlab.errors import ConfigurationError
@@ -212,8 +212,8 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
     codes = np.unique(units.to_numpy(), return_inverse=True)[1]
     agree = _alike(whole).to_numpy(dtype=bool)
     share, kappa = of_share(agree, codes, level=level), _kappa(whole, codes, level)
-    reasons = [f"{what}: {one.why}" for what, one in (("share", share), ("kappa", kappa)) if one.why]
-    found = hint(rows.drop_duplicates(_PLACE), unit, share.units) if reasons else None
+    reasons = {what: one.why for what, one in (("share", share), ("kappa", kappa)) if one.why}
+    advice = hint(rows.drop_duplicates(_PLACE), unit, share.units) if reasons else None
     return {
         "scenarios": len(whole),
         "units": share.units,
@@ -226,7 +226,7 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
         "kappa_low": kappa.low,
         "kappa_high": kappa.high,
         "small_sample": f"{counted(share.units, 'independent unit')}: {TOO_FEW}" if share.units < FEW else None,
-        "no_interval": "; ".join([*reasons, *([found] if found else [])]) or None,
+        "no_interval": in_words(reasons, advice),
     }
 
 

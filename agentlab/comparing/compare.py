@@ -13,7 +13,7 @@ What a run's sub-agents used counts as its own here, other than in the frame of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -243,6 +243,14 @@ def hint(runs: pd.DataFrame, unit: By | None, units: int) -> str | None:
     return f"a unit is all runs of {' or '.join(of)}{also}"
 
 
+def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
+    """What holds of which figure, once where it is the same of several; None where there is nothing."""
+    of: dict[str, list[str]] = {}
+    for what, why in reasons.items():
+        of.setdefault(why, []).append(what)
+    return "; ".join([*(f"{', '.join(names)}: {why}" for why, names in of.items()), *([advice] if of and advice else [])]) or None
+
+
 def _row(group: Group) -> dict[str, Any]:
     """A row of the summary."""
     none = Estimate(None, None, None, 0)
@@ -254,9 +262,8 @@ def _row(group: Group) -> dict[str, Any]:
     for what in ("tokens", "cost"):
         row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
     reasons = {what: one.why for what, one in group.measures.items() if one.why and not what.endswith("_median")}
-    told = [*(f"{what}: {why}" for what, why in reasons.items()), *([group.advice] if group.advice and reasons else [])]
-    row["no_interval"] = "; ".join(told) or None
-    row["left_out"] = "; ".join(f"{what}: {words}" for what, words in group.left_out.items() if "median" not in what) or None
+    row["no_interval"] = in_words(reasons, group.advice)
+    row["left_out"] = in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
     row["small_sample"], row["mixed"] = _few(group), group.mixed
     return row
 

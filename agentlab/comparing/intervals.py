@@ -324,7 +324,7 @@ def too_few(known: int, units: int) -> str | None:
     if units >= FEWEST:
         return None
     if units < known:
-        return f"{known} known are {counted(units, 'independent unit')}, an interval takes {FEWEST}"
+        return f"{known} values in {counted(units, 'independent unit')}, an interval takes {FEWEST} units"
     return f"only {known if known > 1 else 'one'} known, an interval takes {FEWEST}"
 
 

@@ -55,7 +55,7 @@ def test_too_few_scenarios_for_an_interval_say_so() -> None:
     row = lab.agreement(crossed(a=[C, T], b=[C, T])).pairs.iloc[0]
 
     assert (row["kappa"], row["units"]) == (1, 2)
-    assert row["no_interval"] == "share: only 2 known, an interval takes 5; kappa: only 2 known, an interval takes 5"
+    assert row["no_interval"] == "share, kappa: only 2 known, an interval takes 5"
     assert row["small_sample"].startswith("2 independent units: fewer than 20")
 
 

@@ -44,7 +44,7 @@ def test_real_runs_in_the_order_of_their_first() -> None:
         1,
     )
     assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
-    assert one["no_interval"] == "completion: only one known, an interval takes 5; tokens: none known; cost: none known"
+    assert one["no_interval"] == "completion: only one known, an interval takes 5; tokens, cost: none known"
     assert one["small_sample"] == "1 independent unit: fewer than 20, intervals from so few tend to be too narrow"
 
 
@@ -73,7 +73,7 @@ def test_runs_that_still_go_on_are_counted_and_enter_nothing_else() -> None:
         pytest.param([1, 0, 0, 0], None, 4, 0.25, 0.25, None, id="1 or 0"),
         pytest.param([0.5, 0.9, 1.0, None], None, 3, None, 0.8, "success: scores are graded, pass success_at=…", id="graded"),
         pytest.param([0.5, 0.9, 1.0, None], 0.9, 3, 2 / 3, 0.8, None, id="graded, from a score on"),
-        pytest.param([None] * 4, None, 0, None, None, "success: none known", id="none known"),
+        pytest.param([None] * 4, None, 0, None, None, "success, score, tokens, cost: none known", id="none known"),
     ],
 )
 def test_scores(

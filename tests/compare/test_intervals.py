@@ -229,8 +229,8 @@ def test_an_interval_that_cannot_be_made_says_why(values: list[float], value: fl
 def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estimate]) -> None:
     values, units = [0.0, 1, 1] * 20, [*np.repeat(range(4), 15)]
 
-    assert estimate(values, units).why == "60 known are 4 independent units, an interval takes 5"
-    assert estimate(values[:3], [1, 1, 1]).why == "3 known are 1 independent unit, an interval takes 5"
+    assert estimate(values, units).why == "60 values in 4 independent units, an interval takes 5 units"
+    assert estimate(values[:3], [1, 1, 1]).why == "3 values in 1 independent unit, an interval takes 5 units"
     assert estimate(values, [*np.repeat(range(5), 12)]).why in (None, "the means of all 5 units are the same")
 
 

@@ -50,7 +50,9 @@ def test_one_prompt_has_no_interval_for_other_prompts_and_one_for_itself_where_t
     row = row_of(lab.summary(runs))
 
     assert (row["units"], row["cost_low"], row["success_low"]) == (1, None, None)
-    assert row["no_interval"].startswith("completion: 20 known are 1 independent unit, an interval takes 5; ")
+    assert row["no_interval"].startswith(
+        "completion, success, score, cost: 20 values in 1 independent unit, an interval takes 5 units; "
+    )
     assert row["no_interval"].endswith(
         "; a unit is all runs of one prompt_id; unit='run_id' gives intervals that hold for these prompts only"
     )
@@ -63,7 +65,7 @@ def test_replays_of_one_recording_are_one_unit_whatever_is_asked_for() -> None:
     for asked in (None, "run_id"):
         row = row_of(lab.summary(runs, unit=asked))
         assert (row["units"], row["replayed"], row["success_low"], row["cost_low"]) == (3, 15, None, None)
-        assert "15 known are 3 independent units, an interval takes 5" in row["no_interval"]
+        assert "15 values in 3 independent units, an interval takes 5 units" in row["no_interval"]
         assert "a unit is all runs of one" in row["no_interval"] and "recording_id" in row["no_interval"]
         assert "unit='run_id' gives" not in row["no_interval"]
     both = pd.concat([runs, runs.assign(provider="b", run_id="again " + runs["run_id"], cost_usd=runs["cost_usd"] + 1)])
@@ -146,7 +148,7 @@ def test_runs_without_a_score_that_did_not_fail_are_left_out_and_counted() -> No
     row = row_of(lab.summary(half_failed(stop_reason=reasons, score=scores)))
 
     assert (row["failed"], row["scored"], row["success_rate"]) == (15, 30, pytest.approx(30 / 45))
-    assert row["left_out"] == "success: 15 of 60 without a score; score: 15 of 60 without a score; cost: 30 of 60 unknown"
+    assert row["left_out"] == "success, score: 15 of 60 without a score; cost: 30 of 60 unknown"
 
 
 def test_failed_runs_are_no_successes_of_graded_scores_and_have_no_grade() -> None:
