@@ -88,7 +88,8 @@ class Agreement:
         row = self.overall.iloc[0]
         if not row["scenarios"]:
             return "no scenario for which every group has a reason"
-        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}"
+        units = f" in {counted(int(row['units']), 'independent unit')}" if row["units"] < row["scenarios"] else ""
+        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}{units}"
 
 
 def agreement(
