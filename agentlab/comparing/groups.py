@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
@@ -63,6 +64,37 @@ def _is_na(value: object) -> bool:
 def in_order(names: pd.Series[str]) -> list[str]:
     """The different names, in the order of their first row."""
     return [str(name) for name in names.unique()]
+
+
+def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
+    """The columns that make a unit: those that were asked for, else the prompt where there is one."""
+    if unit is not None:
+        return columns_of(unit, "unit")
+    return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
+
+
+def units_of(frame: pd.DataFrame, unit: By | None, task: str | None = None) -> npt.NDArray[np.intp]:
+    """The number of each row's independent unit.
+
+    Rows belong together that have the same value of `unit`, that replay the same recording (`recording_id`), or that are of the
+    same `task`, and so do all that hang together by such links. What is not known links nothing.
+    """
+    recording = ["recording_id"] if "recording_id" in frame.columns else []
+    found = np.arange(len(frame))
+    links = []
+    for columns in (unit_of(frame, unit), recording, [task] if task else []):
+        if not columns:
+            continue
+        codes = pd.factorize(names_of(frame, columns, between="\x1f").where(frame[columns].notna().all(axis=1)))[0]
+        links.append((codes >= 0, codes[codes >= 0]))
+    before = None
+    while before is None or (found != before).any():
+        before = found.copy()
+        for known, codes in links:
+            least = np.full(len(frame), len(frame))
+            np.minimum.at(least, codes, found[known])
+            found[known] = least[codes]
+    return found
 
 
 def no_column_twice(frame: pd.DataFrame) -> None:
@@ -154,6 +186,32 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
         return run_id in parent_of and run_id not in passed
 
     return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
+
+
+FAILURES = ("count", "leave_out")
+
+
+def failed_of(runs: pd.DataFrame, failures: str) -> pd.Series[bool]:
+    """Which runs ended by an error. Raises ConfigurationError for what is none of FAILURES."""
+    if failures not in FAILURES:
+        raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
+    reasons = runs["stop_reason"] if "stop_reason" in runs.columns else pd.Series(None, index=runs.index, dtype="string")
+    return reasons.astype("string").eq("error").fillna(False).astype(bool)
+
+
+def scores_of(runs: pd.DataFrame, column: str, failed: pd.Series[bool], like: pd.Series[float] | None = None) -> pd.Series[float]:
+    """The scores; where they are yes or no that of a failed run without one is 0. `like` says so where none is known."""
+    scores = numbers(runs, column)
+    known = scores.dropna() if like is None or scores.notna().any() else like.dropna()
+    return scores.mask(failed & scores.isna(), 0.0) if len(known) and known.isin([0, 1]).all() else scores
+
+
+def mixed(runs: pd.DataFrame) -> str | None:
+    """In words, that some of the runs are replays and others are not."""
+    replayed = numbers(runs, "replayed").dropna()
+    if replayed.nunique() < 2:
+        return None
+    return f"{int(replayed.sum())} of {len(replayed)} runs are replays of recordings, the others ran live"
 
 
 def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:
