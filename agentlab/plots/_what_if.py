@@ -46,8 +46,9 @@ def what_if(
     """Each configuration of a backtest as a point, with its intervals, and the frontier: the most y for as little x.
 
     `frame` is what `lab.backtest(…)` gives, a row a configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
-    `calls_mean`, `time_mean`, `success_rate`. Where more than `most_unknown` of the runs is unknown nothing is drawn: the means would be
-    those of other runs, mostly the short ones. The legend says how many are left out. Returns the axes; see `what_if_data` for what they show. Errors: ConfigurationError.
+    `calls_mean`, `time_mean`, `success_rate`. A configuration of which more than `most_unknown` of the runs is unknown is not drawn:
+    its means are those of other runs, mostly the short ones. The legend says how many there are. Returns the axes; see
+    `what_if_data` for what they show. Errors: ConfigurationError.
 
     Example:
         >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
@@ -94,11 +95,13 @@ def draw_what_if(
         rows[MOST_GROUPS:] = [(Line2D([], [], linestyle="none"), f"and {len(rows) - MOST_GROUPS} more")]
     _bounds(ax, shown, x, y)
     its = looks[str(groups[0]), ""]
-    colour, marker = (its.colour, its.marker) if len(groups) == 1 else (look.TEXT, "o")
+    colour = its.colour if len(groups) == 1 else look.TEXT
     if any(shown["efficient"]):
         rows.append((Line2D([], [], color=colour, linewidth=1.6), "frontier: the most\nfor as little"))
     if unsure.any():
-        rows.append((Line2D([], [], linestyle="none"), f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown"))
+        rows.append(
+            (Line2D([], [], linestyle="none"), f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown")
+        )
     if left := len(data) - len(shown) - int(unsure.sum()):
         rows.append((Line2D([], [], linestyle="none"), f"{left} not drawn:\n{_word(x)} or {_word(y)} unknown"))
     rows += [_row_of(place, row) for place, row in enumerate(named, start=1)]

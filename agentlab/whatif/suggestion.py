@@ -66,6 +66,8 @@ class Suggestion:
     cost_recorded: float | None = None
     """What the same runs cost in the record."""
     runs: int = 0
+    units: int = 0
+    """Independent units in these runs: prompts, recordings or runs, see `lab.suggest`."""
     successes: int = 0
     """Runs that had reached their goal in the record."""
     unknown_share: float | None = None
@@ -181,7 +183,7 @@ def configuration(grid: Grid, longest: int) -> Configuration:
     return Configuration(grid.stop, Budget(**limits), f"{code}, budget={budget_code(limits)}")
 
 
-def sentences(found: Suggestion, *, candidates: int, own_share: float, units: str, level: float) -> Iterator[str]:
+def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str, level: float) -> Iterator[str]:
     """What a suggestion comes to, in words."""
     code = found.code
     yield (
@@ -190,7 +192,8 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, units: st
     )
     before, after = amount(found.cost_recorded, found.cost_in), amount(found.cost, found.cost_in)
     yield (
-        f"On runs it was not chosen on ({found.folds} parts, by {units}) the rule {found.in_short()} (intervals at {level:.4g}): "
+        f"On runs it was not chosen on ({found.folds} parts, by {unit}, {found.units:,} in all) the rule {found.in_short()} "
+        f"(intervals at {level:.4g}): "
         f"{after} a run in place of {before}."
     )
     if found.kept is not None and found.kept < found.keep:

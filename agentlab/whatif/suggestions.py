@@ -23,7 +23,7 @@ _FIGURES = (
     "kept", "kept_low", "kept_high", "saved", "saved_low", "saved_high", "cost", "cost_low", "cost_high", "cost_recorded",
     "unknown_share",
 )  # fmt: skip
-_COUNTS = ("runs", "successes", "folds", "same_choice")
+_COUNTS = ("runs", "units", "successes", "folds", "same_choice")
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,9 +49,9 @@ class Suggestions:
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """A row a group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, `successes`,
-        `folds`, `same_choice`; `kept`, `saved`, `cost`, each with `_low` and `_high`, `cost_recorded` and `unknown_share`, all from
-        runs that had no part in choosing; `small_sample` and `no_interval`, in words.
+        """A row a group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, independent
+        `units`, `successes`, `folds`, `same_choice`; `kept`, `saved`, `cost`, each with `_low` and `_high`, `cost_recorded` and
+        `unknown_share`, all from runs that had no part in choosing; `small_sample` and `no_interval`, in words.
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from agentlab.whatif import goals, reasons
-from agentlab.whatif.frames import Sums
+from agentlab.whatif.frames import Cells, Sums
 from agentlab.whatif.grids import Grid, grids, plain_value
 from agentlab.whatif.judging import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.whatif.records import USED, Bools, Records
+from agentlab.whatif.units import units_of
 from agentlab.widgets.chosen_limits import grid_of
 from agentlab.widgets.tried_limits import KINDS, Offer, Value
 from agentlab.widgets.tried_record import RecordedLimits
@@ -47,19 +48,19 @@ class Tried:
 class Trials:
     """Tries limits on the same records; what the values on the sliders come to is computed once.
 
-    `opening` are the limits on the sliders that the runs had. What has no slider, or was not changed, stays as it was in each run: a run
-    that ended by it ends there still.
+    `opening` are the limits on the sliders that the runs had. What has no slider, or was not changed, stays as it was in each run: one
+    that ended by it still ends there.
     """
 
-    def __init__(
-        self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None
-    ) -> None:
+    def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
         self.records, self._recorded = records, recorded
         self.offered = {name: offer for name, offer in offered.items() if offer.values}
         self.opening = {name: recorded.shared.get(name) for name in self.offered}
         goal_rows, goal_open = goals.reached(records, goal)
         self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
         self._last = {name: records.at_the_end(name) for name in USED}
+        self.units = units_of(records.about)
+        self._cells = Cells(self.units.codes)
         self.longest = int(records.lengths.max(initial=0))
         self._as_it_was = self._as_recorded()
         known = self._of_verdict(self.opening, self._as_it_was, self._ends(None, ~records.own_end))
@@ -74,7 +75,7 @@ class Trials:
 
     def add_to(self, sums: Sums, number: int, chosen: Mapping[str, Value]) -> None:
         """Count these limits among others."""
-        sums.add(number, self._as_it_was if chosen == self.opening else self._verdict(chosen)[0], self._last, None)
+        sums.add(number, self._as_it_was if chosen == self.opening else self._verdict(chosen)[0], self._last, self._cells)
 
     def complete(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
         """With the limits that all runs had and no slider shows; without those that are left to each run as it was."""
@@ -95,7 +96,7 @@ class Trials:
 
     def _of_verdict(self, chosen: Mapping[str, Value], verdict: Verdict, ends: Sequence[tuple[str, int]]) -> Tried:
         sums = Sums(1, 1)
-        sums.add(0, verdict, self._last, None)
+        sums.add(0, verdict, self._last, self._cells)
         columns = sums.columns(LEVEL)
         row = {name: None if pd.isna(values[0]) else np.asarray(values[0]).item() for name, values in columns.items()}
         return Tried(chosen, row, ends, pd.DataFrame({**limit_columns(self.offered, [chosen]), **columns}))
@@ -217,8 +218,8 @@ class Others:
 
 
 def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """At most MOST_CONFIGURATIONS, each the limits of the record with some of them changed: each limit alone, each tool alone, and up to
-    three limits with each other."""
+    """At most MOST_CONFIGURATIONS, each the limits of the record with some of them changed: each limit alone, each tool alone, and up
+    to three limits with each other."""
     numbers = {name: offer.values for name, offer in offered.items() if offer.kind.measure != "tools"}
     tools = offered["HasToolCall"].values if "HasToolCall" in offered else ()
     alone: list[dict[str, Value]] = [{name: value} for name, values in numbers.items() for value in values]

@@ -41,7 +41,8 @@ class RecordedLimits:
 
     def stays(self, changed: set[str]) -> Bools:
         """The runs that end as recorded, whatever the changed limits are: they ended by another one."""
-        return np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
+        found: Bools = np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
+        return found
 
 
 def recorded_limits(records: Records) -> RecordedLimits:

@@ -85,7 +85,7 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
         pytest.param(
             steps_of([2] * 9, [True] * 6 + [False] * 3, prompts=["p"] * 6 + ["q"] * 3),
             {},
-            "All successes are of one prompt",
+            "All 6 successes are of 1 prompt, and runs of one prompt are not independent: it takes 5. Record runs of more prompts.",
             id="one prompt succeeds",
         ),
     ],
@@ -114,10 +114,11 @@ def test_small_samples_say_so() -> None:
     few = suggest(steps_of([2] * 12, [True] * 12), StepCountIs([2, 3]), cost="steps")
     assert any(sentence.startswith("12 successes: fewer than 20") for sentence in few.why)
 
-    prompts = suggest(steps_of([2] * 30, [True] * 30, prompts=["a", "b", "c"] * 10), StepCountIs([2, 3]), cost="steps")
-    assert prompts.folds == 3
-    assert any(sentence.startswith("Successes of 3 prompts: fewer than 20") for sentence in prompts.why)
-    assert any("No interval for what is kept: only 3 known, an interval takes 5" in sentence for sentence in prompts.why)
+    prompts = suggest(steps_of([2] * 30, [True] * 30, prompts=[*"abcdef"] * 5), StepCountIs([2, 3]), cost="steps")
+    assert (prompts.units, prompts.folds) == (6, 5)
+    assert any(sentence.startswith("Successes of 6 prompts: fewer than 20") for sentence in prompts.why)
+    assert (prompts.kept, prompts.kept_high) == (1.0, 1.0) and 0.5 < (prompts.kept_low or 0) < 0.6, "as of six, not of thirty"
+    assert any("No interval for what is saved: the means of all 6 units are the same" in sentence for sentence in prompts.why)
 
     one = suggest(steps_of([2] * 30, [True] * 30, prompts=["a"] * 30), StepCountIs([2, 3]), cost="steps")
     assert any("All runs are of one prompt" in sentence for sentence in one.why)
