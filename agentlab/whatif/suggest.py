@@ -366,7 +366,7 @@ def _cautions(  # noqa: PLR0917
     elif units.what == "run":
         yield "Neither prompts nor recordings of the runs are known: this takes the runs as independent of each other."
     if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
-        yield f"{failed:,} of {runs:,} runs ended in an error: they count as they are, what they cost is in the mean."
+        yield f"{failed:,} of {runs:,} runs ended in an error: they have not reached the goal, and what they cost is in the mean."
     if unknown := int(judged.unknown.sum()):
         yield (
             f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: what they would have "

@@ -134,11 +134,11 @@ class Explorer(LiveView):
         self.copy = CopyButton()
         heading = Html("<b>Limits</b>", _dom_classes=("agentlab-heading",))
         code_heading = Html("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
-        back = widgets.Button(description="As recorded", tooltip="Back to the limits that the runs had")
-        back.on_click(lambda _: self.limits.update(self._trials.opening))
+        self.back = widgets.Button(description="As recorded", tooltip="Back to the limits that the runs had")
+        self.back.on_click(lambda _: self.limits.update(self._trials.opening))
         missing = Html(self._unsaid(), _dom_classes=("agentlab-message",))
         chosen = widgets.VBox(
-            [heading, *(row.view for row in self.rows.values()), back, missing, code_heading, self.code_text, self.copy],
+            [heading, *(row.view for row in self.rows.values()), self.back, missing, code_heading, self.code_text, self.copy],
             layout=widgets.Layout(flex="0 1 22em", min_width="19em"), _dom_classes=("agentlab-editor", "agentlab-tried"),
         )  # fmt: skip
         about = Html(markup.note(f"The goal: {self._goal}."))

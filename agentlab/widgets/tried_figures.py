@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from agentlab.types import StopReason
 from agentlab.whatif import goals, reasons
 from agentlab.whatif.frames import Cells, Sums
 from agentlab.whatif.grids import Grid, grids, plain_value
@@ -27,8 +28,8 @@ MOST_CONFIGURATIONS = 1_000
 GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed", "max_tokens")
 MOST_AXES = 3
 """So many of these limits are tried with each other; all of them alone."""
-# Not "came to its own end": one that ended by an error before these limits is among them, and has not reached the goal.
 FINISHED_WORD, UNKNOWN_WORD = "ended as recorded", "unknown: the record ends before"
+FAILED_WORD = "ended as recorded, in an error"
 UNCLEAR_WORD = "some of these limits: which is unknown"
 
 
@@ -41,6 +42,8 @@ class Tried:
     row: Mapping[str, Any]
     ends: Sequence[tuple[str, int]]
     frame: pd.DataFrame
+    unit: str = "run"
+    """What is independent of each other: a prompt, a recording or a run."""
     is_record: bool = False
     """The limits are those that the runs had."""
 
@@ -99,7 +102,8 @@ class Trials:
         sums.add(0, verdict, self._last, self._cells)
         columns = sums.columns(LEVEL)
         row = {name: None if pd.isna(values[0]) else np.asarray(values[0]).item() for name, values in columns.items()}
-        return Tried(chosen, row, ends, pd.DataFrame({**limit_columns(self.offered, [chosen]), **columns}))
+        frame = pd.DataFrame({**limit_columns(self.offered, [chosen]), **columns})
+        return Tried(chosen, row, ends, frame, self.units.what)
 
     def _ends(self, verdict: Verdict | None, stayed: Bools) -> list[tuple[str, int]]:
         """Why runs ended: by which limits, before them as they were recorded, or not known. `stayed`: by limits of the record."""
@@ -111,8 +115,10 @@ class Trials:
             stopped["not ended" if reason is None else str(reason)] += count
         stopped += _together(by_recorded, stayed)
         found = sorted(stopped.items(), key=lambda one: (-one[1], one[0]))
-        ended, unknown = (int((outcome == code).sum()) for code in (FINISHED, UNKNOWN))
-        return [*found, (FINISHED_WORD, ended), (UNKNOWN_WORD, unknown)]
+        ended, unknown = outcome == FINISHED, int((outcome == UNKNOWN).sum())
+        failed = int((self.records.reason[ended] == StopReason.ERROR).sum())
+        told = [(FAILED_WORD, failed)] if failed else []
+        return [*found, (FINISHED_WORD, int(ended.sum()) - failed), *told, (UNKNOWN_WORD, unknown)]
 
     def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
         """How many of the runs that were stopped were so by which limits together.

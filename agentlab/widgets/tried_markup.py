@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentlab.amounts import counted
+from agentlab.comparing.intervals import FEWEST
 from agentlab.plots._what_if import number
 from agentlab.widgets import markup
-from agentlab.widgets.tried_figures import FINISHED_WORD, UNKNOWN_WORD, Tried
+from agentlab.widgets.tried_figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD, Tried
 
 HEADS = ("mean per run", "these limits", "95% interval", "against the record", "unknown")
 FIGURES = {"cost": "cost", "tokens": "tokens", "step": "steps", "time": "seconds"}
@@ -25,9 +27,10 @@ def summary(tried: Tried) -> str:
     row = tried.row
     unknown = f", <b>{share(row['unknown_share'])}</b> of the runs unknown" if row["unknown_share"] else ""
     recorded = ", as recorded" if tried.is_record else ""
+    several = f", {counted(row['units'], f'independent {tried.unit}')}" if row["units"] < row["runs"] else ""
     return (
         f'<div class="agentlab-status" role="status"><span><b>{reached(row)}</b> reached the goal</span> <span>cost '
-        f"<b>{mean(row, 'cost')}</b></span><span>{row['runs']:,} run{'s' * (row['runs'] != 1)}{recorded}{unknown}</span></div>"
+        f"<b>{mean(row, 'cost')}</b></span><span>{row['runs']:,} run{'s' * (row['runs'] != 1)}{several}{recorded}{unknown}</span></div>"
     )
 
 
@@ -97,7 +100,7 @@ def code(text: str) -> str:
 
 def _bar(label: str, part: float) -> str:
     look = " off" if label == UNKNOWN_WORD else ""
-    fill = "" if label in (FINISHED_WORD, UNKNOWN_WORD) else " near"
+    fill = "" if label in (FINISHED_WORD, FAILED_WORD, UNKNOWN_WORD) else " near"
     return f'<div class="agentlab-bar{look}" aria-hidden="true"><div class="agentlab-fill{fill}" style="width:{part:.1%}"></div></div>'
 
 
@@ -124,7 +127,11 @@ def _number(value: float | None, name: str) -> str:
 
 def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
     low, high = row[f"{prefix}_low"], row[f"{prefix}_high"]
-    return "none: too few runs" if low is None or high is None else f"{words(low)} – {words(high)}"
+    if low is not None and high is not None:
+        return f"{words(low)} – {words(high)}"
+    if row["units"] < FEWEST:
+        return f"none: {counted(row['units'], 'independent unit')}, and it takes {FEWEST}"
+    return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
 
 
 def _against(saved: float | None, mean: float | None, name: str, *, same: bool) -> str:
