@@ -14,9 +14,9 @@ import pandas as pd
 
 from agentlab.amounts import counted
 from agentlab.comparing import groups
-from agentlab.comparing.intervals import SEED
 from agentlab.whatif.records import Bools, Ints, Records
 
+SEED = 20_240_229
 PROMPTS = ("prompt_id", "prompt")
 
 

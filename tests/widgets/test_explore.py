@@ -81,8 +81,8 @@ FIGURES = ("runs", "stopped", "finished", "unknown", "success_rate", "success_lo
 
 @pytest.mark.parametrize(
     "limits",
-    [{}, {"StepCountIs": 4}, {"max_turns": None}, {"max_turns": 5}, {"MaxCost": "0.003"}, {"MaxTokensUsed": 700, "HasToolCall": "search"},
-     {"HasToolCall": ("read_page", "search")}, {"timeout": 1e-9}],
+    [{}, {"StepCountIs": 4}, {"max_turns": None}, {"max_turns": 5}, {"MaxCost": "0.003"},
+     {"MaxTokensUsed": 700, "HasToolCall": "search"}, {"HasToolCall": ("read_page", "search")}, {"timeout": 1e-9}],
 )  # fmt: skip
 @pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
 def test_its_figures_are_those_of_the_backtest(recorded: list[Run], limits: dict[str, Any], as_frame: bool) -> None:
@@ -141,14 +141,16 @@ async def finalize(query: str) -> str:
     return query
 
 
-def handed_in(place: int, stop: Any = HasToolCall("finalize"), *, last: int | None = None, **budget: Any) -> Run:
-    """A run that calls `finalize` in its third to eighth step, or where it is said."""
-    last = 3 + place % 6 if last is None else last
+def handed_in(place: int, stop: Any = None, **budget: Any) -> Run:
+    """A run that calls `finalize` in its third to eighth step, and ends there unless another condition is given."""
+    last = 3 + place % 6
 
     def script(request: ModelRequest, index: int) -> Any:
         return call("finalize" if index == last else "search", {"query": str(index)}, tokens=(100 + place, 20), cost="0.002")
 
-    run = lab.Agent(ScriptedProvider(script), tools=[search, finalize]).run("Go.", stop=stop, budget=Budget(**budget))
+    run = lab.Agent(ScriptedProvider(script), tools=[search, finalize]).run(
+        "Go.", stop=stop or HasToolCall("finalize"), budget=Budget(**budget)
+    )
 
     async def to_its_end() -> None:
         await run
@@ -179,7 +181,11 @@ def test_it_opens_with_the_limits_of_the_runs(thirty_six: list[Run], as_frame: b
     assert "100% reached the goal cost $0.011 per run 36 runs, as recorded" in shown(explorer)
     assert shown(explorer).count("the same 0%") == 4, "it is the record"
     explorer.limits["StepCountIs"] = 5
-    assert "$0.00833" in shown(explorer) and "$0.00267 less (24%)" in shown(explorer) and "as recorded The" not in shown(explorer)
+    assert (
+        "$0.009 per run" in shown(explorer)
+        and "$0.002 less (18%)" in shown(explorer)
+        and "as recorded The" not in shown(explorer)
+    )
 
 
 def test_where_most_runs_are_unknown_there_is_no_mean(thirty_six: list[Run]) -> None:
