@@ -199,6 +199,7 @@ class Cells:
             local = np.unique(units, return_inverse=True)[1]
             self._wide = int(local.max(initial=0)) + 1
             self.units = local if groups is None else groups * self._wide + local
+            self.runs = self.of_units(np.ones(len(local)))
 
     def of_units(self, values: Any) -> Floats:
         """The sum over each unit, a row per group."""
@@ -225,7 +226,7 @@ class Sums:
         every = np.ones(len(outcome))
         self._count("runs", number, len(outcome) if codes is None else every, codes)
         if cells.units is not None:
-            self._kept.setdefault("units", np.zeros(self.shape))[number] += (cells.of_units(every) > 0).sum(axis=1)
+            self._add("units", number, (cells.runs > 0).sum(axis=1))
         for code, name in ((STOPPED, "stopped"), (FINISHED, "finished"), (UNKNOWN, "unknown")):
             self._count(name, number, outcome == code if counts is None else counts[code], codes)
         self._measure("goal", number, verdict.goal, cells, spread=cells.units is not None)
@@ -248,9 +249,10 @@ class Sums:
             self._count(f"{name} n", number, ~unknown, codes)
             self._count(f"{name} sum", number, filled, codes)
         if spread and cells.units is not None:
-            sums, known = cells.of_units(filled), cells.of_units(~unknown)
-            for power, product in _POWERS.items():
-                self._kept.setdefault(f"{name} {power}", np.zeros(self.shape))[number] += product(sums, known).sum(axis=1)
+            s, n = cells.of_units(filled), cells.of_units(~unknown) if some else cells.runs
+            ss, nn = s * s, n * n
+            for power, product in zip(_POWERS, (n > 0, ss, s * n, nn, ss * s, ss * n, s * nn, nn * n), strict=True):
+                self._add(f"{name} {power}", number, product.sum(axis=1))
         elif spread:
             squares = filled * filled
             self._count(f"{name} ss", number, squares.sum() if codes is None else squares, codes)
@@ -258,10 +260,13 @@ class Sums:
 
     def _count(self, name: str, number: int, values: Any, codes: Any | None) -> None:
         """Add numbers of runs by their group, or the one of all of them."""
+        self._add(name, number, values if codes is None else np.bincount(codes, values, minlength=self.shape[1]))
+
+    def _add(self, name: str, number: int, values: Any) -> None:
         kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = np.zeros(self.shape)
-        kept[number] += values if codes is None else np.bincount(codes, values, minlength=self.shape[1])
+        kept[number] += values
 
     def first(self, configurations: int) -> Sums:
         """Those of the first configurations alone."""
@@ -291,17 +296,8 @@ class Sums:
         return found
 
 
-_POWERS: dict[str, Any] = {
-    "units": lambda s, n: n > 0,
-    "ss": lambda s, n: s * s,
-    "sn": lambda s, n: s * n,
-    "nn": lambda s, n: n * n,
-    "sss": lambda s, n: s * s * s,
-    "ssn": lambda s, n: s * s * n,
-    "snn": lambda s, n: s * n * n,
-    "nnn": lambda s, n: n * n * n,
-}
-"""Products of a unit's sum and the number of its runs that are known: of these come the variance and the skewness between units."""
+_POWERS = ("units", "ss", "sn", "nn", "sss", "ssn", "snn", "nnn")
+"""Products of a unit's sum s and the number n of its runs that are known: of these come the variance and the skewness between units."""
 
 
 def _mean(flat: dict[str, Floats], name: str) -> Any:

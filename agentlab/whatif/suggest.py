@@ -10,6 +10,7 @@ lab.suggest(results, by="model").frame                            for each model
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args, overload
 
@@ -40,7 +41,7 @@ from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Sums, Task
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.grids import Conditions, Grid, Limits, grids
-from agentlab.whatif.records import Bools, Ints, Records
+from agentlab.whatif.records import Bools, Floats, Ints, Records
 from agentlab.whatif.sources import Recorded, records_of
 from agentlab.whatif.suggestion import IN_WORDS, NO_INTERVAL, CostIn, Suggestion, configuration, sentences
 from agentlab.whatif.suggestions import Suggestions
@@ -298,12 +299,21 @@ def _estimates(judged: Judged, looked_at: Measured, units: Units, level: float) 
     spent = ~np.isnan(judged.used) & ~np.isnan(looked_at.whole)
     used, whole, of = judged.used[spent], looked_at.whole[spent], units.of[spent]
     mean = of_mean(used, of, level=level, least=0.0)
-    if not whole.sum():
-        return kept, Estimate(None, None, None, 0, "nothing was used"), mean
-    share = float((whole - used).sum() / whole.sum())
-    errors = (whole - used - share * whole) / whole.mean()  # of a ratio, to the first order
-    saved = of_mean(share + errors, of, level=level, most=1.0)
-    return kept, dataclasses.replace(saved, value=share), mean
+    return kept, _saved(used, whole, of, level), mean
+
+
+def _saved(used: Floats, whole: Floats, of: Ints, level: float) -> Estimate:
+    """The share that is saved of the cost, with the interval of the logarithm of what is left, from the units' errors."""
+    if not used.sum():
+        return Estimate(1.0 if whole.sum() else None, None, None, len(used), "nothing was used")
+    left = float(used.sum() / whole.sum())
+    errors = used / used.mean() - whole / whole.mean()  # of the logarithm of a ratio, to the first order
+    found = of_mean(errors, of, level=level)
+    if found.low is None or found.high is None:
+        return dataclasses.replace(found, value=1 - left)
+    return dataclasses.replace(
+        found, value=1 - left, low=max(0.0, 1 - left * math.exp(found.high)), high=1 - left * math.exp(found.low)
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

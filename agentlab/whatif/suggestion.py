@@ -149,7 +149,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").in_short()
-            'keeps 100.0% (88.6% to 100.0%) of the successes and saves 82.6% (70.4% to 88.4%) of the tokens'
+            'keeps 100.0% (88.6% to 100.0%) of the successes and XXSAVED'
         """
         kept = with_interval(self.kept, self.kept_low, self.kept_high)
         saved = with_interval(self.saved, self.saved_low, self.saved_high)

@@ -47,16 +47,23 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
               `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`, `max_calls`,
               `timeout`
 
+    It opens with the limits that the runs had, and with their figures as recorded. A limit that you do not change stays as it was in
+    each run; one that differs from run to run is `None`, as recorded, until you set it for all. A frame has the limits in columns such
+    as `max_turns` and `HasToolCall.limit`; the page says what it does not know.
+
     `explorer.stop` and `explorer.budget` are what was chosen, for `agent.run(…)`; `explorer.code` is the same as text.
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
-    behind the frontier, as `lab.backtest` gives them.
+    behind the frontier, as `lab.backtest` gives them. Where some runs are unknown the page gives a range for the success, and a mean
+    only for most of the runs, with their number; it compares them with what the same runs took.
     Errors: ConfigurationError for what is no record of runs, and for names and goals that there are not.
 
     Example:
         >>> explorer = lab.explore([result, *others], limits={"StepCountIs": [2, 4, 8]})
+        >>> explorer.code
+        "stop=StepCountIs(8) | HasToolCall('finalize')"
         >>> explorer.limits["StepCountIs"] = 4
         >>> explorer.code
-        'stop=StepCountIs(4)'
+        "stop=StepCountIs(4) | HasToolCall('finalize')"
     """
     return Explorer(recorded, goal=goal, runs=runs, limits=limits)
 

@@ -74,8 +74,11 @@ class TradeOff:
         if not nothing:
             frontier = self._axes.plot([], [], color=look.BLUE, linewidth=1.6, label="frontier")
             other = self._axes.plot([], [], linestyle="none", marker="o", markersize=4, color=look.BLUE, label="other limits")
+            left_out = int((others["unknown"] > MOST_UNKNOWN).sum())
+            words = f"{left_out:,} not drawn: over {MOST_UNKNOWN:.0%} unknown"
+            unsure = self._axes.plot([], [], linestyle="none", label=words) if left_out else []
             self._axes.legend(
-                handles=[self._mark, *record, *frontier, *other], loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=5,
+                handles=[self._mark, *record, *frontier, *other, *unsure], loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=5,
                 fontsize=look.SMALL_POINTS, labelcolor=look.TEXT, frameon=False, handletextpad=0.3, columnspacing=1.0,
                 handlelength=1.4,
             )  # fmt: skip

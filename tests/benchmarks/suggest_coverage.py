@@ -20,7 +20,7 @@ from tests.benchmarks.table import Row
 
 SIZES = ((60, 1), (200, 1), (20, 5), (50, 4))
 """Prompts and repeats."""
-SAMPLES = 300
+SAMPLES = 200
 KEEP = 0.95
 LONGEST = 20
 BACKTESTED = lab.StepCountIs(4)
