@@ -224,12 +224,10 @@ class Others:
 
 
 def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """At most MOST_CONFIGURATIONS, each the limits of the record with some of them changed: each limit alone, each tool alone, and up
-    to three limits with each other."""
+    """At most MOST_CONFIGURATIONS, each the limits of the record with some of them changed: each limit alone, and up to three with each
+    other. Tools are left as they were: to end at the first call of any tool would count as success."""
     numbers = {name: offer.values for name, offer in offered.items() if offer.kind.measure != "tools"}
-    tools = offered["HasToolCall"].values if "HasToolCall" in offered else ()
     alone: list[dict[str, Value]] = [{name: value} for name, values in numbers.items() for value in values]
-    alone += [{"HasToolCall": (name,)} for name in tools]
     alone += [{}]
     of_measure = {offered[name].kind.measure: name for name in reversed(GRID_NAMES) if name in numbers}
     axes = [name for name in GRID_NAMES if name in of_measure.values()][:MOST_AXES]

@@ -71,9 +71,9 @@ KINDS = {
         Kind("MaxTokensUsed", "Tokens", "", int, "tokens", MaxTokensUsed),
         Kind("MaxCost", "Cost", "USD", Decimal, "cost_usd", MaxCost),
         Kind("HasToolCall", "Tool called", "", tuple, "tools", HasToolCall),
-        Kind("max_turns", "Turns of the budget", "", int, "steps"),
-        Kind("max_tokens", "Tokens of the budget", "", int, "tokens"),
-        Kind("max_cost", "Cost of the budget", "USD", Decimal, "cost_usd"),
+        Kind("max_turns", "Max turns", "", int, "steps"),
+        Kind("max_tokens", "Max tokens", "", int, "tokens"),
+        Kind("max_cost", "Max cost", "USD", Decimal, "cost_usd"),
         Kind("max_calls", "Model calls", "", int, "calls"),
         Kind("timeout", "Time", "s", float, "time_s"),
     )

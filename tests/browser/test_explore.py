@@ -18,7 +18,7 @@ def opened(lab: LabPage) -> None:
     lab.run_cell(0)
     steps = lab.page.get_by_role("slider", name="Steps, slider")
     expect(steps).to_have_attribute("aria-valuetext", "Steps: no limit")
-    expect(lab.number("Turns of the budget")).to_have_value("10")
+    expect(lab.number("Max turns")).to_have_value("10")
     lab.wait_for_output(0, "40 runs, as recorded")
     lab.wait_for_output(0, "stop=None, budget=Budget(max_turns=10)")
     steps.press("ArrowLeft")
