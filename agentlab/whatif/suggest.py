@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -229,7 +229,7 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         *(kept.value, kept.low, kept.high),
         *(saved.value, saved.low, saved.high),
         *(mean.value, mean.low, mean.high),
-        cost_recorded=float(looked_at.whole[both].mean()) if both.any() else None,
+        cost_recorded=float(looked_at.whole[both].mean()) if mean.value is not None else None,
         runs=len(records),
         units=units.number,
         successes=successes,
@@ -239,8 +239,14 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         frame=frame,
     )
     own_share = float(counts.share[chosen])
-    told = sentences(found, candidates=task.size, own_share=own_share, unit=units.what, level=level)
+    told: Iterable[str] = sentences(found, candidates=task.size, own_share=own_share, unit=units.what, level=level)
     warned = _cautions(records, looked_at, is_open, units, judged, by_fold)
+    ended = int((records.reason.astype(str) == str(StopReason.STOP_CONDITION)).sum())
+    if own is not None and ended:
+        told = (
+            *told,
+            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not have: pass it with them.",
+        )
     return dataclasses.replace(found, why=(*told, *warned, *_no_interval(kept, saved, mean)))
 
 
@@ -298,6 +304,9 @@ def _estimates(judged: Judged, looked_at: Measured, units: Units, level: float) 
     kept = of_share(judged.kept[known], units.of[known], level=level)
     spent = ~np.isnan(judged.used) & ~np.isnan(looked_at.whole)
     used, whole, of = judged.used[spent], looked_at.whole[spent], units.of[spent]
+    if 2 * len(used) < len(spent):
+        unknown = Estimate(None, None, None, len(used), f"unknown for {len(spent) - len(used):,} of {len(spent):,} runs")
+        return kept, unknown, unknown
     mean = of_mean(used, of, level=level, least=0.0)
     return kept, _saved(used, whole, of, level), mean
 

@@ -129,9 +129,9 @@ class Suggestion:
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
-        x, y = options.setdefault("x", AXES[self.cost_in]), options.setdefault("y", "success_rate")
+        options = {"x": AXES[self.cost_in], "y": "success_rate", **options}
         axes = sugar.call("agentlab.plots:what_if", self.frame, **options)
-        return ringed(axes, self.frame, x, y, self.code if self else "")
+        return ringed(axes, self.frame, self.code if self else "", **options)
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -161,10 +161,10 @@ class Suggestion:
         return f'<div class="{AS_WRITTEN}">{head}<ul>{why}</ul></div>'
 
 
-def ringed(axes: Any, frame: pd.DataFrame, x: str, y: str, told: str) -> Any:
-    """The axes with a ring around what is chosen; `told` is what that is."""
-    chosen = frame[frame["chosen"]]
-    chosen = chosen[chosen[[x, y]].notna().all(axis=1)]
+def ringed(axes: Any, frame: pd.DataFrame, told: str, *, x: str, y: str, most_unknown: float = 0.05, **_: Any) -> Any:
+    """The axes with a ring around what is chosen, where it is drawn; `told` is what that is. The rest are the options of the plot."""
+    unknown = ["unknown_share" if name == "step_mean" else f"{name.rpartition('_')[0]}_unknown" for name in (x, y)]
+    chosen = frame[frame["chosen"] & frame[[x, y]].notna().all(axis=1) & (frame[unknown].max(axis=1) <= most_unknown)]
     if len(chosen):
         points = list(zip(chosen[x].astype(float), chosen[y].astype(float), strict=True))
         sugar.call("agentlab.plots._what_if:draw_ring", axes, points, told)
@@ -201,7 +201,8 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str
     same = f"In {found.same_choice} of {found.folds} parts the same configuration was chosen"
     yield f"{same}." if 2 * found.same_choice > found.folds else f"{same}: others would do about as well, see frame."
     if found.found is not None and found.found.stop is None and found.found.budget is None:
-        yield "So no limit that was tried keeps so much for less: it is the record itself that is suggested."
+        what = "none is" if found.unknown_share else "it is the record itself that is"
+        yield f"So no limit that was tried keeps so much for less: {what} suggested."
 
 
 IN_WORDS = {"cost_usd": "the cost", "tokens": "the tokens", "time_s": "the time", "steps": "the steps"}

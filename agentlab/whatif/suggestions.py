@@ -117,10 +117,10 @@ class Suggestions:
         if table.empty:
             raise ConfigurationError(f"There are no candidates to show: {_reasons(self.groups)}")
         cost_in = next(iter(self.groups.values())).cost_in
-        x, y = options.setdefault("x", AXES[cost_in]), options.setdefault("y", "success_rate")
-        axes = sugar.call("agentlab.plots:what_if", table, **{"by": list(self.by), **options})
+        options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
+        axes = sugar.call("agentlab.plots:what_if", table, **options)
         told = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
-        return ringed(axes, table, x, y, told)
+        return ringed(axes, table, told, **options)
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:

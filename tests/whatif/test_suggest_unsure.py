@@ -28,6 +28,21 @@ def test_what_runs_that_were_cut_off_would_have_cost_is_left_out_and_told() -> N
     assert suggest(steps, StepCountIs([4]), cost="steps").unknown_share == 0.0
 
 
+def test_where_most_runs_are_unknown_nothing_is_said_to_be_saved() -> None:
+    handed_in = steps_of([3] * 12 + [5] * 18, [True] * 30).assign(**{"HasToolCall.met": False})
+    last = handed_in["stop_reason"].notna()
+    ended_by_condition = last & handed_in["step"].eq(5)
+    handed_in.loc[ended_by_condition, ["stop_reason", "action", "HasToolCall.met"]] = ["stop_condition", "execute_tools", True]
+    found = suggest(handed_in, cost="steps")
+
+    assert found.successes == 30 and found.kept == 1.0
+    assert (found.saved, found.cost, found.cost_recorded) == (None, None, None)
+    assert "No interval for what is saved: unknown for 18 of 30 runs." in found.why
+    assert "18 of 30 runs ended by a stop condition, which these limits do not have: pass it with them." in found.why
+    assert "saves an unknown share of the steps" in found.in_short()
+    assert "Suggested, with a ring" not in found.plot().alt, "it is not drawn"
+
+
 def test_no_success_is_made_up_for_runs_that_were_cut_off() -> None:
     found = suggest(known(), StepCountIs([3]), keep=0.9, cost="steps")
 
