@@ -9,13 +9,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from agentlab.amounts import counted
-from agentlab.comparing.compare import TOO_FEW, default_shared, hint
+from agentlab.comparing.compare import TOO_FEW, default_shared, hint, in_words
 from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, unit_of, units_of
-from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_mean, of_share, too_few
+from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, printable
 
@@ -47,7 +46,7 @@ class Agreement:
     overall: pd.DataFrame
     """One row: `groups`, `scenarios` (for which all of them have a reason), `units` (in how many independent ones they come),
     `left_out`, `same` (in which all agree), `share`, `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`,
-    `kappa_high` (jackknife over units), `small_sample`, `no_interval`."""
+    `kappa_high`, `small_sample`, `no_interval`."""
     pairs: pd.DataFrame
     """One row per pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
     confusion: pd.DataFrame
@@ -136,7 +135,7 @@ def agreement(
     answers, rows = _answers(rows, of, columns, shared)
     groups = [name for name in answers.columns if name not in shared]
     whole = answers[groups].notna().all(axis=1) & (len(groups) > 1)
-    same = (answers[groups].nunique(axis=1) == 1).astype("boolean").mask(~whole)
+    same = _alike(answers[groups]).astype("boolean").mask(~whole)
     pairs = list(combinations(groups, 2))
     met = [_met(answers, a, b) for a, b in pairs]
 
@@ -199,16 +198,22 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()})
 
 
+def _alike(answers: pd.DataFrame) -> pd.Series[bool]:
+    """Whether all have the same reason, of scenarios for which all have one."""
+    texts = answers.astype(object)
+    return texts.eq(texts.iloc[:, 0], axis=0).all(axis=1) if len(texts.columns) else pd.Series(False, index=answers.index)
+
+
 def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
     """One row of `overall` or `pairs`, without the names."""
     whole = answers.dropna() if answers.shape[1] > 1 else answers.iloc[:0]
     rows = rows[rows[_PLACE].isin(whole.index)]
     units = pd.Series(units_of(rows, unit, _PLACE), index=rows[_PLACE]).groupby(level=0).first().reindex(whole.index)
     codes = np.unique(units.to_numpy(), return_inverse=True)[1]
-    agree = (whole.nunique(axis=1) == 1).to_numpy()
+    agree = _alike(whole).to_numpy(dtype=bool)
     share, kappa = of_share(agree, codes, level=level), _kappa(whole, codes, level)
-    reasons = [f"{what}: {one.why}" for what, one in (("share", share), ("kappa", kappa)) if one.why]
-    found = hint(rows.drop_duplicates(_PLACE), unit, share.units) if reasons else None
+    reasons = {what: one.why for what, one in (("share", share), ("kappa", kappa)) if one.why}
+    advice = hint(rows.drop_duplicates(_PLACE), unit, share.units) if reasons else None
     return {
         "scenarios": len(whole),
         "units": share.units,
@@ -221,58 +226,32 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
         "kappa_low": kappa.low,
         "kappa_high": kappa.high,
         "small_sample": f"{counted(share.units, 'independent unit')}: {TOO_FEW}" if share.units < FEW else None,
-        "no_interval": "; ".join([*reasons, *([found] if found else [])]) or None,
+        "no_interval": in_words(reasons, advice),
     }
 
 
-def _kappa(whole: pd.DataFrame, units: npt.NDArray[np.intp], level: float) -> Estimate:
-    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the mean of its jackknife's pseudo-values, one per unit.
+def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
+    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond what chance is expected to give.
 
-    R. G. Miller, The jackknife: a review, Biometrika 61 (1974).
+    J. Cohen, A coefficient of agreement for nominal scales (1960); J. L. Fleiss, Measuring nominal scale agreement among many raters
+    (1971). The interval is that of the share of pairs of groups that agree, Wilson's, on kappa's scale.
     """
     number, groups = whole.shape
     if not number:
         return Estimate(None, None, None, 0, "no scenario for which all have a reason")
-    whole = whole[sorted(whole.columns)]  # so that neither the order of groups nor that of scenarios changes a digit
-    reasons = sorted(set(whole.to_numpy().ravel()))
+    codes, reasons = pd.factorize(whole.to_numpy().ravel(), sort=True)
     if len(reasons) == 1:
         return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
-    kinds = sorted(
-        set(map(tuple, whole.to_numpy()))
-    )  # scenarios with the same reasons are alike, and there are few kinds of them
-    chosen = np.eye(len(reasons))[[[reasons.index(reason) for reason in kind] for kind in kinds]]  # 1 where it is the reason
-    place = {kind: at for at, kind in enumerate(kinds)}
-    counts = np.zeros((int(units.max()) + 1, len(kinds)))
-    np.add.at(counts, (units, np.array([place[tuple(row)] for row in whole.to_numpy()])), 1.0)
-    kappa, total = cohen if groups == 2 else fleiss, counts.sum(axis=0)
-    once, many = float(kappa(chosen, total[None, :])[0]), len(counts)
-    bare = Estimate(once, None, None, number, too_few(number, many), many)
-    if bare.why is not None:
-        return bare
-    without = np.sort(kappa(chosen, total - counts))
-    if not np.isfinite(without).all():
-        return replace(bare, why="not defined without one of the units: nearly all are the same")
-    found = of_mean(once + (many - 1) * (without.mean() - without), level=level, least=-1.0, most=1.0)
-    return replace(bare, low=found.low, high=found.high, why=found.why and "the same without any one of the units")
-
-
-def cohen(chosen: Any, weight: Any) -> Any:
-    """Kappa of two raters for each row of weights. J. Cohen, A coefficient of agreement for nominal scales (1960)."""
-    total = weight.sum(axis=1)
-    observed = weight @ (chosen[:, 0] * chosen[:, 1]).sum(axis=1) / total
-    expected = ((weight @ chosen[:, 0]) * (weight @ chosen[:, 1])).sum(axis=1) / total**2
-    return _beyond_chance(observed, expected)
-
-
-def fleiss(chosen: Any, weight: Any) -> Any:
-    """Kappa of several raters for each row of weights. J. L. Fleiss, Measuring nominal scale agreement among many raters (1971)."""
-    counts, raters, total = chosen.sum(axis=1), chosen.shape[1], weight.sum(axis=1)
-    within = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))
-    observed = weight @ within / total
-    expected = ((weight @ counts / (total * raters)[:, None]) ** 2).sum(axis=1)
-    return _beyond_chance(observed, expected)
-
-
-def _beyond_chance(observed: Any, expected: Any) -> Any:
-    with np.errstate(all="ignore"):  # where chance alone would agree always, it is not defined
-        return np.where(1 - expected > 1e-12, (observed - expected) / (1 - expected), np.nan)
+    chosen = np.eye(len(reasons))[codes].reshape(number, groups, -1)  # scenario, group, reason: 1 where it is
+    counts, shares = (
+        chosen.sum(axis=1),
+        chosen.mean(axis=0),
+    )  # of two groups each has its own shares of reasons, of more all have one
+    agree = of_share((counts * (counts - 1)).sum(axis=1) / (groups * (groups - 1)), units, level=level)
+    expected = float((shares[0] * shares[1] if groups == 2 else shares.mean(axis=0) ** 2).sum())
+    if 1 - expected < 1e-12:
+        return Estimate(None, None, None, number, "not defined, chance alone agrees always")
+    value, low, high = (
+        None if one is None else (one - expected) / (1 - expected) for one in (agree.value, agree.low, agree.high)
+    )
+    return replace(agree, value=value, low=None if low is None else max(-1.0, low), high=high)

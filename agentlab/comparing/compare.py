@@ -13,7 +13,7 @@ What a run's sub-agents used counts as its own here, other than in the frame of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -28,11 +28,11 @@ from agentlab.comparing.groups import (
     columns_of,
     each_once,
     failed_of,
+    floats,
     has_ended,
     in_order,
     mixed,
     names_of,
-    numbers,
     scores_of,
     unit_of,
     units_of,
@@ -157,60 +157,80 @@ def groups_of(
     if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
         raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
     needed = [*columns, "terminated", "total_tokens", "cost_usd", *([] if unit is None else unit_of(runs, unit))]
-    frame = whole_runs(each_once(checked(runs, needed, function)))
-    failed_of(frame, failures)
-    names = names_of(frame, columns)
-    scores = numbers(frame, "score")
-    return [_group(name, frame[names == name], scores, level, (success_at, unit, failures)) for name in in_order(names)]
+    frame = whole_runs(each_once(checked(runs, needed, function))).reset_index(drop=True)
+    names, failed = names_of(frame, columns), failed_of(frame, failures)
+    ended = has_ended(frame).to_numpy(dtype=bool)
+    entering = ended & ~failed if failures == "leave_out" else ended
+    units = np.full(len(frame), -1)
+    units[entering] = units_of(frame[entering], unit, within=names[entering])
+    whole = _Runs(frame, failed, ended, entering, units, {name: floats(frame, name) for name in _READ})
+    places = names.groupby(names, sort=False).indices
+    return [_group(name, places[name], whole, level=level, success_at=success_at, unit=unit) for name in in_order(names)]
 
 
-def _group(
-    name: str, group: pd.DataFrame, every_score: pd.Series[float], level: float, asked: tuple[float | None, By | None, str]
-) -> Group:
-    success_at, unit, failures = asked
-    ended = group[has_ended(group)]
-    running, failed = len(group) - len(ended), failed_of(ended, failures)
-    number_failed, leave_out = int(failed.sum()), failures == "leave_out"
-    if leave_out:
-        ended, failed = ended[~failed], failed[~failed]
-    number, units = len(ended), pd.Series(units_of(ended, unit), index=ended.index)
-    replayed = numbers(group, "replayed").dropna()
+_READ = ("terminated", "score", "total_tokens", "cost_usd", "replayed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of all groups, in arrays."""
+
+    frame: pd.DataFrame
+    failed: Any
+    ended: Any
+    entering: Any
+    """Those that figures are made of."""
+    units: Any
+    values: dict[str, Any]
+
+
+def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: float | None, unit: By | None) -> Group:
+    there = places[whole.entering[places]]
+    number, units, failed = len(there), whole.units[there], whole.failed[there]
+    number_failed = int((whole.failed & whole.ended)[places].sum())
+    terminated, given, tokens, cost = (whole.values[column][there] for column in _READ[:-1])
+    scores = scores_of(given, failed, whole.values["score"])
+    success = scores
+    if success_at is not None and not np.isnan(whole.values["score"]).all():
+        success = np.where(np.isnan(given), np.where(failed, 0.0, np.nan), given >= success_at)
+    known_scores, replayed = scores[~np.isnan(scores)], whole.values["replayed"][places]
+    yes_or_no = bool(np.isin(known_scores, (0, 1)).all())
     counts: dict[str, int | None] = {
-        "runs": len(group),
-        "running": running,
-        "failed": number_failed if "stop_reason" in group.columns else None,
-        "replayed": int(replayed.sum()) if len(replayed) else None,
-        "units": int(units.nunique()),
+        "runs": len(places),
+        "running": len(places) - int(whole.ended[places].sum()),
+        "failed": number_failed if "stop_reason" in whole.frame.columns else None,
+        "replayed": None if np.isnan(replayed).all() else int(np.nansum(replayed)),
+        "units": len(np.unique(units)),
         "ended": number,
+        "completed": int(np.nansum(terminated)),
+        "scored": int((~np.isnan(given)).sum()),
     }
-    terminated, scores = numbers(ended, "terminated"), scores_of(ended, "score", failed, every_score)
-    success = scores if success_at is None else (scores >= success_at).astype("Float64").mask(failed & scores.isna(), 0.0)
-    graded = success_at is None and not scores.dropna().isin([0, 1]).all()
-    counts |= {"completed": int(terminated.sum()), "scored": int(numbers(ended, "score").notna().sum())}
-    bounds = {"least": 0.0, "most": 1.0} if scores.dropna().between(0, 1).all() else {}
     measures: dict[str, Estimate] = {}
-    left_out = {"all": f"{number_failed} failed"} if leave_out and number_failed else {}
+    left_out = {"all": f"{number_failed} failed"} if number_failed > failed.sum() else {}
 
-    def put(what: str, values: pd.Series[float], of: Any, unknown: str = "unknown", **options: float) -> None:
-        known = values.dropna()
-        measures[what] = of(known.astype(float), units[known.index], level=level, **options)
-        if 0 < len(known) < number:
-            left_out[what] = f"{number - len(known)} of {number} {unknown}"
+    def put(what: str, values: Any, of: Any, unknown: str = "unknown", **options: float) -> None:
+        known = ~np.isnan(values)
+        measures[what] = of(values[known], units[known], level=level, **options)
+        if 0 < known.sum() < number:
+            left_out[what] = f"{number - int(known.sum())} of {number} {unknown}"
 
     put("completion", terminated, of_share)
-    if "score" in group.columns:
-        if graded:
+    if "score" in whole.frame.columns:
+        if success_at is None and not yes_or_no:
             measures["success"] = Estimate(None, None, None, 0, "scores are graded, pass success_at=…")
         else:
             put("success", success, of_share, "without a score")
-        if scores.dropna().isin([0, 1]).all():
+        if yes_or_no:
             put("score", scores, of_share, "without a score")
         else:
+            bounds = {"least": 0.0, "most": 1.0} if known_scores.min() >= 0 and known_scores.max() <= 1 else {}
             put("score", scores, of_mean, "without a score", **bounds)
-    for what, column in (("tokens", "total_tokens"), ("cost", "cost_usd")):
-        put(what, numbers(ended, column), of_mean, least=0.0)
-        put(f"{what}_median", numbers(ended, column), of_median)
-    return Group(name, group.iloc[:1], counts, measures, left_out, hint(ended, unit, units.nunique()), mixed(group))
+    for what, values in (("tokens", tokens), ("cost", cost)):
+        put(what, values, of_mean, least=0.0)
+        put(f"{what}_median", values, of_median)
+    few = counts["units"] if number >= FEWEST else FEWEST
+    advice = hint(whole.frame.iloc[there], unit, few) if few is not None and few < FEWEST else None
+    return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
 
 
 def hint(runs: pd.DataFrame, unit: By | None, units: int) -> str | None:
@@ -221,6 +241,14 @@ def hint(runs: pd.DataFrame, unit: By | None, units: int) -> str | None:
     alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
     also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
     return f"a unit is all runs of {' or '.join(of)}{also}"
+
+
+def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
+    """What holds of which figure, once where it is the same of several; None where there is nothing."""
+    of: dict[str, list[str]] = {}
+    for what, why in reasons.items():
+        of.setdefault(why, []).append(what)
+    return "; ".join([*(f"{', '.join(names)}: {why}" for why, names in of.items()), *([advice] if of and advice else [])]) or None
 
 
 def _row(group: Group) -> dict[str, Any]:
@@ -234,9 +262,8 @@ def _row(group: Group) -> dict[str, Any]:
     for what in ("tokens", "cost"):
         row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
     reasons = {what: one.why for what, one in group.measures.items() if one.why and not what.endswith("_median")}
-    told = [*(f"{what}: {why}" for what, why in reasons.items()), *([group.advice] if group.advice and reasons else [])]
-    row["no_interval"] = "; ".join(told) or None
-    row["left_out"] = "; ".join(f"{what}: {words}" for what, words in group.left_out.items() if "median" not in what) or None
+    row["no_interval"] = in_words(reasons, group.advice)
+    row["left_out"] = in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
     row["small_sample"], row["mixed"] = _few(group), group.mixed
     return row
 
@@ -298,11 +325,11 @@ def paired(
     needed = [*columns, what, *shared, *([] if unit is None else unit_of(runs, unit))]
     frame = whole_runs(each_once(checked(runs, needed, "lab.paired")))
     frame = frame[has_ended(frame)] if {"terminated", "stop_reason"} & set(frame.columns) else frame
-    failed, values = failed_of(frame, failures), numbers(frame, what)
+    failed, values = failed_of(frame, failures), floats(frame, what)
     if what == "score" or what.startswith("score."):
-        values = scores_of(frame, what, failed)
+        values = scores_of(values, failed)
     if failures == "leave_out":
-        values = values.mask(failed)
+        values = np.where(failed, np.nan, values)
     names = names_of(frame, columns)
     task = names_of(frame, shared, between="\x1f").where(frame[shared].notna().all(axis=1))
     marks: dict[str, Any] = {_TASK: task, _GROUP: names, _VALUE: values, _FAILED: failed}
@@ -372,5 +399,5 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
         "against_mean": float(other.mean()) if known else None,
         "small_sample": f"{counted(estimate.units, 'independent unit')}: {TOO_FEW}" if estimate.units < FEW else None,
         "no_interval": why or None,
-        "mixed": mixed(both),
+        "mixed": mixed(floats(both, "replayed")),
     }

@@ -118,8 +118,8 @@ def of_mean(
 ) -> Estimate:
     """Their mean, with the wider of two intervals from the units' sums: Student's t, and that with Hall's correction for skewness.
 
-    `least` and `most` are bounds that the values are known to have. Of values from 0 on the upper end is at least that of the
-    interval of the logarithm. P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in
+    `least` and `most` are bounds that the values are known to have. Of values from 0 on Student's t is taken on the logarithm of the
+    mean. P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in
     E. Miller, Adding error bars to evals (2024).
     """
     found, codes, bare = _units_of(values, units)
@@ -134,9 +134,11 @@ def of_mean(
         return Estimate(mean, None, None, bare.known, what, number)
     half = _student(level, number - 1) * error
     skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
-    ends = [mean - half, mean + half, *(mean - _unskewed(sign * half, error, skewness, number) for sign in (1, -1))]
+    ends = [mean - _unskewed(sign * half, error, skewness, number) for sign in (1, -1)]
     if least == 0:
-        ends.append(mean * math.exp(min(700.0, half / mean)))
+        ends += [mean * math.exp(-half / mean), mean * math.exp(min(700.0, half / mean))]
+    else:
+        ends += [mean - half, mean + half]
     return _with(bare, max(least, min(ends)), min(max(ends), most))
 
 
@@ -322,7 +324,7 @@ def too_few(known: int, units: int) -> str | None:
     if units >= FEWEST:
         return None
     if units < known:
-        return f"{known} known are {counted(units, 'independent unit')}, an interval takes {FEWEST}"
+        return f"{known} values in {counted(units, 'independent unit')}, an interval takes {FEWEST} units"
     return f"only {known if known > 1 else 'one'} known, an interval takes {FEWEST}"
 
 

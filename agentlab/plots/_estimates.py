@@ -47,7 +47,7 @@ def estimates(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.estimates(runs, "tokens").alt
-        'Tokens a run (mean) by group: anthropic 3,146 (no interval); openai 1,424 (no interval); gemini 2,020 (...
+        'Tokens a run (mean) by group: anthropic 3,146 (no interval), 1 run; openai 1,424 (no interval), 1 run; ge...
     """
     return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at, unit=unit), what, ax)
 
@@ -116,7 +116,7 @@ def cost_success(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.cost_success(runs).alt
-        'Cost against success of 3 groups: anthropic completed of its own 100% (21% to 100%) at a cost of $0.014...
+        'Cost against success of 3 groups: anthropic completed of its own 100% (no interval) at a cost of $0.0143 (...
     """
     return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at, unit=unit), ax)
 

@@ -23,6 +23,7 @@ SUBJECTS = (
     "what_if",
     "suggest_coverage",
     "frames",
+    "coverage",
     "panel",
     "store",
     "experiments",
