@@ -329,8 +329,8 @@ def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any
         bent = scale * 3 / skewness * (np.cbrt(1 + skewness * (half / scale - skewness / (6 * units))) - 1)
         return np.where(np.abs(skewness) < 1e-6, half, bent)
 
-    low = np.maximum(0.0, np.fmin(mean - half, mean - unskewed(half)))
-    high = np.fmax(np.fmax(mean + half, mean - unskewed(-half)), mean * np.exp(np.minimum(700.0, half / mean)))
+    low = np.maximum(0.0, np.fmin(mean * np.exp(-half / mean), mean - unskewed(half)))
+    high = np.fmax(mean * np.exp(np.minimum(700.0, half / mean)), mean - unskewed(-half))
     there = (units >= FEWEST) & (spread > 0)
     return _floats(np.where(there, np.minimum(low, mean), np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 

@@ -121,16 +121,18 @@ def suggest(
     of one prompt the recording; else the run. `units` says how many there are. Where the successes come from fewer than 5 there is no
     suggestion.
 
-    **How good that is.** Made-up runs, three in five of them successes, 190 candidates, keep=0.95; shares of the successes in %, means
-    over several hundred samples each:
+    **How good that is.** Made-up runs of prompts that differ in steps, success and cost, three in five of them successes, 190 candidates,
+    keep=0.95; in %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
 
-                                                              60 runs   200 runs   120 runs of 30 prompts
-        the suggestion on the runs that it was chosen on         97.0       95.8                     96.1
-        truly, on any others                                     94.7       95.3                     94.6
-        the figure given here                                    93.5       95.0                     94.4
-        truly, for what was chosen on four fifths of the runs    93.8       95.2                     94.5
-        how often its interval at 95 % contained the latter        96         94                       94
-        and the suggestion's own truth                             96         90                       93
+                                                                     60 x 1   200 x 1   20 x 5   50 x 4
+        kept of the successes on the runs that it was chosen on        96.8      95.4     95.9     95.5
+        truly, on other prompts                                        92.7      94.1     92.7     94.0
+        the figure given here, `kept`                                  92.0      93.9     92.3     93.6
+        truly, for what was chosen on four fifths of the runs          91.9      94.2     92.4     94.0
+        how often the interval of `kept` at 95 % contained the latter  94.5      88.5     95.0     92.0
+        that of `saved`                                                93.0      94.5     94.0     95.0
+        that of `cost`                                                 97.5      93.0     96.5     95.0
+        how often that of `kept` contained the suggestion's own truth  89.5      88.5     91.0     89.5
 
     Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
     keeps are no errors: the Suggestion is then False and says why.

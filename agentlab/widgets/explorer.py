@@ -246,7 +246,8 @@ class StaticTrial:
         ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
         unknown = tried_markup.share(row["unknown_share"])
         return markup.printable(
-            f"{self._code}\n{counted(row['runs'], 'run')}: {tried_markup.reached(row)} reached the goal, {unknown} unknown. {ended}"
+            f"{self._code}\n{counted(row['runs'], 'run')}{', as recorded' if self._tried.is_record else ''}: "
+            f"{tried_markup.reached(row)} reached the goal, {unknown} unknown. {ended}"
         )
 
     def _html(self, picture: str = "") -> str:

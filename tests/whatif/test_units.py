@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,6 +131,32 @@ def test_a_run_that_ended_in_an_error_has_not_reached_its_goal() -> None:
     assert "3 of 10 runs ended in an error: they have not reached the goal, and what they cost is in the mean." in found.why
 
 
-def test_runs_say_themselves_that_they_are_of_one_recording(tmp_path: Any) -> None:
-    results = [run([call("look", {}), say("done")]) for _ in range(6)]
-    assert lab.backtest(results, StepCountIs(5))["units"].tolist() == [6], "a scripted model has no recording"
+def test_replays_of_a_fixture_are_one_unit() -> None:
+    async def main() -> list[lab.RunResult]:
+        agent = lab.Agent("openai:gpt-5.4-mini", tools=[search_lost_property], instructions=OFFICE)
+        results = []
+        for steps in (2, 3, 4, 5, 6, 7):
+            with lab.replay(RUNAWAY):
+                results.append(await agent.run(LOST, stop=StepCountIs(steps)))
+        return results
+
+    results = asyncio.run(main())
+    assert [len(result.history) for result in results] == [2, 3, 4, 5, 6, 7]
+    row = lab.backtest(results, StepCountIs(2)).iloc[0]
+    assert (row["runs"], row["units"]) == (6, 1) and row[["cost_low", "success_low"]].isna().all()
+    alone = [run([call("look", {}), say("done")]) for _ in range(6)]
+    assert lab.backtest(alone, StepCountIs(5))["units"].tolist() == [6], "a scripted model has no recording"
+
+
+RUNAWAY = Path(__file__).parents[2] / "fixtures" / "runaway"
+OFFICE = "You work at the railway's lost property office. Do not give up easily."
+LOST = "I left a green umbrella on the train from Graz to Vienna. Please find it."
+
+
+def search_lost_property(words: str) -> str:
+    """Search the railway's lost property office.
+
+    Args:
+        words: what to search for
+    """
+    return f"Nothing fits {words!r}. Nearby: blue umbrella (Linz), green scarf (Graz), black umbrella (Vienna)."
