@@ -121,8 +121,8 @@ def suggest(
     of one prompt the recording; else the run. `units` says how many there are. Where the successes come from fewer than 5 there is no
     suggestion.
 
-    **How good that is.** Made-up runs of prompts that differ in steps, success and cost, three in five of them successes, 190 candidates,
-    keep=0.95; in %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
+    **How good that is.** Made-up runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
+    keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
 
                                                                      60 x 1   200 x 1   20 x 5   50 x 4
         kept of the successes on the runs that it was chosen on        96.8      95.4     95.9     95.5
