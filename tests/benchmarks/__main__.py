@@ -21,6 +21,7 @@ SUBJECTS = (
     "replay",
     "imports",
     "what_if",
+    "suggest_coverage",
     "frames",
     "coverage",
     "panel",
