@@ -33,10 +33,6 @@ FEW = 20
 """Fewer units than this are said to be few."""
 FEWEST = 5
 """No interval from fewer units than this."""
-SEED = 20_240_229
-"""Every interval that is drawn comes from a generator with this seed, so that groups do not influence each other."""
-AT_ONCE = 2_000_000
-"""So many values are drawn at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +103,7 @@ def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float
     alone = float(np.sort(errors**2).sum()) / (known - 1)
     together = float(np.sort(np.bincount(codes, errors) ** 2).sum()) / (number - 1) * number / known
     worth = number if alone == 0 else known * alone / max(alone, together)
-    return worth, _student(level, number - 1)
+    return worth, student(level, number - 1)
 
 
 # Means ---------------------------------------------------------------------------------------------------------------------------
@@ -132,7 +128,7 @@ def of_mean(
     if error <= 1e-12 * float(np.abs(found).max()):
         what = f"all {number} values are the same" if number == bare.known else f"the means of all {number} units are the same"
         return Estimate(mean, None, None, bare.known, what, number)
-    half = _student(level, number - 1) * error
+    half = student(level, number - 1) * error
     skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
     ends = [mean - _unskewed(sign * half, error, skewness, number) for sign in (1, -1)]
     if least == 0:
@@ -214,52 +210,6 @@ def mcnemar(more: int, fewer: int) -> float:
     return min(1.0, float(2 * below / 2**number))
 
 
-# Ratios, drawn -------------------------------------------------------------------------------------------------------------------
-
-
-def resamples(values: int) -> int:
-    """How many resamples are drawn: 9,999, and fewer from many values, where they take long and change little."""
-    return min(9_999, max(1_999, 2_000_000 // values))
-
-
-def percentile(value: float | None, drawn: Any, known: int, *, level: float = 0.95) -> Estimate:
-    """An estimate whose statistic was computed on resamples; NaN for those on which it is not defined."""
-    if value is None:
-        return Estimate(None, None, None, known, "none known")
-    defined = drawn[np.isfinite(drawn)]
-    if known < FEWEST:
-        return Estimate(value, None, None, known, f"only {known} known, an interval takes {FEWEST}")
-    if len(defined) < 0.95 * len(drawn):
-        return Estimate(value, None, None, known, "not defined on too many resamples: nearly all are the same")
-    if defined.min() == defined.max():
-        return Estimate(value, None, None, known, f"all {known} are the same")
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(value, min(float(low), value), max(float(high), value), known)
-
-
-def of_ratio(above: Any, below: Any, *, level: float = 0.95) -> Estimate:
-    """The sum of `above` over the sum of `below`, a place a unit, with the bootstrap's percentile interval over units.
-
-    A share of runs whose units are prompts, say: so many kept, of so many. Units with nothing below are left out.
-    """
-    pairs = np.column_stack([np.asarray(above, dtype=float), np.asarray(below, dtype=float)])
-    pairs = pairs[pairs[:, 1] > 0]
-    pairs = pairs[np.lexsort(pairs.T)]  # so that the order of the units changes nothing
-    known = len(pairs)
-    if not known:
-        return Estimate(None, None, None, 0, "none known")
-    value = float(pairs[:, 0].sum() / pairs[:, 1].sum())
-    if known < FEWEST:
-        return percentile(value, np.zeros(0), known, level=level)
-    random, left, drawn = np.random.default_rng(SEED), resamples(known), []
-    while left > 0:
-        now = min(left, max(1, AT_ONCE // known))
-        places = random.integers(0, known, (now, known))
-        drawn.append(pairs[places, 0].sum(axis=1) / pairs[places, 1].sum(axis=1))
-        left -= now
-    return percentile(value, np.concatenate(drawn), known, level=level)
-
-
 # Survival ------------------------------------------------------------------------------------------------------------------------
 
 
@@ -294,7 +244,7 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
     hazard = died.sum(axis=0) / there.sum(axis=0)
     alive = np.cumprod(1 - hazard)
     few, alone = number < FEWEST, number == known
-    quantile, factor = (_normal(level), 1.0) if alone or few else (_student(level, number - 1), number / (number - 1))
+    quantile, factor = (_normal(level), 1.0) if alone or few else (student(level, number - 1), number / (number - 1))
     with np.errstate(all="ignore"):  # where nobody or everybody has ended there is no interval
         errors = ((died - there * hazard) / (there.sum(axis=0) * (1 - hazard))).cumsum(axis=1)
         half = quantile * np.sqrt(factor * (errors**2).sum(axis=0)) / np.abs(np.log(alive))
@@ -339,7 +289,7 @@ def _normal(level: float) -> float:
 
 
 @cache
-def _student(level: float, freedom: int) -> float:
+def student(level: float, freedom: int) -> float:
     """How far from 0 Student's t lies with this probability, to both sides. Abramowitz and Stegun 26.7.3 to 26.7.5."""
     z = _normal(level)
     if freedom > 200:

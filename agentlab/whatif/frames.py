@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from agentlab.comparing.groups import in_order, names_of
-from agentlab.comparing.intervals import FEWEST, _student
+from agentlab.comparing.intervals import FEWEST, student
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import without_keys
 from agentlab.whatif import reasons
@@ -353,5 +353,5 @@ def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
 
 def _students(level: float, units: Floats) -> Floats:
     """Student's quantile for each number of units."""
-    known = {int(one): _student(level, int(one) - 1) for one in np.unique(units) if one > 1}
+    known = {int(one): student(level, int(one) - 1) for one in np.unique(units) if one > 1}
     return np.array([known.get(int(one), np.nan) for one in units])

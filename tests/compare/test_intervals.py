@@ -24,9 +24,7 @@ from agentlab.comparing.intervals import (
     of_change,
     of_mean,
     of_median,
-    of_ratio,
     of_share,
-    percentile,
     wilson,
 )
 
@@ -247,36 +245,6 @@ def test_a_level_that_is_none_is_an_error(level: object) -> None:
         checked_level(level)
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_a_ratio_is_that_of_the_sums_whatever_the_order_of_units(units: list[tuple[int, int]], rng: random.Random) -> None:
-    found = of_ratio(*zip(*units, strict=True))
-
-    assert found == of_ratio(*zip(*rng.sample(units, len(units)), strict=True))
-    counted = [unit for unit in units if unit[1]]
-    assert found.known == len(counted)
-    if counted:
-        assert found.value == pytest.approx(sum(above for above, _ in counted) / sum(below for _, below in counted))
-    if found.low is not None and found.high is not None and found.value is not None:
-        assert found.low <= found.value <= found.high
-
-
-def test_a_ratio_with_one_below_each_is_a_mean() -> None:
-    values = np.random.default_rng(3).normal(size=40)
-    theirs = stats.bootstrap((values,), np.mean, n_resamples=9_999, method="percentile", rng=np.random.default_rng(7))
-
-    found = of_ratio(values, np.ones(40))
-
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.02)
-
-
-def test_a_ratio_of_few_units_or_of_nothing_says_why_it_has_no_interval() -> None:
-    assert of_ratio([], []).why == of_ratio([1], [0]).why == "none known"
-    assert of_ratio([1, 2, 3, 4], [2, 2, 4, 5]).why == "only 4 known, an interval takes 5"
-    assert of_ratio([1] * 9, [2] * 9).why == "all 9 are the same"
-
-
 # Kappa -----------------------------------------------------------------------------------------------------------------------
 
 FLEISS_1971 = [  # Fleiss, Levin and Paik: 14 raters, 10 subjects, 5 categories; kappa 0.210
@@ -300,13 +268,6 @@ def test_cohen_s_kappa_by_hand() -> None:
     share = wilson(35, 50)
     assert row["kappa"] == pytest.approx(0.4)
     assert (row["kappa_low"], row["kappa_high"]) == pytest.approx(tuple((end - 0.5) / 0.5 for end in (share.low, share.high)))  # type: ignore[operator]
-
-
-def test_resamples_on_which_it_is_not_defined_are_too_many() -> None:
-    drawn = np.array([0.5] * 90 + [math.nan] * 10)
-
-    assert percentile(0.5, drawn, 10).why == "not defined on too many resamples: nearly all are the same"
-    assert percentile(0.5, np.linspace(0, 1, 101), 10, level=0.9).low == pytest.approx(0.05)
 
 
 # Survival --------------------------------------------------------------------------------------------------------------------
