@@ -14,7 +14,7 @@ import pandas as pd
 from agentlab.amounts import counted
 from agentlab.comparing.compare import TOO_FEW, default_shared, hint, in_words
 from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, unit_of, units_of
-from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_share
+from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, printable
 
@@ -88,7 +88,8 @@ class Agreement:
         row = self.overall.iloc[0]
         if not row["scenarios"]:
             return "no scenario for which every group has a reason"
-        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}"
+        units = f" in {counted(int(row['units']), 'independent unit')}" if row["units"] < row["scenarios"] else ""
+        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}{units}"
 
 
 def agreement(
@@ -213,7 +214,7 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
     agree = _alike(whole).to_numpy(dtype=bool)
     share, kappa = of_share(agree, codes, level=level), _kappa(whole, codes, level)
     reasons = {what: one.why for what, one in (("share", share), ("kappa", kappa)) if one.why}
-    advice = hint(rows.drop_duplicates(_PLACE), unit, share.units) if reasons else None
+    advice = hint(rows.drop_duplicates(_PLACE), unit) if share.units < FEWEST <= len(whole) else None
     return {
         "scenarios": len(whole),
         "units": share.units,

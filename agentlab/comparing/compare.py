@@ -228,15 +228,12 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
     for what, values in (("tokens", tokens), ("cost", cost)):
         put(what, values, of_mean, least=0.0)
         put(f"{what}_median", values, of_median)
-    few = counts["units"] if number >= FEWEST else FEWEST
-    advice = hint(whole.frame.iloc[there], unit, few) if few is not None and few < FEWEST else None
+    advice = hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < FEWEST <= number else None
     return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
 
 
-def hint(runs: pd.DataFrame, unit: By | None, units: int) -> str | None:
-    """What to do where runs are too few units to have an interval, though they are enough runs."""
-    if not units < FEWEST <= len(runs):
-        return None
+def hint(runs: pd.DataFrame, unit: By | None) -> str:
+    """What a unit is, and what to do, where enough runs are too few units to have an interval."""
     of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
     alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
     also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
@@ -383,7 +380,7 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
     else:
         bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
         estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
-    advice = hint(rows.drop_duplicates(_TASK), unit, estimate.units) if estimate.why else None
+    advice = hint(rows.drop_duplicates(_TASK), unit) if estimate.units < FEWEST <= known else None
     why = "; ".join(words for words in ("no complete pair" if not known else estimate.why, advice) if words)
     return {
         "difference": estimate.value,

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
+from agentlab.amounts import counted
 from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
@@ -75,15 +76,14 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     bottom = min([0.0, *(float(v) for name in ("value", "low") for v in data[name].dropna())]) * 1.05
     for place, row in enumerate(data.to_dict("records")):
         its, words = looks[str(row["group"]), ""], _words(row, what)
-        told.append(
-            f"{look.spoken(str(row['group']))} {words}" + "".join(f", {part}" for part in _beside(row, what).split("  ")[1:])
-        )
+        beside = _beside(row, what)
+        told.append(", ".join([f"{look.spoken(str(row['group']))} {words}", *beside.partition("  ")[2].splitlines()]))
         if not pd.isna(row["value"]):
             _point(ax, (float(row["value"]), place), its, str(row["group"]), x=_reach(row, "value", "low", "high"))
         at = (1.02, place)
         ax.annotate(
-            _beside(row, what), at, xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
-            annotation_clip=False,
+            beside, at, xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
+            annotation_clip=False, linespacing=1.15,
         )  # fmt: skip
     ax.set_yticks(range(len(data)), [look.shorten(str(name), 24) for name in data["group"]])
     for text in ax.get_yticklabels():
@@ -153,7 +153,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
         if row["cost_known"] < row["runs"] and not unknown:
             notes.append(f"cost of {row['cost_known']} of {row['runs']} runs")
-        notes += _failed(row)
+        notes += _units(row) + _failed(row)
         told.append(", ".join([f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}", *notes]))
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
         if unknown:
@@ -234,13 +234,16 @@ def _words(row: dict[Any, Any], what: str) -> str:
 
 
 def _beside(row: dict[Any, Any], what: str) -> str:
-    """What is to the right of a point: its value, of how many runs, in how many units, and how many failed."""
-    runs = f"{row['runs']} run{'s' * (row['runs'] != 1)}"
-    parts = [f"{row['known']} of {runs}" if row["known"] < row["runs"] else runs]
-    if row["units"] < row["runs"]:
-        parts.append(f"{row['units']} unit{'s' * (row['units'] != 1)}")
-    parts += _failed(row)
-    return "unknown" if pd.isna(row["value"]) else f"{_number(float(row['value']), what)}  {', '.join(parts)}"
+    """What is to the right of a point: its value and of how many runs; below, in how many units, and how many failed."""
+    if pd.isna(row["value"]):
+        return "unknown"
+    known = f"{row['known']} of " if row["known"] < row["runs"] else ""
+    more = ", ".join(_units(row) + _failed(row))
+    return f"{_number(float(row['value']), what)}  {known}{counted(row['runs'], 'run')}" + (f"\n{more}" if more else "")
+
+
+def _units(row: dict[Any, Any]) -> list[str]:
+    return [counted(row["units"], "unit")] if row["units"] < row["runs"] else []
 
 
 def _failed(row: dict[Any, Any]) -> list[str]:

@@ -94,7 +94,7 @@ def comparison(
     bars = len(stop_reasons_data(runs, by)) + len(both)
     least = 4.0 + 0.1 * min(8, len(both))
     above = min(30.0, max(least, 1.0 + 0.18 * bars))
-    below = least if steps is not None else min(30.0, max(least, 1.0 + 0.18 * len(both)))
+    below = least if steps is not None else min(30.0, max(least, 1.0 + 0.3 * len(both)))
     figure = look.new_figure(12.0, above + below)
     look.set_gap(figure, 0.06)
     grid = figure.add_gridspec(2, 3, height_ratios=[above, below])

@@ -1,10 +1,11 @@
 """How often the intervals of comparisons contain what they estimate: experiments that are made up, with known answers.
 
 `python -m tests.benchmarks --only coverage --no-peers` prints the share for every interval, number of prompts and of repeats, of 200
-experiments each, and how many had no interval in brackets. A real interval at 95 % contains it 95 times of 100.
+experiments each (100 where providers are compared), and in brackets how many had no interval. A true interval at 95 % contains it
+95 times of 100.
 
-In each experiment prompts are drawn anew: how hard a prompt is differs between prompts, for both providers alike. Costs are lognormal
-with a sigma of 1 in all, 0.8 of it between prompts.
+In each experiment prompts are drawn anew: how hard a prompt is differs between prompts, and for each provider, between which there is
+no difference on the whole. Costs are lognormal with a sigma of 1 in all, 0.8 of it between prompts.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tests.benchmarks.table import Row
 UNITS, REPEATS = (3, 5, 10, 20, 50), (1, 5, 20)
 STUDIES = 200
 REASONS = np.array(["completed", "turn_limit", "cost_budget"])
+MET = (0.6, 0.3, 0.1)
+"""How often runs end for each of them."""
 LAST = 8
 """No run takes more steps."""
 AT = 4
@@ -33,12 +36,15 @@ def experiments(units: int, repeats: int, count: int, seed: int = 0) -> pd.DataF
     """The runs of so many experiments, one after the other in the column `study`, of the providers a and b."""
     random = np.random.default_rng([seed, units, repeats])
     shape = (count, 2, units, repeats)
-    hard = np.broadcast_to(random.normal(size=(count, 1, units, 1)), shape)
+    prompt, own = random.normal(size=(count, 1, units, 1)), random.normal(size=(count, 2, units, 1))
+    hard = np.broadcast_to(0.8 * prompt + 0.6 * own, shape)
     score = random.random(shape) < 1 / (1 + np.exp(1.5 * hard - 1))
     grade = 1 / (1 + np.exp(hard + random.normal(size=shape)))
     steps = np.minimum(LAST, 1 + random.poisson(np.exp(1 + 0.4 * hard)))
-    same = np.broadcast_to(random.choice(3, p=[0.6, 0.3, 0.1], size=(count, 1, units, repeats)), shape)
-    reason = np.where(random.random(shape) < 0.7, same, random.choice(3, p=[0.6, 0.3, 0.1], size=shape))
+    usual = np.broadcast_to(random.choice(3, p=MET, size=(count, 1, units, 1)), shape)
+    reason = np.where(
+        random.random(shape) < random.uniform(0.4, 1, (count, 1, units, 1)), usual, random.choice(3, p=MET, size=shape)
+    )
     study, provider, prompt, repeat = (places.ravel() for places in np.indices(shape))
     return pd.DataFrame(
         {
@@ -136,14 +142,14 @@ def table(cells: Mapping[tuple[int, int], Mapping[str, tuple[float, float]]]) ->
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """For each interval its worst cell; the whole table is printed."""
+    """For each interval its worst size, of which chance makes the worst of so many somewhat worse; the whole table is printed."""
     cells = {}
     for units, repeats in product(UNITS, REPEATS):
         runs = experiments(units, repeats, STUDIES)
-        cells[units, repeats] = covered(of_groups(runs) | of_pairs(runs))
+        cells[units, repeats] = covered(of_groups(runs) | of_pairs(runs[runs["study"] < STUDIES // 2]))
     print(table(cells))
     for name in answers():
         missed = [100 * (1 - cell[name][0]) for cell in cells.values() if cell[name][1] < 0.5]
         yield Row(
-            benchmark=f"misses at 95 %, worst size: {name}", unit="%", goal="<= 10", at_most=2, ours=max(missed), against=5.0
+            benchmark=f"misses at 95 %, worst size: {name}", unit="%", goal="<= 13", at_most=2.6, ours=max(missed), against=5.0
         )

@@ -71,7 +71,9 @@ def test_replays_of_one_recording_are_one_unit_whatever_is_asked_for() -> None:
     both = pd.concat([runs, runs.assign(provider="b", run_id="again " + runs["run_id"], cost_usd=runs["cost_usd"] + 1)])
     pair = row_of(lab.paired(both, "cost_usd", unit="run_id"))
     assert (pair["pairs"], pair["units"], pair["low"]) == (15, 3, None)
-    assert lab.agreement(both).overall[["scenarios", "units"]].to_numpy().tolist() == [[15, 3]]
+    agreement = lab.agreement(both)
+    assert agreement.overall[["scenarios", "units"]].to_numpy().tolist() == [[15, 3]]
+    assert repr(agreement).endswith("the same in 15 of 15 scenarios in 3 independent units)")
     assert lab.plots.survival_data(runs.assign(steps=2))["low"].isna().all()
     assert lab.plots.estimates_data(runs, "cost")[["runs", "units"]].to_numpy().tolist() == [[15, 3]]
 
@@ -190,7 +192,7 @@ def test_live_and_replayed_runs_can_be_told_apart() -> None:
 
 def test_plots_say_who_is_left_out_beside_their_points() -> None:
     ax = lab.plots.estimates(half_failed(prompt_id=[f"p{place % 12}" for place in range(60)]), "success")
-    assert [text.get_text() for text in ax.texts] == ["50%  60 runs, 12 units, 30 failed"]
+    assert [text.get_text() for text in ax.texts] == ["50%  60 runs\n12 units, 30 failed"]
     assert "60 runs, 12 units, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30))
