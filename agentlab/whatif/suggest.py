@@ -131,7 +131,7 @@ def suggest(
         truly, for what was chosen on four fifths of the runs          91.9      94.2     92.4     94.0
         how often the interval of `kept` at 95 % contained the latter  94.5      88.5     95.0     92.0
         that of `saved`                                                93.0      94.5     94.0     95.0
-        that of `cost`                                                 97.5      93.0     96.5     95.0
+        that of `cost`                                                 97.0      93.0     96.0     95.0
         how often that of `kept` contained the suggestion's own truth  89.5      88.5     91.0     89.5
 
     Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
