@@ -17,8 +17,8 @@ from enum import StrEnum
 
 from agentlab.continuation import ContinuationPolicy
 from agentlab.events import ContinuationOutcome
-from agentlab.results import Action, Decision, ModelCall
-from agentlab.seam import joined
+from agentlab.results import Action, Decision, ModelCall, Seam
+from agentlab.seam import repeated
 from agentlab.suggestions import INCREASE_BUDGET, larger_cap
 from agentlab.termination import is_cut_off
 from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall
@@ -59,40 +59,47 @@ FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 @dataclass(frozen=True, slots=True)
 class GoingOn:
-    """What a model is asked when it is to go on: its answer so far, and the messages that stand in its place. `exact`: the model is
-    given its own words and goes on behind them, so that nothing can be doubled."""
+    """The request for the rest of an answer: the answer so far, and the messages sent in its place. `exact` is True if the answer is
+    prefilled: the model continues right behind its own words."""
 
     so_far: ModelResponse
     messages: tuple[Message, ...]
     exact: bool
     cap: int | None = None
 
-    def put_together(self, rest: ModelResponse) -> ModelResponse:
-        """The answer with the rest that came: one text, the whole calls of both; how it ended is how the rest did."""
-        before = self.so_far.text
-        if not rest.text:
-            text = before
-        elif self.exact:  # some servers say what they were given once more
-            said = before.rstrip()
-            text = rest.text if rest.text.startswith(said) else said + rest.text
-        else:
-            text = joined(before, rest.text)
-        return replace(
+    def put_together(self, rest: ModelResponse, call: int) -> tuple[ModelResponse, Seam | None]:
+        """Return the answer with the rest, which came with this call: one text, the whole calls of both, and how the rest ended. With
+        it the seam of the two texts, where both said something."""
+        said, seam = self.so_far.text, None
+        if said and rest.text:
+            given = said.rstrip() if self.exact else said  # a prefilled answer is sent without white space at its end
+            again = repeated(given, rest.text)
+            if self.exact and again != len(given):  # behind a prefill only an echo of all of it is no continuation
+                again = 0
+            seam = Seam(call, len(given), said[len(given) :] + rest.text[:again])
+            said = given + rest.text[again:]
+        merged = replace(
             rest,
-            text=text,
+            text=said or rest.text,
             tool_calls=_calls_of_both(self.so_far.tool_calls, rest.tool_calls),
             reasoning=self.so_far.reasoning + rest.reasoning,
             native=None,
         )
+        return merged, seam
 
 
 def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls that were whole before, then those that came, without one that was said twice; ids stay unique."""
+    """Return the calls that were whole before, then those that came; ids stay unique.
+
+    The model does not see which of its calls were whole, so that it says them again: each is left out once, and one that it asked for
+    several times is executed as often.
+    """
     calls = [call for call in first if not is_cut_off(call)]
-    said = {(call.name, call.arguments) for call in calls}
+    said = [(call.name, call.arguments) for call in calls]
     ids = {call.id for call in calls}
     for call in rest:
         if (call.name, call.arguments) in said:
+            said.remove((call.name, call.arguments))
             continue
         number = 2
         new_id = call.id
