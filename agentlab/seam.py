@@ -1,11 +1,11 @@
-"""Two pieces of one text put together: what a model said before it was cut, and what it said when it was asked for the rest.
+"""Two pieces of one text: what a model said before it was cut, and the rest that it was asked for.
 
-The second piece is appended as it is, unless it cannot be an exact continuation: the first piece stops in the middle of a sentence or
-line, and the second begins again at the start of it or some words back, so that appended they would glue two words into one
-(`the boats were asl` and `The boats were asleep`). Only such a repetition is dropped, of four different words and 16 characters at
-least, said once in each piece, and with something new behind it. Whatever could be chance is kept twice: numbers, cells of a table,
-one identifier or address, white space, and any repetition that begins where a word, sentence or line had just ended, since code, data
-and songs repeat whole lines; nothing is ever added.
+The second piece is appended as it is, unless it begins with a repetition that no exact continuation can begin with: the first piece
+breaks off within a word, a sentence or a line, and the second starts again at that sentence or line, some words before, or with the
+whole answer, so that the two would make one word of two (`the boats were asl` and `The boats were asleep`). To be dropped, a repetition
+has at least 16 characters and four different words (eight over several lines), is said once in each piece, and has something new behind
+it. What could be chance is kept twice: anything shorter, digits, cells, a single name or address, white space, and all that begins where
+a word, sentence or line has just ended, since data, code and songs repeat whole lines; nothing is ever added.
 """
 
 from __future__ import annotations
@@ -29,14 +29,7 @@ _FENCE_AGAIN = re.compile(r"(?:`{3,}|~{3,})[ \t]*([\w+#.-]+)[ \t]*\n")
 
 
 def joined(before: str, after: str) -> str:
-    """Return both pieces as one text, without what is surely said twice.
-
-    Example:
-        >>> joined("It costs 5", "50 EUR")
-        'It costs 550 EUR'
-        >>> joined("All the boats were asl", "All the boats were asleep.")
-        'All the boats were asleep.'
-    """
+    """Return both pieces as one text, without what is surely said twice."""
     return before + after[repeated(before, after) :]
 
 

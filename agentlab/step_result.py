@@ -228,9 +228,10 @@ class Remaining(Shown):
 class StepResult(Shown):
     """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
 
-    `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used stands in `children`. `seams` are the places
-    where the texts of several calls meet, with what was dropped there. `settings` are those it was judged by; `readings` is what the stop condition read after it (None without a condition). `stop_reason` is set on the run's
-    last step, `error` where an exception cut the step short.
+    `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used is in `children`. `seams` are the places
+    where the texts of several calls meet, with what was dropped there. `settings` are those it was judged by; `readings` is what the
+    stop condition read after it (None without a condition). `stop_reason` is set on the run's last step, `error` where an exception
+    cut the step short.
 
     Example:
         >>> result.history[0]

@@ -162,6 +162,7 @@ class Turn:
         else:
             self.continuations += 1
             cap = cap if cap is None or left is None else min(cap, left)
+        prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp refuse a prefill for a model that thinks
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)

@@ -1,11 +1,12 @@
-"""Texts of many kinds, ways to cut them, and what models say again: for the tests of `agentlab.seam` and the table that they print.
+"""Texts of many kinds, ways to cut them, and what models say again, for the tests of `agentlab.seam`.
 
-    python -m tests.core.seam_texts
+`python -m tests.core.seam_texts` prints how many true repetitions are found in each kind of text.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 
 from agentlab.seam import joined
@@ -150,4 +151,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    sys.stdout.write(table() + "\n")
