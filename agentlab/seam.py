@@ -4,8 +4,8 @@ The second piece is appended as it is, unless it begins with a repetition that n
 breaks off within a word, a sentence or a line, and the second starts again at that sentence or line, some words before, or with the
 whole answer, so that the two would make one word of two (`the boats were asl` and `The boats were asleep`). To be dropped, a repetition
 has at least 16 characters and four different words (eight over several lines), is said once in each piece, and has something new behind
-it. What could be chance is kept twice: anything shorter, digits, cells, a single name or address, white space, and all that begins where
-a word, sentence or line has just ended, since data, code and songs repeat whole lines; nothing is ever added.
+it. What could be chance is kept twice: anything shorter, digits, cells, a single name or address, white space, and all that begins
+behind a space or line break, since data, code and songs repeat whole lines; nothing is ever added.
 """
 
 from __future__ import annotations
