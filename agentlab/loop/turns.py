@@ -54,18 +54,22 @@ TRANSITIONS: dict[tuple[TurnState, str], TurnState] = {
 }
 """What happens in a state, and the state that follows."""
 
+FEWEST_TOKENS = 8
+"""Tokens of a prefill below which their count does not show an echo."""
+
 FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 
 @dataclass(frozen=True, slots=True)
 class GoingOn:
     """The request for the rest of an answer: the answer so far, and the messages sent in its place. `exact` is True if the answer is
-    prefilled: the model continues right behind its own words."""
+    prefilled: the model continues right behind its own words. `tokens` are those that the answer so far took, None if not known."""
 
     so_far: ModelResponse
     messages: tuple[Message, ...]
     exact: bool
     cap: int | None = None
+    tokens: int | None = None
 
     def put_together(self, rest: ModelResponse, call: int) -> tuple[ModelResponse, Seam | None]:
         """Return the answer with the rest, which came with this call: one text, the whole calls of both, and how the rest ended. With
@@ -73,9 +77,7 @@ class GoingOn:
         said, seam = self.so_far.text, None
         if said and rest.text:
             given = said.rstrip() if self.exact else said  # a prefilled answer is sent without white space at its end
-            again = repeated(given, rest.text)
-            if self.exact and again != len(given):  # behind a prefill only an echo of all of it is no continuation
-                again = 0
+            again = self._echoed(given, rest) if self.exact else repeated(given, rest.text)
             seam = Seam(call, len(given), said[len(given) :] + rest.text[:again])
             said = given + rest.text[again:]
         merged = replace(
@@ -86,6 +88,15 @@ class GoingOn:
             native=None,
         )
         return merged, seam
+
+    def _echoed(self, given: str, rest: ModelResponse) -> int:
+        """Return the length of a prefill that the server puts before what the model said, as llama.cpp's does; 0 where in doubt. The
+        tokens that it counts show it: a text takes at least as many as its beginning alone."""
+        took = rest.usage.output_tokens
+        if self.tokens is None or took is None or self.tokens < FEWEST_TOKENS:
+            return len(given) if repeated(given, rest.text) == len(given) else 0
+        is_echo = rest.text.startswith(given) and took - (len(rest.text) > len(given)) < self.tokens
+        return len(given) if is_echo else 0
 
 
 def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
@@ -163,10 +174,13 @@ class Turn:
             self.continuations += 1
             cap = cap if cap is None or left is None else min(cap, left)
         prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp refuse a prefill for a model that thinks
+        tokens = [call.response.usage.output_tokens for call in calls if call.used]
+        paused = any(call.response.signal.finish_reason is FinishReason.PAUSED for call in calls)
+        took = None if paused or None in tokens else sum(count or 0 for count in tokens)
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
-        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap)
+        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap, took)
 
     def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
         """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""

@@ -16,10 +16,12 @@ from agentlab import events
 from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
 from agentlab.errors import LimitError, ProviderConnectionError
 from agentlab.history import RunHistory
-from agentlab.loop.turns import FINAL, TRANSITIONS, TurnState
+from agentlab.loop.turns import FEWEST_TOKENS, FINAL, TRANSITIONS, GoingOn, TurnState
 from agentlab.results import Action, RunResult, Seam
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, StopReason, ToolCall
+
+from .seam_texts import TEXTS, borders
 
 F, S = FinishReason, StopReason
 TEXT = "The harbour was quiet that morning, and all the small boats were asleep. Nobody came."
@@ -291,6 +293,39 @@ def test_a_prefill_is_dropped_where_a_server_surely_says_all_of_it_again() -> No
     assert run(None, model=Prefilling([cut("The ball "), "The ball is round."])).text == "The ballThe ball is round."
     part = run(None, model=Prefilling([cut(f"Yes. {start}"), f"{start}round."]))
     assert part.text == f"Yes. {start.rstrip()}{start}round."
+
+
+PERIODIC = {
+    "ha": "ha " * 60,
+    "matrix": "0,1," * 60,
+    "zeros": "0" * 200,
+    "line": "one two three four\n" * 20,
+    "tight": "one two three four" * 20,
+}
+
+
+@pytest.mark.parametrize("text", (TEXTS | PERIODIC).values(), ids=(TEXTS | PERIODIC).keys())
+def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text: str) -> None:
+    """llama.cpp's server puts the prefill before what the model says, and counts the tokens of the latter only."""
+    text *= 2
+    ends = [0, *borders(text), len(text)]
+    for number, cut_at in enumerate(ends[1:-1], 1):
+        if not (given := text[:cut_at].rstrip()):
+            continue
+        going_on = GoingOn(cut(text[:cut_at]), (), exact=True, tokens=number)
+        for more in {1, number // 2, number} & set(range(1, len(ends) - number)):
+            rest = text[len(given) : ends[number + more]]
+            whole = given + rest
+            assert going_on.put_together(say(rest, tokens=(1, more)), 2)[0].text == whole
+            if number >= FEWEST_TOKENS and rest:
+                merged, seam = going_on.put_together(say(whole, tokens=(1, more)), 2)
+                assert (merged.text, seam) == (whole, Seam(2, len(given), text[len(given) : cut_at] + given))
+
+
+def test_an_echo_with_nothing_behind_it_adds_nothing() -> None:
+    going_on = GoingOn(cut("January, February, March, April,"), (), exact=True, tokens=8)
+    merged, _ = going_on.put_together(say("January, February, March, April,", tokens=(10, 1)), 2)
+    assert merged.text == "January, February, March, April,"
 
 
 def test_a_model_that_thinks_is_not_prefilled() -> None:
