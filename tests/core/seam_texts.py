@@ -100,6 +100,19 @@ def borders(text: str) -> list[int]:
     return [found.end() for found in _TOKEN.finditer(text) if found.end() < len(text)]
 
 
+def doubled(text: str, shortest: int = 16) -> set[int]:
+    """The places at which a text, that long at least, ends and begins again: only there a continuation can look like a repetition."""
+    starts: dict[str, int] = {}
+    places: set[int] = set()
+    for place in range(len(text) - shortest):
+        start = starts.get(text[place : place + shortest])
+        if start is not None and start + shortest <= place and text[start:place] == text[place : 2 * place - start]:
+            places.add(place)
+        if place == 0 or text[place - 1].isspace():
+            starts[text[place : place + shortest]] = place
+    return places
+
+
 def _last(text: str, pattern: str) -> int:
     """Where the last unit of the text begins, units being divided by what the pattern matches."""
     return max((found.end() for found in re.finditer(pattern, text) if found.end() < len(text)), default=0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.seam import FEWEST_WORDS, joined, overlap, repeated
 
-from .seam_texts import KINDS, TEXTS, borders, found
+from .seam_texts import KINDS, TEXTS, borders, doubled, found
 
 often = settings(max_examples=300, deadline=None)
 
@@ -28,6 +31,16 @@ def test_nor_is_one_that_comes_in_three_pieces(text: str) -> None:
     ends = borders(text)
     for first, second in zip(ends, ends[7:], strict=False):
         assert joined(joined(text[:first], text[first:second]), text[second:]) == text
+
+
+def test_nor_is_one_in_the_sources_of_the_standard_library() -> None:
+    tried = 0
+    for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:120]:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        cuts = doubled(text)
+        tried += len(cuts)
+        assert [cut for cut in cuts if joined(text[:cut], text[cut:]) != text] == [], path.name
+    assert tried > 100
 
 
 @given(st.text("ab \n", max_size=200) | st.text("01,[] \n", max_size=200) | st.text("a.|-` \n", max_size=200), st.data())
