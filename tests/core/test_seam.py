@@ -35,7 +35,7 @@ def test_nor_is_one_that_comes_in_three_pieces(text: str) -> None:
 
 def test_nor_is_one_in_the_sources_of_the_standard_library() -> None:
     tried = 0
-    for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:120]:
+    for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:40]:
         text = path.read_text(encoding="utf-8", errors="replace")
         cuts = doubled(text)
         tried += len(cuts)
