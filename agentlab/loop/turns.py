@@ -121,6 +121,17 @@ def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> t
     return tuple(calls)
 
 
+def _tokens_of_text(calls: list[ModelCall]) -> int | None:
+    """Return the tokens of these calls' text; None where they are not known, or where some of them were no part of the text."""
+    took = 0
+    for response in [call.response for call in calls if call.used]:
+        tokens, paused = response.usage.output_tokens, response.signal.finish_reason is FinishReason.PAUSED
+        if tokens is None or paused or response.tool_calls or response.usage.reasoning_tokens:
+            return None
+        took += tokens
+    return took
+
+
 class Turn:
     """What is counted within one turn. `continuations` and `repairs` are the further calls so far."""
 
@@ -174,13 +185,10 @@ class Turn:
             self.continuations += 1
             cap = cap if cap is None or left is None else min(cap, left)
         prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp refuse a prefill for a model that thinks
-        tokens = [call.response.usage.output_tokens for call in calls if call.used]
-        paused = any(call.response.signal.finish_reason is FinishReason.PAUSED for call in calls)
-        took = None if paused or None in tokens else sum(count or 0 for count in tokens)
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
-        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap, took)
+        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
     def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
         """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""

@@ -16,9 +16,9 @@ from agentlab import events
 from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
 from agentlab.errors import LimitError, ProviderConnectionError
 from agentlab.history import RunHistory
-from agentlab.loop.turns import FEWEST_TOKENS, FINAL, TRANSITIONS, GoingOn, TurnState
-from agentlab.results import Action, RunResult, Seam
-from agentlab.testing import ScriptedProvider, call, say
+from agentlab.loop.turns import FEWEST_TOKENS, FINAL, TRANSITIONS, GoingOn, Turn, TurnState
+from agentlab.results import Action, ModelCall, RunResult, Seam
+from agentlab.testing import ScriptedProvider, call, say, usage
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, StopReason, ToolCall
 
 from .seam_texts import TEXTS, borders
@@ -320,6 +320,17 @@ def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text
             if number >= FEWEST_TOKENS and rest:
                 merged, seam = going_on.put_together(say(whole, tokens=(1, more)), 2)
                 assert (merged.text, seam) == (whole, Seam(2, len(given), text[len(given) : cut_at] + given))
+
+
+@pytest.mark.parametrize(
+    "aside", [{"tool_calls": (HALF,)}, {"usage": replace(usage(5, 30), reasoning_tokens=9)}, {"usage": usage(5, None)}]
+)
+def test_tokens_that_are_no_text_show_no_echo(aside: dict[str, Any]) -> None:
+    first = replace(cut("ha ha", tokens=30), **aside)
+    calls = [ModelCall(1, first, first.usage, lab.types.Cost(), 0.0, 0.1)]
+    going_on = Turn(lab.ContinuationPolicy()).request(first, Action.CONTINUE_OUTPUT, calls, prefills=True)
+    assert (going_on.exact, going_on.tokens) == (True, None)
+    assert going_on.put_together(say("ha ha ha", tokens=(10, 8)), 2)[0].text == "ha haha ha ha"
 
 
 def test_an_echo_with_nothing_behind_it_adds_nothing() -> None:
