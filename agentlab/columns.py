@@ -108,7 +108,7 @@ def known_tokens_of(step: StepResult) -> int:
 
 def known_cost_usd_of(step: StepResult) -> Decimal:
     """The money of a step that is known, sub-agents included."""
-    own = sum([call.cost.usd for call in step.calls if call.cost.usd is not None], Decimal(0))
+    own = sum([call.cost.known_usd for call in step.calls], Decimal(0))
     return sum([child.known_cost_usd for child in step.children], own)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
+from operator import attrgetter
 
 from agentlab.shown import Shown
 
@@ -28,10 +29,17 @@ class UsageSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage(Shown):
-    """Tokens of one or several calls, by one convention for all providers. `None` means that it was not reported.
+    """What one or several calls used, by one convention for all providers. `None` means that it was not reported.
 
     `input_tokens` includes what was read from and written to a cache; `total_tokens` is input + output; `reasoning_tokens` are
-    part of `output_tokens`. A sum with an unknown part is unknown.
+    part of `output_tokens`. `cache_write_1h_tokens` are the part of `cache_write_tokens` that is kept for an hour. Tokens of audio,
+    images and video are part of the input, of the output, or of what was read from a cache. A sum with an unknown part is unknown.
+
+    `web_searches` and `file_searches` are searches that the provider ran itself and charges for. They are 0, not None, where the wire
+    lists or counts its own tools whenever one was used: no entry then means no search.
+
+    `service_tier` is the provider's word for the tier it served the call in (`flex`, `priority`, `batch`, `fast`); a sum names all of
+    them. `also_charged` names what the provider charges for beside these counts, such as `code execution`: the cost is then unknown.
 
     Example:
         >>> lab.Usage(input_tokens=100, output_tokens=20).total_tokens
@@ -46,6 +54,18 @@ class Usage(Shown):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     source: UsageSource = UsageSource.UNKNOWN
+    cache_write_1h_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    cache_read_audio_tokens: int | None = None
+    input_image_tokens: int | None = None
+    output_image_tokens: int | None = None
+    cache_read_image_tokens: int | None = None
+    input_video_tokens: int | None = None
+    web_searches: int | None = None
+    file_searches: int | None = None
+    service_tier: str | None = None
+    also_charged: tuple[str, ...] = ()
 
     @property
     def total_tokens(self) -> int | None:
@@ -72,7 +92,63 @@ class Usage(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Cost(Shown):
-    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN."""
+    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN.
+
+    `reason` says in a sentence why it is unknown, and `at_least_usd` is the part of it that is known all the same, which counts
+    against `max_cost`. `price_list` names the list of prices, and the day whose prices were taken.
+    """
 
     usd: Decimal | None = None
     source: CostSource = CostSource.UNKNOWN
+    reason: str = field(default="", compare=False)
+    price_list: str = field(default="", compare=False)
+    at_least_usd: Decimal = field(default=Decimal(0), compare=False)
+
+    @property
+    def known_usd(self) -> Decimal:
+        """The cost where it is known, else the part of it that is."""
+        return self.at_least_usd if self.usd is None else self.usd
+
+
+# Sums ----------------------------------------------------------------------------------------------------------------------
+
+_COUNTS = tuple(part.name for part in fields(Usage) if part.name not in ("source", "service_tier", "also_charged"))
+_counts_of = attrgetter(*_COUNTS)
+_USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
+_COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
+
+NOTHING_USED = Usage(**dict.fromkeys(_COUNTS, 0), source=UsageSource.REPORTED)
+"""What no call at all used: the start of a sum."""
+
+FREE = Cost(Decimal(0), CostSource.REPORTED)
+"""What no call at all costs: the start of a sum."""
+
+
+def add_usage(left: Usage, right: Usage) -> Usage:
+    """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
+    counts = [None if a is None or b is None else a + b for a, b in zip(_counts_of(left), _counts_of(right), strict=True)]
+    return Usage(
+        *counts[:5],
+        left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index),
+        *counts[5:],
+        _both(left.service_tier, right.service_tier),
+        left.also_charged
+        if left.also_charged == right.also_charged
+        else tuple(dict.fromkeys(left.also_charged + right.also_charged)),
+    )
+
+
+def add_cost(left: Cost, right: Cost) -> Cost:
+    """The sum of two costs: unknown where one of them is, for the first reason; the source is the weaker of the two."""
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
+    lists = _both(left.price_list or None, right.price_list or None) or ""
+    if left.usd is None or right.usd is None:
+        return Cost(None, source, left.reason or right.reason, lists, left.known_usd + right.known_usd)
+    return Cost(left.usd + right.usd, source, "", lists)
+
+
+def _both(left: str | None, right: str | None) -> str | None:
+    """The words of both, each once."""
+    if left == right or not left or not right:
+        return left or right
+    return ", ".join(dict.fromkeys([*left.split(", "), *right.split(", ")]))
