@@ -20,7 +20,7 @@ from agentlab.leaf_names import unique_name
 from agentlab.redaction import in_words
 from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, StepResult, cost_usd_of, tokens_of
 from agentlab.suggestions import FOR_STOP_REASON
-from agentlab.types import StopReason, TerminationSignal, ToolCall, ToolResult
+from agentlab.types import ResponseSource, StopReason, TerminationSignal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from agentlab.history import RunHistory
@@ -223,6 +223,10 @@ def _of_call(name: str, dtype: str, help_: str, read: Callable[[ModelCall], Any]
     return Column(name, dtype, help_, lambda s, row: read(row[1]))
 
 
+def _of_source(name: str, dtype: str, help_: str, read: Callable[[ResponseSource], Any]) -> Column:
+    return _of_call(name, dtype, help_, lambda c: None if c.response.source is None else read(c.response.source))
+
+
 CALL_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     PROVIDER,
@@ -249,6 +253,10 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("reasoning", "string", "its visible reasoning", lambda c: c.response.reasoning or None),
     _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),
     _of_call("duration_s", "Float64", "how long it took", lambda c: c.duration_s),
+    _of_source("called_at", "datetime64[us, UTC]", "time of the call; of a replayed one, when it was recorded", lambda s: s.at),
+    _of_source("replayed", "boolean", "whether it was replayed from a recording", lambda s: s.replayed),
+    _of_source("recording", "string", "the file and the number in it", lambda s: s.recording or None),
+    _of_source("response_hash", "string", "hash of the response's body", lambda s: s.digest),
 )
 
 
@@ -379,7 +387,24 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
     Column("text", "string", "the last text", lambda s, r: r.text if r else None),
+    Column("replayed", "boolean", "whether any call of it was replayed from a recording", lambda s, r: _replayed(s.history)),
+    Column(
+        "recording_id",
+        "string",
+        "hash of the first response: the same for replays of one recording and for branches of one run",
+        lambda s, r: next((source.digest for source in _sources(s.history)), None),
+    ),
 )
+
+
+def _sources(history: RunHistory) -> Iterator[ResponseSource]:
+    """Where the responses of a run were made, as far as that is known."""
+    return (call.response.source for step in history for call in step.calls if call.response.source is not None)
+
+
+def _replayed(history: RunHistory) -> bool | None:
+    known = [source.replayed for source in _sources(history)]
+    return any(known) if known else None
 
 
 def _children(history: RunHistory) -> Iterator[ChildUse]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from agentlab.redaction import shown_without_keys
@@ -27,8 +28,19 @@ class HttpRequest:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Where and when a replayed answer was recorded: `place` is the file and the number in it, `at` in UTC, None where unknown."""
+
+    place: str
+    at: datetime | None
+
+
 class HttpAnswer(Protocol):
-    """A response whose body may still be on its way. Header names are in lower case."""
+    """A response whose body may still be on its way. Header names are in lower case.
+
+    An answer from a recording has an attribute `recorded: Recorded` as well.
+    """
 
     @property
     def status(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
@@ -27,6 +28,7 @@ __all__ = [
     "ModelResponse",
     "NativeContent",
     "ReasoningDelta",
+    "ResponseSource",
     "Role",
     "SignalSeen",
     "Stop",
@@ -309,9 +311,29 @@ def _check_signal(signal: TerminationSignal) -> None:
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
+class ResponseSource(Shown):
+    """Where and when a response was made.
+
+    `at` is the time of the call in UTC, of a replayed one the time of recording; None where the recording does not know it.
+    `recording` is the file and the number in it, "" for a live call. `digest` is a hash of the body, the same for a response and its
+    replays.
+
+    Example:
+        >>> result.history[0].response.source
+        ResponseSource(at=None, replayed=True, recording='anthropic.yaml, interaction 1', digest='...')
+    """
+
+    at: datetime | None
+    replayed: bool
+    recording: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
-    as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported."""
+    as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported; `source`
+    where and when it was made, None without HTTP (responses are compared without it)."""
 
     text: str
     signal: TerminationSignal
@@ -324,6 +346,7 @@ class ModelResponse(Shown):
     cost_usd: Decimal | None = None
     native: NativeContent | None = None
     raw: JSON = None
+    source: ResponseSource | None = field(default=None, compare=False)
 
 
 # What a stream parser tells while a stream runs ----------------------------------------------------------------------------

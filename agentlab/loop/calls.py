@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Protocol
 
 from agentlab import known_keys, signals
@@ -20,7 +21,7 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest
+from agentlab.http import HttpAnswer, HttpRequest, Recorded
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
@@ -28,7 +29,7 @@ from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_h
 from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
-from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TextDelta, UsageSource
+from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, ResponseSource, TextDelta, UsageSource
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -191,17 +192,21 @@ class HttpModel:
 
     async def _attempt(self, http_request: HttpRequest, request: ModelRequest, context: CallContext) -> ModelResponse:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
+        began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
             if not 200 <= answer.status < 300:
                 raise await self._refusal(answer, auth)
             if request.stream:
-                response, begins_with, cut_short = await self._read_stream(answer, request.max_output_tokens, context)
+                response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES)])
-                response, begins_with, cut_short = self._read_whole(body, request.max_output_tokens, context)
+                response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
+            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
         if _says_nothing(response):
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
+        source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
+        response = replace(response, source=source)
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
@@ -231,24 +236,30 @@ class HttpModel:
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
 
-    def _read_whole(self, body: bytes, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes, bool]:
+    def _read_whole(
+        self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext
+    ) -> tuple[ModelResponse, bytes, bool]:
         cut_short = False
         try:
             payload = loads(body.removeprefix(_BOM))
         except ValueError:
             payload, cut_short = None, ends_early(body.removeprefix(_BOM))
+        digest.update(body if payload is None else dumps(payload))  # a recording keeps the JSON and lays it out anew
         response = signals.registry.reread(self.name, self.provider.parse(payload, requested_cap=cap))
         if response.text:
             context.on_text(response.text)
         return response, body[:_READ_BYTES], cut_short
 
-    async def _read_stream(self, answer: HttpAnswer, cap: int | None, context: CallContext) -> tuple[ModelResponse, bytes, bool]:
+    async def _read_stream(
+        self, answer: HttpAnswer, digest: hashlib.blake2b, cap: int | None, context: CallContext
+    ) -> tuple[ModelResponse, bytes, bool]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
         begins_with, told = b"", 0
         broke: ProviderError | None = None
         try:
             async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES):
+                digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):

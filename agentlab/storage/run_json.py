@@ -18,6 +18,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar, cast
@@ -121,6 +122,8 @@ def _way_of(kind: Any) -> Callable[[Any], Any]:
         return lambda value: value.value
     if kind is Decimal:
         return lambda value: {"decimal": str(value)}
+    if kind is datetime:
+        return datetime.isoformat
     if kind in (tuple, list):
         return lambda value: [_plain(one) for one in value]
     if issubclass(kind, Mapping):
@@ -279,6 +282,8 @@ def _way_back_of_type(kind: type) -> Callable[[Any], Any]:
         return cast(Callable[[Any], Any], kind)
     if kind is Decimal:
         return lambda kept: Decimal(kept["decimal"])
+    if kind is datetime:
+        return datetime.fromisoformat
     return functools.partial(_simple, kind) if kind in _AS_THEY_ARE else _as_it_is
 
 
@@ -300,6 +305,8 @@ def _way_back_of_several(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
     rest = [kind for kind in kinds if kind is not type(None) and kind not in _AS_THEY_ARE and kind is not Decimal]
 
     def read(kept: Any) -> Any:
+        if isinstance(kept, str) and datetime in kinds:
+            return datetime.fromisoformat(kept)
         if kept is None or isinstance(kept, str | int | float | bool):
             if kept in members:
                 return members[kept]

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentlab.errors import ProviderConnectionError
-from agentlab.http import HttpAnswer, HttpRequest
+from agentlab.http import HttpAnswer, HttpRequest, Recorded
 
 if TYPE_CHECKING:
     from agentlab.transport.cassettes import Interaction
@@ -126,6 +126,10 @@ class _ReplayedAnswer:
     @property
     def headers(self) -> Mapping[str, str]:
         return self._interaction.response.headers
+
+    @property
+    def recorded(self) -> Recorded:
+        return self._interaction.recorded
 
     async def read(self) -> bytes:
         if self._pace or self._interaction.response.incomplete:

@@ -5,6 +5,7 @@
     interactions:
     - request: {method, uri, body, headers}
       response: {status: {code, message}, headers, body: {string}}
+      recorded_at: 2026-11-20T09:30:00Z     optional, when the request was sent; without it the header `date` says it
       lane: …                               ours, optional: which run asked, by its label
 
 A response may hold, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
@@ -24,10 +25,12 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
+from agentlab.http import Recorded
 from agentlab.printable import one_line
 from agentlab.redaction import shown_without_keys
 from agentlab.transport.cassette_text import UnreadableText, read_document
@@ -70,7 +73,7 @@ class RecordedResponse:
 class Interaction:
     """A request and what was answered. `source` names the file and the number in it, `lane` which run asked ("" unknown)."""
 
-    __slots__ = ("_name", "_number", "_plain", "_response", "body", "lane", "method", "uri")
+    __slots__ = ("_name", "_number", "_plain", "_recorded", "_response", "_time", "body", "lane", "method", "uri")
 
     def __init__(self, entry: Mapping[str, JSON], name: str, number: int) -> None:
         request = entry.get("request")
@@ -88,6 +91,8 @@ class Interaction:
         self.lane: str = lane if type(lane) is str else ""
         self._name = name
         self._number = number
+        self._time = entry.get("recorded_at")
+        self._recorded: Recorded | None = None
         response = entry.get("response")
         self._plain = response if _is_plain(response) else None  # the rest of the work is done when it is served
         self._response = None if self._plain is not None else _response(response, name, f"interaction {number}, response")
@@ -104,8 +109,28 @@ class Interaction:
         """The file and the number in it."""
         return f"{self._name}, interaction {self._number}"
 
+    @property
+    def recorded(self) -> Recorded:
+        """Where and when it was recorded: the recorder's time, else that of the response's header `date`."""
+        if self._recorded is None:
+            self._recorded = Recorded(self.source, _time_of(self._time) or _time_of(self.response.headers.get("date")))
+        return self._recorded
+
     def __repr__(self) -> str:
         return f"Interaction({self.method} {self.uri}, {self.source})"
+
+
+def _time_of(written: JSON) -> datetime | None:
+    """A time of a recording, in UTC: ISO 8601 with a zone, as YAML reads it or as text, or an HTTP date. None for anything else."""
+    found = written
+    if isinstance(written, str):
+        from email.utils import parsedate_to_datetime  # slow to load
+
+        try:
+            found = datetime.fromisoformat(written) if written[:4].isdigit() else parsedate_to_datetime(written)
+        except ValueError:
+            return None
+    return found.astimezone(UTC) if isinstance(found, datetime) and found.tzinfo is not None else None
 
 
 def _is_plain(response: JSON) -> bool:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -255,6 +255,7 @@ class Tape:
         self._headers: dict[str, str] = {}
         self._chunks: list[bytes] = []
         self._times = [time.monotonic()]
+        self._began = datetime.now(UTC)
         self._broke = self._done = False
 
     def headers(self, status: int, message: str, headers: Mapping[str, str]) -> None:
@@ -317,7 +318,9 @@ class Tape:
             "headers": _listed(kept_request_headers(asked.headers), redactor),
         }
         label = asked.lane.partition("#")[2]  # what comes before differs each time
-        return {"request": request, "response": response} | ({"lane": redactor.text(label)} if label else {})
+        entry: dict[str, JSON] = {"request": request, "response": response}
+        entry["recorded_at"] = self._began.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return entry | ({"lane": redactor.text(label)} if label else {})
 
 
 def _listed(headers: Mapping[str, str], redactor: Redactor) -> dict[str, list[str]]:

@@ -80,7 +80,7 @@ def test_columns_are_told_in_words_and_once(what: str) -> None:
     names = [column.name for column in KINDS[what]]
     assert len(set(names)) == len(names)
     assert all(column.help for column in KINDS[what])
-    assert {column.dtype for column in KINDS[what]} <= {"string", "Int64", "Float64", "boolean", "object"}
+    assert {column.dtype for column in KINDS[what]} <= {"string", "Int64", "Float64", "boolean", "object", "datetime64[us, UTC]"}
 
 
 def test_a_row_a_step() -> None:
