@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
@@ -103,6 +102,7 @@ def cost_of(
     *,
     at: datetime | None = None,
     address: str | None = None,
+    several: bool = False,
 ) -> Cost:
     """The cost of one call.
 
@@ -112,6 +112,8 @@ def cost_of(
 
     `at` is when the call was made, also of a replay: prices change by the date, and some by the hour. None is a recording that does not
     say when it was made: it has a cost where the list has one price for all times.
+
+    `several` says that the usage is the sum of several calls, which has no price where that depends on the length of each prompt.
 
     A cache that is not reported counts as unused. What was written to one counts as kept for the shortest time where the response does
     not say for how long: vendors that sell a longer time report it.
@@ -126,12 +128,14 @@ def cost_of(
         return Cost(reason=found)
     seller, known = found
     tier = _prices_of_tier(seller, known, usage.service_tier)
+    if several and usage.input_tokens > min(_steps_of(known), default=usage.input_tokens):
+        return Cost(reason=f"The price of {known.id} depends on the length of each prompt, and only their sum is known.")
     costs = [_cost_at(moment, seller, known, tier, usage) for moment in ([at] if at else _moments(known, tier))]
     if any(cost != costs[0] for cost in costs):
         return Cost(reason=f"The price of {known.id} depends on the time of the call, which the recording does not say.")
     if costs[0].usd is None:
         return costs[0]
-    return replace(costs[0], price_list=f"{book.name} (prices of {at:%Y-%m-%d})" if at else book.name)
+    return Cost(costs[0].usd, CostSource.PRICED, price_list=f"{book.name} (prices of {at:%Y-%m-%d})" if at else book.name)
 
 
 def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVariant] | None, usage: Usage) -> Cost:
@@ -211,6 +215,15 @@ def _prices_of_tier(seller: Seller, model: ModelInfo, tier: str | None) -> list[
     return [one for one in model.price_variants or () if one.when in contexts and one.prices.__dict__]
 
 
+def _steps_of(model: ModelInfo) -> Iterator[int]:
+    """The lengths of a prompt above which a model has other prices, now or earlier."""
+    from genai_prices.types import ModelPrice
+
+    for prices in [model.prices] if isinstance(model.prices, ModelPrice) else [one.prices for one in model.prices]:
+        for price in prices.__dict__.values():
+            yield from (step.start for step in getattr(price, "tiers", ()))
+
+
 def _moments(model: ModelInfo, tier: list[PriceVariant] | None) -> list[datetime]:
     """A moment for each time at which the prices of a model may differ."""
     from genai_prices.types import ModelPrice, StartDateConstraint, TimeOfDateConstraint
@@ -255,8 +268,8 @@ class _Book:
             return f"The price list has no model {model!r} of {seller.name}."
 
     def _seller_at(self, address: str) -> Seller | None:
-        """Who serves at an address. The list matches beginnings: here the host must match to its end, so that a proxy whose name or path
-        holds that of a vendor is none."""
+        """Who serves at an address. The list matches beginnings: here the host must match to its end, so that a proxy with a vendor's
+        address in its own is not taken for the vendor."""
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         for seller in self.snapshot.providers:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
+from typing import Any
 
 from agentlab.shown import Shown
 
@@ -117,7 +118,8 @@ _counts_of = attrgetter(*_COUNTS)
 _USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
 _COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
 
-NOTHING_USED = Usage(**dict.fromkeys(_COUNTS, 0), source=UsageSource.REPORTED)
+_ZEROS: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
+NOTHING_USED = Usage(**_ZEROS, source=UsageSource.REPORTED)
 """What no call at all used: the start of a sum."""
 
 FREE = Cost(Decimal(0), CostSource.REPORTED)
@@ -126,15 +128,13 @@ FREE = Cost(Decimal(0), CostSource.REPORTED)
 
 def add_usage(left: Usage, right: Usage) -> Usage:
     """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
-    counts = [None if a is None or b is None else a + b for a, b in zip(_counts_of(left), _counts_of(right), strict=True)]
+    both = zip(_COUNTS, _counts_of(left), _counts_of(right), strict=True)
+    counts: dict[str, Any] = {name: None if a is None or b is None else a + b for name, a, b in both}
     return Usage(
-        *counts[:5],
-        left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index),
-        *counts[5:],
-        _both(left.service_tier, right.service_tier),
-        left.also_charged
-        if left.also_charged == right.also_charged
-        else tuple(dict.fromkeys(left.also_charged + right.also_charged)),
+        **counts,
+        source=left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index),
+        service_tier=_both(left.service_tier, right.service_tier),
+        also_charged=tuple(dict.fromkeys(left.also_charged + right.also_charged)) if right.also_charged else left.also_charged,
     )
 
 

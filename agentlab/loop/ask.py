@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agentlab import events
@@ -215,7 +216,9 @@ def _keep(
     """Put a response that came back into the draft, and tell of it."""
     model, signal = run.agent.model, response.signal
     usage = _charged(run, draft, request, response)
-    cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd)
+    at = datetime.now(UTC) if response.source is None else response.source.at  # an answer without HTTP was made now
+    address = getattr(model, "address", "")
+    cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
     turn = len(run.history) + 1
     run.emit(
@@ -295,7 +298,8 @@ def _tell_of_what_is_unknown(run: Drive, draft: Draft, call: ModelCall) -> None:
     if call.usage.total_tokens is not None:
         watched = _watched(settings, max_cost=MaxCost)
         if watched:
-            run.warn_once(f"The price of {who} is not known, so {watched} cannot be watched. Bound the tokens instead.")
+            why = f"{call.cost.reason} " if call.cost.reason else ""
+            run.warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
         return
     if settings.budget.missing_usage == "fail":
         raise MissingUsageError(

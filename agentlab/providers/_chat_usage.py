@@ -79,7 +79,9 @@ def read_usage(
 
 def _tier(usage: dict[str, Any], tier: JSON) -> str | None:
     """The tier, where servers put it: at the top; in the usage, where it is Anthropic's or Google's behind this wire."""
-    said = next((text for one in (tier, usage.get("service_tier"), usage.get("trafficType")) if (text := read.some_text(one))), None)
+    said = next(
+        (text for one in (tier, usage.get("service_tier"), usage.get("trafficType")) if (text := read.some_text(one))), None
+    )
     return None if said is None else said.lower()
 
 

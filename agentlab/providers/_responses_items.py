@@ -192,14 +192,14 @@ def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterato
     if read.count(usage.get("num_sources_used")):
         yield "sources of a live search"
     ran = read.as_dict(usage.get("server_side_tool_usage_details"))
-    yield from (name.removesuffix("_calls").replace("_", " ") for name, times in ran.items() if read.count(times) and "mcp" not in name)
+    yield from (
+        name.removesuffix("_calls").replace("_", " ") for name, times in ran.items() if read.count(times) and "mcp" not in name
+    )
 
 
 def _searches(items: list[Item]) -> list[Item]:
     """The web searches in an output; one that does not say what it did is one."""
-    return [
-        item for item in items if item.get("type") == "web_search_call" and _action(item).get("type") in (None, "search")
-    ]
+    return [item for item in items if item.get("type") == "web_search_call" and _action(item).get("type") in (None, "search")]
 
 
 def _action(item: Item) -> dict[str, Any]:
