@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
@@ -94,6 +94,9 @@ _SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
 """OpenAI's models over chat completions that search the web in each call, for a fee by settings that the response does not say."""
 
 
+_NO_USAGE = Cost(reason="The provider reports no usage.")
+
+
 def cost_of(
     provider: str,
     model: str,
@@ -121,11 +124,11 @@ def cost_of(
     if reported_usd is not None:
         return Cost(reported_usd, CostSource.REPORTED)
     if usage.input_tokens is None or usage.output_tokens is None:
-        return Cost(reason="The provider reports no usage.")
+        return _NO_USAGE
     book = _newest_book()
     found = book.find(provider, model, address or "")
-    if isinstance(found, str):
-        return Cost(reason=found)
+    if isinstance(found, Cost):
+        return found
     seller, known = found
     tier = _prices_of_tier(seller, known, usage.service_tier)
     if several and usage.input_tokens > min(_steps_of(known), default=usage.input_tokens):
@@ -244,16 +247,17 @@ def _moments(model: ModelInfo, tier: list[PriceVariant] | None) -> list[datetime
 class _Book:
     """One edition of the price list, and what was looked up in it: looking in vain takes as long as a whole step of a run."""
 
-    def __init__(self, snapshot: DataSnapshot) -> None:
+    def __init__(self, newest: Callable[[], DataSnapshot]) -> None:
         import genai_prices
 
-        self.snapshot = snapshot
-        updated = f" updated {snapshot.timestamp:%Y-%m-%d}" if snapshot.from_auto_update else ""
+        self.newest = newest
+        self.snapshot = newest()
+        updated = f" updated {self.snapshot.timestamp:%Y-%m-%d}" if self.snapshot.from_auto_update else ""
         self.name = f"genai-prices {genai_prices.__version__}{updated}"
         self.find = lru_cache(maxsize=1024)(self._find)
 
-    def _find(self, provider: str, model: str, address: str) -> tuple[Seller, ModelInfo] | str:
-        """Who sells the model, and the model in the list; else why it is not there."""
+    def _find(self, provider: str, model: str, address: str) -> tuple[Seller, ModelInfo] | Cost:
+        """Who sells the model, and the model in the list; else an unknown cost that says why it is not there."""
         if address:
             seller = self._seller_at(address)
         else:
@@ -261,11 +265,11 @@ class _Book:
             seller = next((one for one in self.snapshot.providers if one.id == name), None)
         if seller is None:
             who = f"the server {urlsplit(address).hostname}" if address else f"the provider {provider!r}"
-            return f"The price list does not know {who}."
+            return Cost(reason=f"The price list does not know {who}.")
         try:
             return self.snapshot.find_provider_model(_bare_model(seller.id, model), seller, None, None)
         except LookupError:
-            return f"The price list has no model {model!r} of {seller.name}."
+            return Cost(reason=f"The price list has no model {model!r} of {seller.name}.")
 
     def _seller_at(self, address: str) -> Seller | None:
         """Who serves at an address. The list matches beginnings: here the host must match to its end, so that a proxy with a vendor's
@@ -288,11 +292,10 @@ _books: list[_Book] = []
 
 def _newest_book() -> _Book:
     """The list as it is now: the package may have been asked to keep it up to date."""
-    from genai_prices import data_snapshot
+    if not _books or _books[0].snapshot is not _books[0].newest():
+        from genai_prices.data_snapshot import get_snapshot
 
-    snapshot = data_snapshot.get_snapshot()
-    if not _books or _books[0].snapshot is not snapshot:
-        _books[:] = [_Book(snapshot)]
+        _books[:] = [_Book(get_snapshot)]
     return _books[0]
 
 
@@ -331,4 +334,4 @@ def vendor_of(model: str) -> str | None:
 
 
 def _is_listed(provider: str, model: str) -> bool:
-    return not isinstance(_newest_book().find(provider, model, ""), str)
+    return not isinstance(_newest_book().find(provider, model, ""), Cost)

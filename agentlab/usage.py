@@ -114,7 +114,9 @@ class Cost(Shown):
 # Sums ----------------------------------------------------------------------------------------------------------------------
 
 _COUNTS = tuple(part.name for part in fields(Usage) if part.name not in ("source", "service_tier", "also_charged"))
-_counts_of = attrgetter(*_COUNTS)
+_TOKENS, _MORE = _COUNTS[:5], _COUNTS[5:]
+_tokens_of, _more_of = attrgetter(*_TOKENS), attrgetter(*_MORE)
+_NO_MORE = (None,) * len(_MORE)
 _USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
 _COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
 
@@ -128,14 +130,17 @@ FREE = Cost(Decimal(0), CostSource.REPORTED)
 
 def add_usage(left: Usage, right: Usage) -> Usage:
     """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
-    both = zip(_COUNTS, _counts_of(left), _counts_of(right), strict=True)
-    counts: dict[str, Any] = {name: None if a is None or b is None else a + b for name, a, b in both}
-    return Usage(
-        **counts,
-        source=left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index),
-        service_tier=_both(left.service_tier, right.service_tier),
-        also_charged=tuple(dict.fromkeys(left.also_charged + right.also_charged)) if right.also_charged else left.also_charged,
-    )
+    tokens = [None if a is None or b is None else a + b for a, b in zip(_tokens_of(left), _tokens_of(right), strict=True)]
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index)
+    more: dict[str, Any] = {}
+    if left.service_tier or right.service_tier:
+        more["service_tier"] = _both(left.service_tier, right.service_tier)
+    if left.also_charged or right.also_charged:
+        more["also_charged"] = tuple(dict.fromkeys(left.also_charged + right.also_charged))
+    if (ours := _more_of(left)) != _NO_MORE and (others := _more_of(right)) != _NO_MORE:
+        for name, a, b in zip(_MORE, ours, others, strict=True):
+            more[name] = None if a is None or b is None else a + b
+    return Usage(tokens[0], tokens[1], tokens[2], tokens[3], tokens[4], source, **more)
 
 
 def add_cost(left: Cost, right: Cost) -> Cost:
