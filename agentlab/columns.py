@@ -395,6 +395,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("total_tokens", "Int64", "tokens in and out", lambda s, r: s.history.own_usage.total_tokens),
     Column("cost_usd", "Float64", "cost in US dollars", lambda s, r: _number(s.history.own_cost.usd)),
     Column("cost_source", "string", "reported, priced or unknown", lambda s, r: s.history.own_cost.source.value),
+    Column("cost_note", "string", "why the cost is unknown", lambda s, r: s.history.own_cost.reason or None),
     Column("child_calls", "Int64", "round trips of its sub-agents", lambda s, r: s.history.calls - s.history.own_calls),
     Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),

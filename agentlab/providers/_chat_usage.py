@@ -73,7 +73,7 @@ def read_usage(
         input_image_tokens=read.count(details.get("image_tokens")),
         output_image_tokens=read.count(given.get("image_tokens")),
         service_tier=_tier(usage, tier),
-        also_charged=tuple(_also_charged(usage, message or {})),
+        also_charged=tuple(dict.fromkeys(_also_charged(usage, message or {}))),
     )
 
 
@@ -91,6 +91,12 @@ def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[st
         yield "web searches"
     if read.count(usage.get("num_sources_used")):
         yield "sources of a live search"
+    for tool in read.as_list(
+        usage.get("server_side_tools_used")
+    ):  # of xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
+        name = read.as_text(tool).removeprefix("SERVER_SIDE_TOOL_").lower().replace("_", " ")
+        if name != "mcp" and not name.startswith("view"):  # these cost their tokens only
+            yield name
     if message.get("executed_tools"):  # Groq's compound systems
         yield "tools that the server ran"
 
