@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentlab.shown import Shown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class CostSource(StrEnum):
@@ -28,7 +31,14 @@ class UsageSource(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+def _shown(value: DataclassInstance, always: int) -> str:
+    """The repr of a dataclass, with its first fields, and with the others only where they say something."""
+    told = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
+    parts = [f"{name}={one!r}" for place, (name, one, default) in enumerate(told) if place < always or one != default]
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Usage(Shown):
     """What one or several calls used, by one convention for all providers. `None` means that it was not reported.
 
@@ -68,6 +78,9 @@ class Usage(Shown):
     service_tier: str | None = None
     also_charged: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return _shown(self, 6)
+
     @property
     def total_tokens(self) -> int | None:
         """Input plus output, or None where either is unknown.
@@ -91,7 +104,7 @@ class Usage(Shown):
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cost(Shown):
     """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN.
 
@@ -104,6 +117,9 @@ class Cost(Shown):
     reason: str = field(default="", compare=False)
     price_list: str = field(default="", compare=False)
     at_least_usd: Decimal = field(default=Decimal(0), compare=False)
+
+    def __repr__(self) -> str:
+        return _shown(self, 2)
 
     @property
     def known_usd(self) -> Decimal:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import genai_prices
-import pytest
 
 from agentlab.pricing import cost_of
 from agentlab.transport.cassettes import load_cassette
@@ -244,10 +243,8 @@ def of_cassettes(folder: Path) -> Iterator[Priced]:
                 continue
             kind = answer.headers.get("content-type", "")
             try:
-                if "stream" in kind:
-                    response = parse_stream(name, [answer.body])[0]
-                else:
-                    response = provider(name).parse(json.loads(answer.body))
+                body = answer.body
+                response = parse_stream(name, [body])[0] if "stream" in kind else provider(name).parse(json.loads(body))
             except ValueError:
                 continue
             asked = re.search(r"/models?/([^/:]+)[:/]", interaction.uri)
