@@ -211,6 +211,8 @@ def read_body(
     if calls is None:
         calls = _tool_calls(blocks, cut=stop_reason is None or stop_reason in _CUT)
     usage = read_usage(body.get("usage"), blocks)
+    if ended == "unmarked" and stop_reason is None:
+        usage = read.so_far(usage)
     details = read.as_dict(body.get("stop_details"))
     facts = Facts(
         tool_calls=len(calls),

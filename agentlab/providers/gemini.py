@@ -150,6 +150,8 @@ def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "who
     response_id = read.some_text(body.get("responseId"))
     calls = _tool_calls(parts, response_id)
     usage = read_usage(body.get("usageMetadata"), read.as_dict(candidate.get("groundingMetadata")))
+    if ended == "unmarked" and candidate.get("finishReason") is None:
+        usage = read.so_far(usage)
     text = _joined(parts, thought=False)
     facts = Facts(
         tool_calls=len(calls),

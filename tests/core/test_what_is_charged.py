@@ -135,6 +135,33 @@ def test_a_tier_of_another_vendors_list_has_no_price() -> None:
     )
 
 
+STREAMS = {
+    "anthropic": (
+        b'{"type":"message_start","message":{"model":"claude-sonnet-4-6","usage":{"input_tokens":10,"output_tokens":1}}}',
+        b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"A long answer"}}',
+    ),
+    "gemini": (
+        b'{"candidates":[{"content":{"parts":[{"text":"A long"}]}}],"modelVersion":"gemini-3.5-flash",'
+        b'"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":2,"totalTokenCount":12}}',
+    ),
+    "openai": (
+        b'{"choices":[{"delta":{"content":"A"}}],"model":"gpt-5.4-mini",'
+        b'"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_first_tokens_of_a_stream_that_broke_off_are_not_all_of_it(name: str) -> None:
+    parser = lab.Provider(name, model="m").stream_parser()
+    for event in STREAMS[name]:
+        parser.feed(b"data: " + event + b"\n\n")
+    parser.finish()
+    used = parser.response().usage
+    assert (used.input_tokens, used.output_tokens) == (10, None)
+    assert cost_at(parser.response(), name).usd is None
+
+
 # Who was asked -------------------------------------------------------------------------------------------------------------
 
 ANSWER = {
