@@ -57,6 +57,8 @@ _UNITS = {
 images and video as input, reasoning as output. The next table has the exceptions."""
 
 _NEEDS_ITS_OWN_PRICE = {
+    "input_tokens": ("input_mtok", "the input"),
+    "output_tokens": ("output_mtok", "the output"),
     "cache_write_1h_tokens": ("cache_write_1h_mtok", "cache writes kept for an hour"),
     "input_audio_tokens": ("input_audio_mtok", "audio in the input"),
     "output_audio_tokens": ("output_audio_mtok", "audio in the output"),
@@ -73,7 +75,7 @@ _SEARCHES = {
 _ONE_PRICE_FOR_ALL_INPUT = ("google",)
 """Sellers whose pages give audio a price where it differs from that of text."""
 
-_STANDARD_TIERS = frozenset({"default", "standard", "on_demand", "unspecified", "traffic_type_unspecified", "none"})
+_STANDARD_TIERS = frozenset({"default", "standard", "on_demand", "unspecified", "traffic_type_unspecified"})
 _TIER_NAMES = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
 
 _NO_EXACT_PRICE = {
@@ -95,6 +97,7 @@ _SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
 
 
 _NO_USAGE = Cost(reason="The provider reports no usage.")
+_PART_OF_USAGE = Cost(reason="The provider reports a part of the usage only.")
 
 
 def cost_of(
@@ -124,7 +127,7 @@ def cost_of(
     if reported_usd is not None:
         return Cost(reported_usd, CostSource.REPORTED)
     if usage.input_tokens is None or usage.output_tokens is None:
-        return _NO_USAGE
+        return _NO_USAGE if usage.known_tokens == 0 else _PART_OF_USAGE
     book = _newest_book()
     found = book.find(provider, model, address or "")
     if isinstance(found, Cost):
@@ -179,16 +182,17 @@ def _no_token_price(seller: Seller, model: ModelInfo, prices: Mapping[str, Any],
 
 def _no_tier_price(served: list[PriceVariant], prices: Mapping[str, Any], usage: Usage) -> str:
     """Why a service tier has no price for what was used; empty where it has."""
-    known = {name for one in served for name in one.prices.__dict__}
-    missing = [
-        ours
-        for ours, theirs in _UNITS.items()
-        if getattr(usage, ours) and (name := theirs.replace("_tokens", "_mtok")) in prices and name not in known
-    ]
-    if not served or missing:
-        return f"The price list has no price for the service tier {usage.service_tier}" + (
-            f" ({', '.join(missing)})." if served else "."
-        )
+    if usage.service_tier == "auto":
+        return "The response does not say which service tier served it."
+    known = {name: price for one in served for name, price in one.prices.__dict__.items()}
+    for ours, theirs in _UNITS.items():
+        standard = prices.get(name := theirs.replace("_tokens", "_mtok"))
+        if not getattr(usage, ours) or standard is None:
+            continue
+        long = any((usage.input_tokens or 0) > step.start for step in getattr(standard, "tiers", ()))
+        if name not in known or (long and not hasattr(known[name], "tiers")):
+            prompts = " of long prompts" if name in known else ""
+            return f"The price list has no price for {ours}{prompts} in the service tier {usage.service_tier}."
     return ""
 
 

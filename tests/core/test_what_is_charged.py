@@ -63,7 +63,7 @@ def test_an_hour_of_cache_and_searches_are_charged() -> None:
 @pytest.mark.parametrize(
     ("usage", "reason", "at_least"),
     [
-        pytest.param({"service_tier": "priority"}, "no price for the service tier priority", "0", id="priority"),
+        pytest.param({"service_tier": "priority"}, "in the service tier priority", "0", id="priority"),
         pytest.param({"inference_geo": "us"}, "inference in the region us", "0.01004", id="a region"),
         pytest.param(
             {"iterations": [{"type": "advisor_message", "model": "claude-opus-4-8", "input_tokens": 9, "output_tokens": 9}]},
@@ -109,6 +109,9 @@ OPENAI: list[Any] = [
     pytest.param("gpt-5.4-mini", Usage(1000, 100, service_tier="priority"), "0.0024", id="priority"),
     pytest.param("gpt-5.4-mini", Usage(1000, 100, service_tier="flex"), "0.0006", id="flex"),
     pytest.param("gpt-5.4-mini", Usage(1000, 100, service_tier="scale"), None, id="scale"),
+    pytest.param("gpt-5.4", Usage(272_000, 100, service_tier="priority"), "1.363", id="priority, a prompt that is not long"),
+    pytest.param("gpt-5.4", Usage(272_001, 100, service_tier="priority"), None, id="priority, a long prompt"),
+    pytest.param("whisper-1", Usage(10, 1), None, id="no price for tokens"),
     pytest.param("gpt-5.4-mini", Usage(1000, 100, service_tier="auto"), None, id="auto says nothing"),
     pytest.param("gpt-5.4-mini", Usage(1000, 100, web_searches=1, file_searches=2), "0.0162", id="searches"),
     pytest.param("gpt-4.1-mini", Usage(1000, 100, web_searches=1), None, id="searches charged as tokens"),
