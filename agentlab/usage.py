@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab.shown import Shown
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 
 class CostSource(StrEnum):
@@ -31,11 +29,17 @@ class UsageSource(StrEnum):
     UNKNOWN = "unknown"
 
 
-def _shown(value: DataclassInstance, always: int) -> str:
-    """The repr of a dataclass, with its first fields, and with the others only where they say something."""
-    told = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
-    parts = [f"{name}={one!r}" for place, (name, one, default) in enumerate(told) if place < always or one != default]
-    return f"{type(value).__name__}({', '.join(parts)})"
+def said_by(value: Usage | Cost) -> Iterator[tuple[str, object]]:
+    """The first fields of a usage or a cost, and of the others those that are set."""
+    always = 6 if isinstance(value, Usage) else 2
+    for place, field_ in enumerate(fields(value)):
+        one = getattr(value, field_.name)
+        if place < always or one != field_.default:
+            yield field_.name, one
+
+
+def _repr(value: Usage | Cost) -> str:
+    return f"{type(value).__name__}({', '.join(f'{name}={one!r}' for name, one in said_by(value))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,7 +83,7 @@ class Usage(Shown):
     also_charged: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return _shown(self, 6)
+        return _repr(self)
 
     @property
     def total_tokens(self) -> int | None:
@@ -119,7 +123,7 @@ class Cost(Shown):
     at_least_usd: Decimal = field(default=Decimal(0), compare=False)
 
     def __repr__(self) -> str:
-        return _shown(self, 2)
+        return _repr(self)
 
     @property
     def known_usd(self) -> Decimal:
