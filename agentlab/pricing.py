@@ -15,7 +15,7 @@ from agentlab.types import Cost, CostSource, Usage
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
-    from genai_prices.types import ModelInfo, PriceVariant
+    from genai_prices.types import ModelInfo, PriceVariant, TimeOfDateConstraint
     from genai_prices.types import Provider as Seller
 
 PRICE_BOOK_NAMES: Mapping[str, str] = {
@@ -148,6 +148,9 @@ def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVar
     """The cost by the prices of a moment."""
     import genai_prices
 
+    days, hours = _conditions(model)
+    if days and at.date() < days[-1] and any(one.active(at) for one in hours):
+        return Cost(reason=f"The price list does not say what {model.id} cost at that hour before {days[-1]}.")
     prices = model.get_prices(at).__dict__
     served = [one for one in tier or () if one.constraint is None or one.constraint.active(at)]
     if why := _no_token_price(seller, model, prices, usage) or ("" if tier is None else _no_tier_price(served, prices, usage)):
@@ -233,16 +236,19 @@ def _steps_of(model: ModelInfo) -> Iterator[int]:
 
 def _moments(model: ModelInfo, tier: list[PriceVariant] | None) -> list[datetime]:
     """A moment for each time at which the prices of a model may differ."""
+    days, hours = _conditions(model, tier)
+    hours_of_change = {time(0), *(hour for one in hours for hour in (one.start_time, one.end_time))}
+    return [datetime.combine(day, hour, hour.tzinfo or UTC) for day in [date.min, *days] for hour in hours_of_change]
+
+
+def _conditions(model: ModelInfo, tier: list[PriceVariant] | None = None) -> tuple[list[date], list[TimeOfDateConstraint]]:
+    """The days from which a model had other prices, in order, and the hours at which it has."""
     from genai_prices.types import ModelPrice, StartDateConstraint, TimeOfDateConstraint
 
-    conditions = [] if isinstance(model.prices, ModelPrice) else [one.constraint for one in model.prices]
-    conditions += [one.constraint for one in tier or ()]
-    days = {date(2000, 1, 1), *(one.start_date for one in conditions if isinstance(one, StartDateConstraint))}
-    hours = {time(0)}
-    for one in conditions:
-        if isinstance(one, TimeOfDateConstraint):
-            hours |= {one.start_time, one.end_time}
-    return [datetime.combine(day, hour, hour.tzinfo or UTC) for day in sorted(days) for hour in sorted(hours, key=str)]
+    found = [] if isinstance(model.prices, ModelPrice) else [one.constraint for one in model.prices]
+    found += [one.constraint for one in tier or ()]
+    days = sorted(one.start_date for one in found if isinstance(one, StartDateConstraint))
+    return days, [one for one in found if isinstance(one, TimeOfDateConstraint)]
 
 
 # The price list ------------------------------------------------------------------------------------------------------------

@@ -252,6 +252,16 @@ def test_a_recording_without_a_time_has_a_cost_where_the_price_never_changed() -
     assert (cost.usd, cost.price_list) == (Decimal("0.0045"), f"genai-prices {genai_prices.__version__}")
 
 
+def test_hours_count_from_the_day_of_their_prices() -> None:
+    """The list gives hours no day; its newest prices are those that the hours belong to."""
+    before, since = (
+        cost_of("deepseek", "deepseek-v4-flash", Usage(10, 5), at=at) for at in (datetime(2026, 7, 1, 3, tzinfo=UTC), MORNING)
+    )
+    assert (before.usd, "at that hour before 2026-09-10" in before.reason) == (None, True)
+    assert since.usd is not None
+    assert cost_of("deepseek", "deepseek-v4-flash", Usage(10, 5), at=datetime(2026, 7, 1, 20, tzinfo=UTC)).usd is not None
+
+
 class Clock(datetime):
     """A clock that stands still."""
 
