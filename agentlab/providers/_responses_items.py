@@ -169,7 +169,7 @@ def web_searches(body: Mapping[str, Any], items: list[Item]) -> int:
 def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterator[str]:
     """What the vendor ran and charges for, other than searches that are counted."""
     usage, tool_usage = read.as_dict(body.get("usage")), read.as_dict(body.get("tool_usage"))
-    answered = {item.get("call_id") for item in items if item.get("type") == "shell_call_output"}
+    answered = [item.get("call_id") for item in items if item.get("type") == "shell_call_output"]
     for item in items:
         kind = read.as_text(item.get("type"))
         if not kind.endswith("_call") or kind in _TOKENS_ONLY or kind in _COUNTED:

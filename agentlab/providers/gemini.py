@@ -254,7 +254,7 @@ def _of_modality(usage: dict[str, Any], where: tuple[str, ...], *names: str) -> 
     listed = [entry for name in where for entry in read.as_list(usage.get(name)) if isinstance(entry, dict)]
     if not listed:
         return None
-    wanted = {*names, *(number for number, name in _MODALITIES.items() if name in names)}
+    wanted = (*names, *(number for number, name in _MODALITIES.items() if name in names))
     return sum(read.count(entry.get("tokenCount")) or 0 for entry in listed if entry.get("modality") in wanted)
 
 
@@ -264,10 +264,9 @@ _MODALITIES = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
 
 def _tier(usage: dict[str, Any]) -> str | None:
     """The Gemini API names a tier, Vertex AI a type of traffic, by its word or number."""
-    said = usage.get("serviceTier") or usage.get("trafficType")
-    if isinstance(said, int) and said:
-        said = _TRAFFIC.get(said, f"traffic type {said}")
-    return read.as_text(said).lower() or None
+    if number := read.count(usage.get("trafficType")):
+        return _TRAFFIC.get(number, f"traffic type {number}")
+    return (read.as_text(usage.get("serviceTier")) or read.as_text(usage.get("trafficType"))).lower() or None
 
 
 _TRAFFIC = {1: "on_demand", 2: "provisioned_throughput"}

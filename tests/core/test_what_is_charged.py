@@ -138,6 +138,29 @@ def test_a_tier_of_another_vendors_list_has_no_price() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("gemini", {"usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "trafficType": 10**5000}}),
+        ("gemini", {"usageMetadata": {"promptTokenCount": 1, "promptTokensDetails": [{"modality": [1]}, 7]}}),
+        ("gemini", {"candidates": [{"groundingMetadata": {"webSearchQueries": 7, "groundingChunks": [7]}}]}),
+        ("openai-responses", {"output": [{"type": kind, "call_id": [1]} for kind in ("shell_call", "shell_call_output")]}),
+        ("openai-responses", {"usage": {"input_tokens": 1}, "output": [{"type": "web_search_call", "action": 7}], "tools": [7]}),
+        ("anthropic", {"usage": {"input_tokens": 1, "iterations": [{"type": [7]}, 7], "speed": 7, "server_tool_use": [7]}}),
+        ("anthropic", {"usage": {"input_tokens": 1, "cache_creation": 7}, "content": [{"type": "server_tool_use", "name": [7]}]}),
+        (
+            "bedrock",
+            {"usage": {"inputTokens": 1, "cacheDetails": [{"ttl": [7]}, 7]}, "serviceTier": 7, "trace": {"guardrail": 7}},
+        ),
+        ("xai", {"usage": {"prompt_tokens": 1, "server_side_tools_used": [7], "trafficType": [7]}, "service_tier": [7]}),
+    ],
+)
+def test_odd_shapes_raise_nothing(name: str, body: dict[str, Any]) -> None:
+    used = lab.Provider(name, model="m").parse(body).usage
+    hash(used)
+    assert cost_of(name, "m", used).usd is None
+
+
 STREAMS = {
     "anthropic": (
         b'{"type":"message_start","message":{"model":"claude-sonnet-4-6","usage":{"input_tokens":10,"output_tokens":1}}}',
