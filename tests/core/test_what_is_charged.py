@@ -12,6 +12,7 @@ from typing import Any
 
 import genai_prices
 import pytest
+from genai_prices import data_snapshot
 
 import agentlab as lab
 from agentlab.errors import AgentlabWarning
@@ -283,6 +284,20 @@ def test_hours_count_from_the_day_of_their_prices() -> None:
     assert (before.usd, "at that hour before 2026-09-10" in before.reason) == (None, True)
     assert since.usd is not None
     assert cost_of("deepseek", "deepseek-v4-flash", Usage(10, 5), at=datetime(2026, 7, 1, 20, tzinfo=UTC)).usd is not None
+
+
+def test_a_price_list_that_was_brought_up_to_date_is_the_one_that_counts() -> None:
+    bundled = data_snapshot.get_snapshot()
+    before = cost_of("anthropic", "claude-sonnet-4-6", Usage(1000, 100), at=EVENING)
+    only_openai = [one for one in bundled.providers if one.id == "openai"]
+    data_snapshot.set_custom_snapshot(data_snapshot.DataSnapshot(only_openai, from_auto_update=True, timestamp=MORNING))
+    try:
+        assert cost_of("anthropic", "claude-sonnet-4-6", Usage(1000, 100), at=EVENING).usd is None
+        found = cost_of("openai", "gpt-5.4-mini", Usage(1000, 100), at=EVENING)
+        assert found.price_list == f"genai-prices {genai_prices.__version__} updated 2026-11-23 (prices of 2026-11-23)"
+    finally:
+        data_snapshot.set_custom_snapshot(None)
+    assert cost_of("anthropic", "claude-sonnet-4-6", Usage(1000, 100), at=EVENING) == before
 
 
 class Clock(datetime):
