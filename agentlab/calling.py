@@ -45,7 +45,7 @@ class CallSite:
         calls = history.calls + len(draft.calls) + draft.open_calls + sum([child.calls for child in draft.children])
         tokens = history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])
         tokens += sum([child.known_tokens for child in draft.children])
-        cost_usd = history.known_cost_usd + sum([call.cost.usd or ZERO for call in draft.calls], ZERO)
+        cost_usd = history.known_cost_usd + sum([call.cost.known_usd for call in draft.calls], ZERO)
         cost_usd += sum([child.known_cost_usd for child in draft.children], ZERO)
         return Remaining(
             None,

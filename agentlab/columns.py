@@ -68,6 +68,10 @@ def word(value: object) -> str:
     return str(value)
 
 
+def _some(text: str) -> str | None:
+    return text or None
+
+
 def _number(value: Decimal | float | None) -> float | None:
     return None if value is None else float(value)
 
@@ -108,7 +112,7 @@ def known_tokens_of(step: StepResult) -> int:
 
 def known_cost_usd_of(step: StepResult) -> Decimal:
     """The money of a step that is known, sub-agents included."""
-    own = sum([call.cost.usd for call in step.calls if call.cost.usd is not None], Decimal(0))
+    own = sum([call.cost.known_usd for call in step.calls], Decimal(0))
     return sum([child.known_cost_usd for child in step.children], own)
 
 
@@ -203,10 +207,15 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("reasoning_tokens", "Int64", "part of the tokens out", "usage.reasoning_tokens"),
     _of_step("cache_read_tokens", "Int64", "part of the tokens in", "usage.cache_read_tokens"),
     _of_step("cache_write_tokens", "Int64", "part of the tokens in", "usage.cache_write_tokens"),
+    _of_step("cache_write_1h_tokens", "Int64", "part of those written, kept for an hour", "usage.cache_write_1h_tokens"),
     _of_step("total_tokens", "Int64", "tokens in and out", "usage.total_tokens"),
     _of_step("usage_source", "string", "reported, estimated, charged_cap or unknown", "usage.source", word),
     _of_step("cost_usd", "Float64", "cost in US dollars", "cost.usd", float),
     _of_step("cost_source", "string", "reported, priced or unknown", "cost.source", word),
+    _of_step("cost_note", "string", "why the cost is unknown", "cost.reason", _some),
+    _of_step("price_list", "string", "the list that priced it, and the day of its prices", "cost.price_list", _some),
+    _of_step("service_tier", "string", "the provider's word for the tier that served it", "usage.service_tier"),
+    _of_step("web_searches", "Int64", "searches that the provider ran", "usage.web_searches"),
     _of_step("child_calls", "Int64", "round trips of sub-agents called in this step", "children", _calls_of),
     _of_step("child_tokens", "Int64", "tokens of these sub-agents", "children", tokens_of),
     _of_step("child_cost_usd", "Float64", "cost of these sub-agents", "children", lambda c: _number(cost_usd_of(c))),
@@ -265,6 +274,10 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("usage_source", "string", "reported, estimated, charged_cap or unknown", lambda c: c.usage.source.value),
     _of_call("cost_usd", "Float64", "cost in US dollars", lambda c: _number(c.cost.usd)),
     _of_call("cost_source", "string", "reported, priced or unknown", lambda c: c.cost.source.value),
+    _of_call("cost_note", "string", "why the cost is unknown", lambda c: c.cost.reason or None),
+    _of_call("price_list", "string", "the list that priced it, and the day of its prices", lambda c: c.cost.price_list or None),
+    _of_call("service_tier", "string", "the provider's word for the tier that served it", lambda c: c.usage.service_tier),
+    _of_call("web_searches", "Int64", "searches that the provider ran", lambda c: c.usage.web_searches),
     _of_call("requested_cap", "Int64", "the output cap that was asked for", lambda c: c.requested_cap),
     _of_call("retries", "Int64", "attempts that failed before", lambda c: c.retries),
     _of_call("used", "boolean", "False: a middleware left the answer aside", lambda c: c.used),
@@ -401,6 +414,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("total_tokens", "Int64", "tokens in and out", lambda s, r: s.history.own_usage.total_tokens),
     Column("cost_usd", "Float64", "cost in US dollars", lambda s, r: _number(s.history.own_cost.usd)),
     Column("cost_source", "string", "reported, priced or unknown", lambda s, r: s.history.own_cost.source.value),
+    Column("cost_note", "string", "why the cost is unknown", lambda s, r: s.history.own_cost.reason or None),
     Column("child_calls", "Int64", "round trips of its sub-agents", lambda s, r: s.history.calls - s.history.own_calls),
     Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),

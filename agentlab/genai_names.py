@@ -69,6 +69,7 @@ FINISH_REASON = "agentlab.finish_reason"
 RETRIES = "agentlab.retries"
 COST_USD = "agentlab.cost_usd"
 COST_SOURCE = "agentlab.cost_source"
+COST_NOTE = "agentlab.cost_note"
 OUTCOME = "agentlab.continuation.outcome"
 
 CONTINUATIONS = "agentlab.continuations"

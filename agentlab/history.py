@@ -9,35 +9,10 @@ from typing import overload
 from agentlab.amounts import counted
 from agentlab.results import ChildUse, StepResult
 from agentlab.shown import Shown
-from agentlab.types import Cost, CostSource, FinishReason, Usage, UsageSource
+from agentlab.types import Cost, FinishReason, Usage
+from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 
 ZERO = Decimal(0)
-_NO_USAGE_YET = Usage(0, 0, 0, 0, 0, UsageSource.REPORTED)
-_NO_COST_YET = Cost(ZERO, CostSource.REPORTED)
-_USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
-_COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
-
-
-def _add(left: int | None, right: int | None) -> int | None:
-    return None if left is None or right is None else left + right
-
-
-def add_usage(left: Usage, right: Usage) -> Usage:
-    """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
-    return Usage(
-        _add(left.input_tokens, right.input_tokens),
-        _add(left.output_tokens, right.output_tokens),
-        _add(left.cache_read_tokens, right.cache_read_tokens),
-        _add(left.cache_write_tokens, right.cache_write_tokens),
-        _add(left.reasoning_tokens, right.reasoning_tokens),
-        left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index),
-    )
-
-
-def add_cost(left: Cost, right: Cost) -> Cost:
-    """The sum of two costs: unknown where one of them is; the source is the weaker of the two."""
-    source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
-    return Cost(None if left.usd is None or right.usd is None else left.usd + right.usd, source)
 
 
 class RunHistory(Sequence[StepResult], Shown):
@@ -76,8 +51,8 @@ class RunHistory(Sequence[StepResult], Shown):
         self._finish_values: set[str] = set()
         self._own: tuple[int, Usage, Cost] | None = None  # where a sub-agent made it something else than the totals
         self.calls: int = 0
-        self.usage: Usage = _NO_USAGE_YET
-        self.cost: Cost = _NO_COST_YET
+        self.usage: Usage = NOTHING_USED
+        self.cost: Cost = FREE
         self.known_tokens: int = 0
         self.known_cost_usd: Decimal = ZERO
         self.elapsed_s: float = 0.0
@@ -98,8 +73,7 @@ class RunHistory(Sequence[StepResult], Shown):
         self.calls += len(step.calls)
         for call in step.calls:
             self.known_tokens += call.usage.known_tokens
-            if call.cost.usd is not None:
-                self.known_cost_usd += call.cost.usd
+            self.known_cost_usd += call.cost.known_usd
             signal = call.response.signal
             for value in (signal.finish_reason.value, signal.raw_value):
                 if value is not None:

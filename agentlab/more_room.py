@@ -114,7 +114,7 @@ def _used(name: str, history: RunHistory, spent_s: float) -> tuple[Any, Any]:
             own = sum(call.usage.known_tokens for call in calls)
             return history.known_tokens, own + sum(child.known_tokens for child in children)
         case "max_cost":
-            spent = sum((call.cost.usd or ZERO for call in calls), ZERO)
+            spent = sum((call.cost.known_usd for call in calls), ZERO)
             return history.known_cost_usd, spent + sum((child.known_cost_usd for child in children), ZERO)
         case _:
             return spent_s, 0.0 if last is None else last.duration_s

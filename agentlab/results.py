@@ -160,7 +160,7 @@ class RunResult:
 
         Example:
             >>> result.cost
-            Cost(usd=Decimal('0.014346'), source=<CostSource.PRICED: 'priced'>)
+            Cost(usd=Decimal('0.014346'), source=<CostSource.PRICED: 'priced'>, price_list='genai-prices ...')
         """
         return self.history.cost
 

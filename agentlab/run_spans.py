@@ -174,6 +174,7 @@ class RunSpans:
             names.REASONING_TOKENS: usage.reasoning_tokens,
             names.COST_USD: None if call.cost.usd is None else float(call.cost.usd),
             names.COST_SOURCE: None if call.cost.usd is None else call.cost.source.value,
+            names.COST_NOTE: call.cost.reason or None,
         }
         attributes |= {
             name: _clean(value) if isinstance(value, str) else value for name, value in optional.items() if value is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
+from operator import attrgetter
+from typing import Any
 
 from agentlab.shown import Shown
 
@@ -26,12 +29,32 @@ class UsageSource(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+def said_by(value: Usage | Cost) -> Iterator[tuple[str, object]]:
+    """The first fields of a usage or a cost, and of the others those that are set."""
+    always = 6 if isinstance(value, Usage) else 2
+    for place, field_ in enumerate(fields(value)):
+        one = getattr(value, field_.name)
+        if place < always or one != field_.default:
+            yield field_.name, one
+
+
+def _repr(value: Usage | Cost) -> str:
+    return f"{type(value).__name__}({', '.join(f'{name}={one!r}' for name, one in said_by(value))})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Usage(Shown):
-    """Tokens of one or several calls, by one convention for all providers. `None` means that it was not reported.
+    """What one or several calls used, by one convention for all providers. `None` means that it was not reported.
 
     `input_tokens` includes what was read from and written to a cache; `total_tokens` is input + output; `reasoning_tokens` are
-    part of `output_tokens`. A sum with an unknown part is unknown.
+    part of `output_tokens`. `cache_write_1h_tokens` are the part of `cache_write_tokens` that is kept for an hour. Tokens of audio,
+    images and video are part of the input, of the output, or of what was read from a cache. A sum with an unknown part is unknown.
+
+    `web_searches` and `file_searches` are searches that the provider ran itself and charges for. They are 0, not None, where the wire
+    lists or counts its own tools whenever one was used: no entry then means no search.
+
+    `service_tier` is the provider's word for the tier it served the call in (`flex`, `priority`, `batch`, `fast`); a sum names all of
+    them. `also_charged` names what the provider charges for beside these counts, such as `code execution`: the cost is then unknown.
 
     Example:
         >>> lab.Usage(input_tokens=100, output_tokens=20).total_tokens
@@ -46,6 +69,21 @@ class Usage(Shown):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     source: UsageSource = UsageSource.UNKNOWN
+    cache_write_1h_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    cache_read_audio_tokens: int | None = None
+    input_image_tokens: int | None = None
+    output_image_tokens: int | None = None
+    cache_read_image_tokens: int | None = None
+    input_video_tokens: int | None = None
+    web_searches: int | None = None
+    file_searches: int | None = None
+    service_tier: str | None = None
+    also_charged: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return _repr(self)
 
     @property
     def total_tokens(self) -> int | None:
@@ -70,9 +108,72 @@ class Usage(Shown):
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cost(Shown):
-    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN."""
+    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN.
+
+    `reason` says in a sentence why it is unknown, and `at_least_usd` is the part of it that is known all the same, which counts
+    against `max_cost`. `price_list` names the list of prices, and the day whose prices were taken.
+    """
 
     usd: Decimal | None = None
     source: CostSource = CostSource.UNKNOWN
+    reason: str = field(default="", compare=False)
+    price_list: str = field(default="", compare=False)
+    at_least_usd: Decimal = field(default=Decimal(0), compare=False)
+
+    def __repr__(self) -> str:
+        return _repr(self)
+
+    @property
+    def known_usd(self) -> Decimal:
+        """The cost where it is known, else the part of it that is."""
+        return self.at_least_usd if self.usd is None else self.usd
+
+
+# Sums ----------------------------------------------------------------------------------------------------------------------
+
+_COUNTS = tuple(part.name for part in fields(Usage) if part.name not in ("source", "service_tier", "also_charged"))
+_TOKENS, _MORE = _COUNTS[:5], _COUNTS[5:]
+_tokens_of, _more_of = attrgetter(*_TOKENS), attrgetter(*_MORE)
+_NO_MORE = (None,) * len(_MORE)
+_USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
+_COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
+
+_ZEROS: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
+NOTHING_USED = Usage(**_ZEROS, source=UsageSource.REPORTED)
+"""What no call at all used: the start of a sum."""
+
+FREE = Cost(Decimal(0), CostSource.REPORTED)
+"""What no call at all costs: the start of a sum."""
+
+
+def add_usage(left: Usage, right: Usage) -> Usage:
+    """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
+    tokens = [None if a is None or b is None else a + b for a, b in zip(_tokens_of(left), _tokens_of(right), strict=True)]
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index)
+    more: dict[str, Any] = {}
+    if left.service_tier or right.service_tier:
+        more["service_tier"] = _both(left.service_tier, right.service_tier)
+    if left.also_charged or right.also_charged:
+        more["also_charged"] = tuple(dict.fromkeys(left.also_charged + right.also_charged))
+    if (ours := _more_of(left)) != _NO_MORE and (others := _more_of(right)) != _NO_MORE:
+        for name, a, b in zip(_MORE, ours, others, strict=True):
+            more[name] = None if a is None or b is None else a + b
+    return Usage(tokens[0], tokens[1], tokens[2], tokens[3], tokens[4], source, **more)
+
+
+def add_cost(left: Cost, right: Cost) -> Cost:
+    """The sum of two costs: unknown where one of them is, for the first reason; the source is the weaker of the two."""
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
+    lists = _both(left.price_list or None, right.price_list or None) or ""
+    if left.usd is None or right.usd is None:
+        return Cost(None, source, left.reason or right.reason, lists, left.known_usd + right.known_usd)
+    return Cost(left.usd + right.usd, source, "", lists)
+
+
+def _both(left: str | None, right: str | None) -> str | None:
+    """The words of both, each once."""
+    if left == right or not left or not right:
+        return left or right
+    return ", ".join(dict.fromkeys([*left.split(", "), *right.split(", ")]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentlab.cards.card import FIRST, UNKNOWN, Card, Table, ends_of, in_words
 from agentlab.stop_tree import outline
+from agentlab.usage import said_by
 
 if TYPE_CHECKING:
     from agentlab.budget import Budget
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from agentlab.settings import LiveSettings, RunSettings
     from agentlab.stop import StopCondition
     from agentlab.tools import Tool
-    from agentlab.types import Message, TerminationSignal, Usage
+    from agentlab.types import Cost, Message, TerminationSignal, Usage
 
 NO_LIMIT, NONE = "no limit", "none"
 AMOUNTS = ("usd", "tokens", "score")
@@ -132,8 +133,12 @@ def _read(value: Reading, depth: int) -> Iterator[tuple[object, ...]]:
 
 def usage(value: Usage) -> Card:
     """Tokens, the sum included."""
-    rows = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-    return Card("Usage", (*rows, ("total_tokens", value.total_tokens)))
+    return Card("Usage", (*said_by(value), ("total_tokens", value.total_tokens)))
+
+
+def cost(value: Cost) -> Card:
+    """The money, where the figure comes from, and what is to be said about it."""
+    return Card("Cost", tuple(said_by(value)))
 
 
 def message(value: Message) -> Card:
@@ -219,4 +224,5 @@ CARDS: Mapping[str, Callable[[Any], Card]] = {
     "TerminationSignal": signal,
     "Tool": tool,
     "Usage": usage,
+    "Cost": cost,
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from agentlab.amounts import about_dollars
@@ -61,19 +62,22 @@ class Bound:
     who: str
 
 
-def bound(budget: Budget, provider: str, model: str, who: str) -> Bound:
-    """By its budget: the cost by `max_cost`, or by the model's price for `max_tokens`."""
+def bound(budget: Budget, provider: str, model: str, who: str, address: str = "") -> Bound:
+    """By its budget: the cost by `max_cost`, or by the price of today for `max_tokens` of the model at this address."""
     cost = budget.max_cost
     if budget.max_tokens is not None:
-        priced = _dearest(provider, model, budget.max_tokens)
+        priced = _dearest(provider, model, budget.max_tokens, address)
         cost = priced if cost is None else cost if priced is None else min(cost, priced)
     return Bound(budget.max_calls, budget.max_tokens, cost, who)
 
 
-def _dearest(provider: str, model: str, tokens: int) -> Decimal | None:
-    """What so many tokens cost if all of them are of the dearer kind."""
-    kinds = ((tokens, 0, 0), (0, tokens, 0), (tokens, 0, tokens))
-    costs = [cost_of(provider, model, Usage(i, o, None, w, None, UsageSource.REPORTED)).usd for i, o, w in kinds]
+def _dearest(provider: str, model: str, tokens: int, address: str) -> Decimal | None:
+    """What so many tokens cost if all of them are of the dearest kind."""
+    all_in, all_out = Usage(tokens, 0, source=UsageSource.REPORTED), Usage(0, tokens, source=UsageSource.REPORTED)
+    written = replace(all_in, cache_write_tokens=tokens)
+    kinds = (all_in, all_out, written, replace(written, cache_write_1h_tokens=tokens))
+    now = datetime.now(UTC)
+    costs = [cost_of(provider, model, kind, at=now, address=address).usd for kind in kinds]
     known = [cost for cost in costs if cost is not None]
     return max(known) if costs[0] is not None and costs[1] is not None else None
 

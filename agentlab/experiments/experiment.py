@@ -143,7 +143,8 @@ class Experiment(Shown):
         for one in to_do:
             agent, limits = self.grid.agents[one.cell.agent], self.grid.run_of(one.cell).limits.snapshot()
             model = agent.model
-            bounds.append(bound(limits.budget, model.name, model.model, f"{one.cell.agent} with settings {one.cell.settings}"))
+            who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
+            bounds.append(bound(limits.budget, model.name, model.model, who, address))
         begun = spent_before(self.store.storage, kept.values()) if kept else {}
         left = None if self.budget is None else _left(self.budget, sum(begun.values(), Spent()))
         max_runs = (

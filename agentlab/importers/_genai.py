@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
 from agentlab import genai_names as names
@@ -53,6 +53,7 @@ _REASONING = (
     "gen_ai.usage.details.reasoning_tokens",
     "llm.token_count.completion_details.reasoning",
 )
+_TIER = ("openai.response.service_tier", "gen_ai.openai.response.service_tier")
 _COST = (names.COST_USD, "gen_ai.usage.cost", "operation.cost", "llm.cost.total")
 _MODEL = (names.REQUEST_MODEL, names.RESPONSE_MODEL, "llm.model_name")
 _PROVIDER = (names.PROVIDER, "gen_ai.system", "llm.provider", "llm.system")
@@ -121,24 +122,32 @@ def usage(span: Span) -> tuple[Usage, bool]:
     apart = tokens_in is not None and cached > tokens_in
     if apart and tokens_in is not None:
         tokens_in += cached
-    return usage_of(tokens_in, _count_at(told, _OUTPUT), read, written, _count_at(told, _REASONING)), apart
+    tier = text_at(told, _TIER)
+    return usage_of(tokens_in, _count_at(told, _OUTPUT), read, written, _count_at(told, _REASONING), service_tier=tier), apart
 
 
-def cost(span: Span, used: Usage, *, price: bool = True) -> Cost:
-    """What the record says it cost, else by public prices, where the model and all of its tokens are known."""
+def cost(span: Span, used: Usage, *, price: bool = True, several: bool = False) -> Cost:
+    """What the record says it cost, else by public prices of its time, where the server, the model and all of its tokens are known.
+    `price` is whether the record leaves that to us; `several` that the tokens are those of several calls."""
     told = next((usd for name in _COST if (usd := money_of(span.attributes.get(name))) is not None), None)
     if told is not None:
         source = span.attributes.get(names.COST_SOURCE)
         return Cost(told, CostSource.PRICED if source == CostSource.PRICED.value else CostSource.REPORTED)
     who = provider(span)
     if not price or who is None:
-        return Cost()
+        return Cost(
+            reason=text_at(span.attributes, (names.COST_NOTE,)) or "The record does not say who answered, or for how much."
+        )
+    at = None if span.start_ns is None else datetime.fromtimestamp(span.start_ns / 1e9, UTC)
+    host = text_at(span.attributes, (names.SERVER_ADDRESS,))
+    address = f"https://{host}" if host else None
+    found = Cost(reason="The record does not name the model.")
     asked, answered = (text_at(span.attributes, (name,)) for name in (names.REQUEST_MODEL, names.RESPONSE_MODEL))
     for one in dict.fromkeys(name for name in (asked, answered, model(span)) if name):
-        found = cost_of(who, one, used)
+        found = cost_of(who, one, used, at=at, address=address, several=several)
         if found.usd is not None:
-            return Cost(Decimal(found.usd), found.source)
-    return Cost()
+            return found
+    return found
 
 
 def finish_word(span: Span) -> str | None:

@@ -102,6 +102,7 @@ def message(one: Any) -> dict[str, Any]:
         "role": one.role,
         "text": text(one.text),
         "tools": [{"id": call.id, "function": call.function} for call in calls] if one.role == "assistant" else [],
+        "ran": [] if isinstance(one.content, str) else [part.tool_type for part in one.content if part.type == "tool_use"],
         "call_id": getattr(one, "tool_call_id", None),
         "error": getattr(one, "error", None) is not None,
     }

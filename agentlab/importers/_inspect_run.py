@@ -6,15 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from agentlab.importers._rows import FREE, NOTHING_USED, ReadRun, ReadTurn, count_of, money_of, text_of, usage_of
+from agentlab.importers._rows import ReadRun, ReadTurn, count_of, money_of, text_of, usage_of
 from agentlab.importers._words import finish_reason_of, provider_of
 from agentlab.pricing import cost_of
 from agentlab.redaction import without_keys
 from agentlab.results import Action
 from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage
+from agentlab.usage import FREE, NOTHING_USED
 
 STOP_REASONS: Mapping[str, StopReason] = {
     "context": StopReason.TRUNCATED,
@@ -169,7 +170,7 @@ def _turn(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: fl
     asked = tuple(str(one["function"]) for one in message.get("tools", ()))
     cached = call["cache"] == "read"
     told.counted["cached"] += cached
-    usage = NOTHING_USED if cached else _usage(call["usage"] if answered else None, told)
+    usage = NOTHING_USED if cached else _usage(call["usage"] if answered else None, message.get("ran", ()), told)
     start = _time(call["at"])
     ends = [end for one in (call, *tools) if (end := _time(one["until"])) is not None]
     return ReadTurn(
@@ -179,7 +180,7 @@ def _turn(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: fl
         raw_finish_reason=word,
         action=Action.EXECUTE_TOOLS.value if asked and tools else None,
         usage=usage,
-        cost=FREE if cached else _cost(provider, model, usage, call["usage"] if answered else None),
+        cost=FREE if cached else _cost(call, provider, model, usage, call["usage"] if answered else None),
         calls=int(answered and not cached),
         tools=asked,
         tool_errors=sum(bool(one["error"] or one["failed"]) for one in tools),
@@ -190,8 +191,9 @@ def _turn(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: fl
     )
 
 
-def _usage(usage: Mapping[str, Any] | None, told: Told) -> Usage:
-    """By our convention: Inspect keeps what was cached apart from the input, but older versions of some of its providers did not."""
+def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], told: Told) -> Usage:
+    """By our convention: Inspect keeps what was cached apart from the input, but older versions of some of its providers did not.
+    `ran` are the provider's own tools that it ran."""
     if usage is None:
         return Usage()
     tokens_in, out, total = (count_of(usage.get(name)) for name in ("input_tokens", "output_tokens", "total_tokens"))
@@ -202,15 +204,19 @@ def _usage(usage: Mapping[str, Any] | None, told: Told) -> Usage:
         told.counted["included"] += included
         told.counted["unclear"] += not included and total not in (None, tokens_in + cached + out)
         tokens_in += 0 if included else cached
-    return usage_of(tokens_in, out, read, written, count_of(usage.get("reasoning_tokens")))
+    also = tuple(dict.fromkeys(str(name)[:200].replace("_", " ") for name in ran if "mcp" not in str(name)))
+    return usage_of(tokens_in, out, read, written, count_of(usage.get("reasoning_tokens")), also_charged=also)
 
 
-def _cost(provider: str | None, model: str, usage: Usage, told: Mapping[str, Any] | None) -> Cost:
+def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usage, told: Mapping[str, Any] | None) -> Cost:
     """What Inspect says that it cost, by the prices it was given; else by public ones, where the model is known to them."""
     usd = money_of(told.get("total_cost")) if told else None
     if usd is not None:
         return Cost(usd, CostSource.PRICED)
-    return Cost() if provider is None else cost_of(provider, model, usage)
+    if provider is None:
+        return Cost(reason="The log does not say who answered.")
+    at = _time(call["at"])
+    return cost_of(provider, model, usage, at=None if at is None else datetime.fromtimestamp(at, UTC))
 
 
 def _turns_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[ReadTurn], tuple[str, ...]]:

@@ -203,7 +203,7 @@ def _own_sums(root: Span | None, turns: Sequence[ReadTurn], counted: Counted) ->
         return Usage(), Cost()
     usage, apart = genai.usage(root)
     counted["apart"] += apart
-    return usage, genai.cost(root, usage)
+    return usage, genai.cost(root, usage, price=names.RUN_ID not in root.attributes, several=True)
 
 
 def _parent_step(group: Group) -> int | None:

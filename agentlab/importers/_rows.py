@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ import pandas as pd
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS
 from agentlab.recorder import any_array, array
 from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage, UsageSource
+from agentlab.usage import add_cost, add_usage
 
 LONGEST_TEXT = 1_000_000
 """Characters of one text that are kept; what is longer is cut, and ends with "…"."""
@@ -25,10 +27,7 @@ LARGEST = 10**15
 
 _ENDED_OF_ITS_OWN = (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
 _SOMEONE_ENDED_IT = (StopReason.EXPLICIT_STOP, StopReason.STOP_CONDITION)
-_SOURCES = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
 UNKNOWN_USAGE, UNKNOWN_COST = Usage(), Cost()
-NOTHING_USED = Usage(0, 0, source=UsageSource.REPORTED)
-FREE = Cost(Decimal(0), CostSource.REPORTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ def _plus(one: Any, other: Any) -> Any:
 
 
 def _of(usage: Usage, cost: Cost, calls: int | None) -> _Sums:
-    return _Sums(calls, usage.total_tokens, cost.usd, usage.known_tokens, cost.usd or Decimal(0))
+    return _Sums(calls, usage.total_tokens, cost.usd, usage.known_tokens, cost.known_usd)
 
 
 def frames(runs: Sequence[ReadRun]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -188,10 +187,15 @@ def _step_rows(run: ReadRun, used: Mapping[str, _Sums]) -> list[dict[str, Any]]:
             "reasoning_tokens": usage.reasoning_tokens,
             "cache_read_tokens": usage.cache_read_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
+            "cache_write_1h_tokens": usage.cache_write_1h_tokens,
             "total_tokens": usage.total_tokens,
             "usage_source": usage.source.value,
             "cost_usd": _float(turn.cost.usd),
             "cost_source": turn.cost.source.value,
+            "cost_note": turn.cost.reason or None,
+            "price_list": turn.cost.price_list or None,
+            "service_tier": usage.service_tier,
+            "web_searches": usage.web_searches,
             "child_calls": below.calls,
             "child_tokens": below.tokens,
             "child_cost_usd": _float(below.cost_usd),
@@ -215,7 +219,7 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
     sums, below = own(run, run.turns), _Sums()
     for child in [*run.children, *(child for turn in run.turns for child in turn.children)]:
         below.add(used.get(child, _Sums()))
-    cost_source = summed_cost([turn.cost for turn in run.turns]).source if run.turns else run.cost.source
+    cost = summed_cost([turn.cost for turn in run.turns]) if run.turns else run.cost
     stop = run.stop_reason
     text = run.text or next((turn.text for turn in reversed(run.turns) if turn.text), None)
     return {
@@ -237,7 +241,8 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
         "calls": None if run.begins_later else sums.calls,
         "total_tokens": None if run.begins_later else sums.tokens,
         "cost_usd": None if run.begins_later else _float(sums.cost_usd),
-        "cost_source": CostSource.UNKNOWN.value if run.begins_later else cost_source.value,
+        "cost_source": CostSource.UNKNOWN.value if run.begins_later else cost.source.value,
+        "cost_note": cost.reason or None,
         "child_calls": below.calls,
         "child_tokens": below.tokens,
         "child_cost_usd": _float(below.cost_usd),
@@ -246,15 +251,9 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
     }
 
 
-def summed_cost(costs: Iterable[Cost]) -> Cost:
-    """The sum, from the least sure of their sources; unknown where a part is."""
-    costs = list(costs)
-    if not costs:
-        return Cost()
-    source = max((cost.source for cost in costs), key=_SOURCES.index)
-    if source is CostSource.UNKNOWN:
-        return Cost()
-    return Cost(sum([cost.usd for cost in costs if cost.usd is not None], Decimal(0)), source)
+def summed_cost(costs: Sequence[Cost]) -> Cost:
+    """The sum, from the least sure of their sources; unknown where a part is, and of nothing."""
+    return reduce(add_cost, costs) if costs else Cost()
 
 
 def score_columns(scores: Sequence[Mapping[str, bool | float]]) -> dict[str, Any]:
@@ -312,21 +311,17 @@ def usage_of(
     cache_read: int | None = None,
     cache_write: int | None = None,
     reasoning: int | None = None,
+    *,
+    service_tier: str | None = None,
+    also_charged: tuple[str, ...] = (),
 ) -> Usage:
     """Tokens that a record reports; of unknown source where it has neither of both counts."""
     known = input_tokens is not None or output_tokens is not None
     source = UsageSource.REPORTED if known else UsageSource.UNKNOWN
-    return Usage(input_tokens, output_tokens, cache_read, cache_write, reasoning, source)
+    counts = (input_tokens, output_tokens, cache_read, cache_write, reasoning)
+    return Usage(*counts, source, service_tier=service_tier, also_charged=also_charged)
 
 
-def summed_usage(usages: Iterable[Usage]) -> Usage:
+def summed_usage(usages: Sequence[Usage]) -> Usage:
     """The sum over the calls of a step; a part that one of them does not know is unknown."""
-    usages = list(usages)
-    if len(usages) == 1:
-        return usages[0]
-    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-    parts = []
-    for name in names:
-        values = [getattr(usage, name) for usage in usages]
-        parts.append(None if None in values or not values else sum(values))
-    return usage_of(*parts)
+    return reduce(add_usage, usages) if usages else Usage()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agentlab import events
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
-from agentlab.history import add_cost, add_usage
 from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
 from agentlab.pricing import cost_of
@@ -19,7 +18,6 @@ from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, decide, is_cut_off
 from agentlab.types import (
     Cost,
-    CostSource,
     Message,
     ModelRequest,
     ModelResponse,
@@ -28,14 +26,15 @@ from agentlab.types import (
     Usage,
     UsageSource,
 )
+from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 
 if TYPE_CHECKING:
     from agentlab.loop.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
 
-_NO_USAGE, _UNKNOWN_USAGE = Usage(0, 0, 0, 0, 0, UsageSource.REPORTED), Usage()
-_NO_COST, _UNKNOWN_COST = Cost(Decimal(0), CostSource.REPORTED), Cost()
+_UNKNOWN_USAGE = Usage()
+_UNKNOWN_COST = Cost(reason="A call was begun and never came back.")
 _CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCELLED, "retry")
 
 
@@ -84,7 +83,7 @@ class Draft:
 
     def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
         """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""
-        usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (_NO_USAGE, _NO_COST)
+        usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (NOTHING_USED, FREE)
         if len(self.calls) == 1 and not self.open_calls:
             usage, cost = self.calls[0].usage, self.calls[0].cost
         else:
@@ -227,7 +226,9 @@ def _keep(
     """Put a response that came back into the draft, and tell of it."""
     model, signal = run.agent.model, response.signal
     usage = _charged(run, draft, request, response)
-    cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd)
+    at = datetime.now(UTC) if response.source is None else response.source.at  # an answer without HTTP was made now
+    address = getattr(model, "address", "")
+    cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
     turn = len(run.history) + 1
     run.emit(
@@ -273,7 +274,7 @@ def no_call_left(run: Drive, draft: Draft) -> bool:
     tokens = history.known_tokens + sum(call.usage.known_tokens for call in draft.calls)
     if budget.max_tokens is not None and tokens >= budget.max_tokens:
         return True
-    cost_usd = history.known_cost_usd + sum(call.cost.usd or 0 for call in draft.calls)
+    cost_usd = history.known_cost_usd + sum(call.cost.known_usd for call in draft.calls)
     return budget.max_cost is not None and cost_usd >= budget.max_cost
 
 
@@ -307,7 +308,8 @@ def _tell_of_what_is_unknown(run: Drive, draft: Draft, call: ModelCall) -> None:
     if call.usage.total_tokens is not None:
         watched = _watched(settings, max_cost=MaxCost)
         if watched:
-            run.warn_once(f"The price of {who} is not known, so {watched} cannot be watched. Bound the tokens instead.")
+            why = f"{call.cost.reason} " if call.cost.reason else ""
+            run.warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
         return
     if settings.budget.missing_usage == "fail":
         raise MissingUsageError(

@@ -142,6 +142,11 @@ class HttpModel:
         return self.provider.model
 
     @property
+    def address(self) -> str:
+        """The address of the server that is asked; empty where the provider finds it itself."""
+        return str(getattr(self.provider, "base_url", ""))
+
+    @property
     def prefills(self) -> bool:
         """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
         return bool(getattr(self.provider, "prefills", False))

@@ -197,7 +197,9 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     broken = ended == "unmarked" and dialect.says_nothing(finish)
     calls = _tool_calls(message, cut=_cut(finish, metadata, dialect), broken=broken, damaged=damaged)
     reported = usage_object(body, choice)
-    usage = read_usage(reported, reasoning_on_top=dialect.reasoning_on_top)
+    usage = read_usage(reported, reasoning_on_top=dialect.reasoning_on_top, tier=body.get("service_tier"), message=message)
+    if broken:
+        usage = read.so_far(usage)
     signal = read_signal(
         finish,
         Facts(

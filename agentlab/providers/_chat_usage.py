@@ -7,11 +7,12 @@ https://api-docs.deepseek.com/guides/kv_cache, https://console.groq.com/docs/api
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 from agentlab.providers import _read as read
-from agentlab.types import Usage, UsageSource
+from agentlab.types import JSON, Usage, UsageSource
 
 _CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
 """Names for cache reads at the top of the usage, where `prompt_tokens_details` has none; all of them are part of `prompt_tokens`."""
@@ -30,22 +31,25 @@ def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]
     return {}
 
 
-def read_usage(usage: dict[str, Any], *, reasoning_on_top: bool = False) -> Usage:
-    """Tokens by the one convention.
+def read_usage(
+    usage: dict[str, Any], *, reasoning_on_top: bool = False, tier: JSON = None, message: dict[str, Any] | None = None
+) -> Usage:
+    """What was used, by the one convention.
 
     `prompt_tokens` includes cache reads and writes, except on servers whose total shows that the reads come on top.
     `completion_tokens` includes reasoning, except on servers whose total shows that it comes on top (xAI among them).
-    `reasoning_on_top` says so for a usage without a total.
+    `reasoning_on_top` says so for a usage without a total. `tier` is the body's `service_tier`. A `message` that cites pages, or lists
+    tools that the server ran, was charged for that: this wire has no count of it that the price list knows.
     """
     prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
     if prompt is None and completion is None:
         return Usage()
-    details = read.as_dict(usage.get("prompt_tokens_details"))
+    details, given = read.as_dict(usage.get("prompt_tokens_details")), read.as_dict(usage.get("completion_tokens_details"))
     cached = read.count(details.get("cached_tokens"))
     if cached is None:
         cached = _first_count(usage, _CACHE_READS)
     written = read.count(details.get("cache_write_tokens"))
-    reasoning = read.count(read.as_dict(usage.get("completion_tokens_details")).get("reasoning_tokens"))
+    reasoning = read.count(given.get("reasoning_tokens"))
     if reasoning is None:
         reasoning = read.count(usage.get("reasoning_tokens"))
     total = read.count(usage.get("total_tokens"))
@@ -63,7 +67,38 @@ def read_usage(usage: dict[str, Any], *, reasoning_on_top: bool = False) -> Usag
         cache_write_tokens=written if written is not None else read.count(usage.get("cache_creation_input_tokens")),
         reasoning_tokens=reasoning,
         source=UsageSource.REPORTED,
+        cache_write_1h_tokens=read.count(read.as_dict(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        input_audio_tokens=read.count(details.get("audio_tokens")),
+        output_audio_tokens=read.count(given.get("audio_tokens")),
+        input_image_tokens=read.count(details.get("image_tokens")),
+        output_image_tokens=read.count(given.get("image_tokens")),
+        service_tier=_tier(usage, tier),
+        also_charged=tuple(dict.fromkeys(_also_charged(usage, message or {}))),
     )
+
+
+def _tier(usage: dict[str, Any], tier: JSON) -> str | None:
+    """The tier, where servers put it: at the top; in the usage, where it is Anthropic's or Google's behind this wire."""
+    said = next(
+        (text for one in (tier, usage.get("service_tier"), usage.get("trafficType")) if (text := read.some_text(one))), None
+    )
+    return None if said is None else said.lower()
+
+
+def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[str]:
+    cited = [read.as_dict(one).get("type") for one in read.as_list(message.get("annotations"))]
+    if "url_citation" in cited or read.count(usage.get("num_search_queries")):
+        yield "web searches"
+    if read.count(usage.get("num_sources_used")):
+        yield "sources of a live search"
+    for tool in read.as_list(
+        usage.get("server_side_tools_used")
+    ):  # of xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
+        name = read.as_text(tool).removeprefix("SERVER_SIDE_TOOL_").lower().replace("_", " ")
+        if name != "mcp" and not name.startswith("view"):  # these cost their tokens only
+            yield name
+    if message.get("executed_tools"):  # Groq's compound systems
+        yield "tools that the server ran"
 
 
 def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:

@@ -10,13 +10,14 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pydantic_core import from_json
 
 from agentlab.printable import whole
-from agentlab.types import JSON
+from agentlab.types import JSON, Usage
 
 MAX_COUNT = 2**63 - 1
 """A larger token count is nonsense, and would not fit the column of a frame."""
@@ -65,6 +66,11 @@ def added(first: int | None, *others: int | None) -> int | None:
     if first is None:
         return None
     return first + sum(other or 0 for other in others)
+
+
+def so_far(usage: Usage) -> Usage:
+    """The usage of a stream that broke off: what it reported of the output were the first tokens, and more were charged."""
+    return replace(usage, output_tokens=None, reasoning_tokens=None, output_audio_tokens=None, output_image_tokens=None)
 
 
 def money(value: JSON) -> Decimal | None:

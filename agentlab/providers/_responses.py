@@ -22,12 +22,14 @@ from agentlab.providers._responses_items import (
     Item,
     arguments_of,
     call_id_of,
+    charged_beside_tokens,
     items_of,
     native_items,
     refusals_of,
     text_of,
     thoughts_of,
     waiting_items,
+    web_searches,
 )
 from agentlab.providers._signals import Ended, Facts, Table, error_code, error_text, find_error, judge, raw_value
 from agentlab.types import (
@@ -100,7 +102,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     items = items_of(body.get("output"))
     waiting = waiting_items(items)
     table, word = _word(body)
-    usage = read_usage(body.get("usage"))
+    usage = read_usage(body, items)
     cap = read.count(body.get("max_output_tokens")) if origin.requested_cap is None else origin.requested_cap
     at_cap = _is_at_cap(usage, cap)
     proper = _is_proper(table, word, ended) and (origin.trusted or not at_cap)
@@ -278,10 +280,13 @@ def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[To
     return tuple(calls)
 
 
-def read_usage(reported: JSON) -> Usage:
-    """Tokens by the one convention: `input_tokens` includes cache reads and writes; `output_tokens` includes reasoning, except where
-    the total shows that it comes on top."""
-    usage = read.as_dict(reported)
+def read_usage(body: Mapping[str, Any], items: list[Item]) -> Usage:
+    """What was used, by the one convention: `input_tokens` includes cache reads and writes; `output_tokens` includes reasoning, except
+    where the total shows that it comes on top.
+
+    A tool that the vendor runs leaves an item in the output. Searches are charged by the piece, opening a page is not:
+    https://developers.openai.com/api/docs/guides/tools-web-search, read 2026-11-23."""
+    usage = read.as_dict(body.get("usage"))
     taken, given = read.count(usage.get("input_tokens")), read.count(usage.get("output_tokens"))
     if taken is None and given is None:
         return Usage()
@@ -301,6 +306,12 @@ def read_usage(reported: JSON) -> Usage:
         cache_write_tokens=read.count(details.get("cache_write_tokens")),
         reasoning_tokens=reasoning,
         source=UsageSource.REPORTED,
+        input_audio_tokens=read.count(details.get("audio_tokens")),
+        input_image_tokens=read.count(details.get("image_tokens")),
+        web_searches=web_searches(body, items),
+        file_searches=sum(item.get("type") == "file_search_call" for item in items),
+        service_tier=read.as_text(body.get("service_tier")).lower() or None,
+        also_charged=tuple(dict.fromkeys(charged_beside_tokens(body, items))),
     )
 
 

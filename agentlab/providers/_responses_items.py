@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agentlab.providers import _read as read
@@ -147,3 +147,60 @@ def _call_to_send(item: Item, number: int) -> Item:
         "name": read.as_text(item.get("name")),
         "arguments": read.arguments_object(text).decode(),
     }
+
+
+# What is charged beside the tokens -----------------------------------------------------------------------------------------
+
+_TOKENS_ONLY = frozenset(
+    {"function_call", "custom_tool_call", "mcp_call", "computer_call", "tool_search_call", "apply_patch_call", "local_shell_call"}
+)
+"""Calls that cost their tokens and nothing more: the caller runs them, or the vendor does so for nothing."""
+
+_COUNTED = frozenset({"web_search_call", "file_search_call"})
+_IN_WORDS = {"code_interpreter_call": "a code container", "shell_call": "a code container", "image_generation_call": "images"}
+
+
+def web_searches(body: Mapping[str, Any], items: list[Item]) -> int:
+    """Web searches that are charged: the vendor's count of them, else the searches in the output."""
+    counted = read.count(read.as_dict(read.as_dict(body.get("tool_usage")).get("web_search")).get("num_requests"))
+    return len(_searches(items)) if counted is None else counted
+
+
+def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterator[str]:
+    """What the vendor ran and charges for, other than searches that are counted."""
+    usage, tool_usage = read.as_dict(body.get("usage")), read.as_dict(body.get("tool_usage"))
+    answered = [item.get("call_id") for item in items if item.get("type") == "shell_call_output"]
+    for item in items:
+        kind = read.as_text(item.get("type"))
+        if not kind.endswith("_call") or kind in _TOKENS_ONLY or kind in _COUNTED:
+            continue
+        if kind != "shell_call" or item.get("call_id") in answered:  # the vendor ran it: its result is in the same output
+            yield _IN_WORDS.get(kind, kind.removesuffix("_call").replace("_", " "))
+    if read.count(read.as_dict(tool_usage.get("image_gen")).get("total_tokens")):
+        yield "images"
+    searches = _searches(items)
+    kinds = {read.as_text(read.as_dict(tool).get("type")) for tool in read.as_list(body.get("tools"))}
+    if searches and any(kind.startswith("web_search_preview") for kind in kinds):
+        yield "web searches by the preview tool"
+    elif len(searches) > web_searches(body, items):
+        yield "web searches at a discount"
+    elif "tool_usage" not in body and any(len(read.as_list(_action(item).get("queries"))) > 1 for item in searches):
+        yield "web searches of several queries"
+    written = read.as_dict(read.as_dict(usage.get("input_tokens_details")).get("cache_write_tokens_details"))
+    if read.count(written.get("ttl_12h_tokens")):
+        yield "cache writes kept for 12 hours"
+    if read.count(usage.get("num_sources_used")):
+        yield "sources of a live search"
+    ran = read.as_dict(usage.get("server_side_tool_usage_details"))
+    yield from (
+        name.removesuffix("_calls").replace("_", " ") for name, times in ran.items() if read.count(times) and "mcp" not in name
+    )
+
+
+def _searches(items: list[Item]) -> list[Item]:
+    """The web searches in an output; one that does not say what it did is one."""
+    return [item for item in items if item.get("type") == "web_search_call" and _action(item).get("type") in (None, "search")]
+
+
+def _action(item: Item) -> dict[str, Any]:
+    return read.as_dict(item.get("action"))

@@ -29,6 +29,8 @@ SAMPLE_REASONS = Table(
 _CLIENT_SIDE = (None, "TOOL_CALL_TYPE_INVALID", "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL")
 """Calls of the person's tools; every other type is of a tool that the server runs itself."""
 
+_KEPT = ("total_tokens", "num_sources_used", "cost_in_usd_ticks", "server_side_tools_used")
+
 _ANSWERING = (None, "INVALID_ROLE", "ROLE_ASSISTANT")
 
 
@@ -85,7 +87,7 @@ def _usage(sampled: dict[str, Any]) -> dict[str, Any]:
     if completion is None and total == prompt:
         completion = 0
     return {
-        **{key: sampled[key] for key in ("total_tokens", "num_sources_used", "cost_in_usd_ticks") if key in sampled},
+        **{key: sampled[key] for key in _KEPT if key in sampled},
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "prompt_tokens_details": {"cached_tokens": sampled.get("cached_prompt_text_tokens")},

@@ -9,7 +9,7 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-use.html, read 2
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -66,7 +66,15 @@ read 2026-11-22."""
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _AS_IF_ENDED = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS = (
+    ("input_tokens",),
+    ("output_tokens",),
+    ("cache_read_input_tokens",),
+    ("cache_creation_input_tokens",),
+    ("cache_creation", "ephemeral_1h_input_tokens"),
+)
+_CHARGED_OTHERWISE = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex")
+"""The vendor's own tools that cost what the usage counts, and nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +210,9 @@ def read_body(
     text = "".join(read.as_text(block.get("text")) for block in blocks if block.get("type") == "text")
     if calls is None:
         calls = _tool_calls(blocks, cut=stop_reason is None or stop_reason in _CUT)
-    usage = read_usage(body.get("usage"))
+    usage = read_usage(body.get("usage"), blocks)
+    if ended == "unmarked" and stop_reason is None:
+        usage = read.so_far(usage)
     details = read.as_dict(body.get("stop_details"))
     facts = Facts(
         tool_calls=len(calls),
@@ -244,18 +254,23 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
     )
 
 
-def read_usage(reported: JSON) -> Usage:
+def read_usage(reported: JSON, blocks: list[dict[str, Any]] | None = None) -> Usage:
     """Tokens by the one convention. Here `input_tokens` are only those that were neither read from nor written to a cache. What a
-    summary of the conversation took is paid for, stands among the iterations, and is not in the sums."""
+    summary of the conversation took is paid for, is among the iterations, and is not in the sums.
+
+    What is charged beside the tokens: https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11-23. A search is counted
+    in `server_tool_use`, which is absent where no tool of the vendor ran; code is charged by its container's time, which no response
+    says; `inference_geo` "us" and another model's iterations have prices of their own. Fetching a page and searching for tools cost
+    their tokens only."""
     usage = read.as_dict(reported)
-    counts = [read.count(usage.get(name)) for name in _COUNTS]
-    for iteration in read.as_list(usage.get("iterations")):
-        if read.as_dict(iteration).get("type") == "compaction":
-            more = [read.count(iteration.get(name)) for name in _COUNTS]
-            counts = [one if other is None else (one or 0) + other for one, other in zip(counts, more, strict=True)]
-    fresh, output, cache_read, cache_write = counts
+    iterations = [one for one in read.as_list(usage.get("iterations")) if isinstance(one, dict)]
+    parts = [usage, *(one for one in iterations if one.get("type") == "compaction")]
+    fresh, output, cache_read, cache_write, cache_write_1h = (
+        _summed(read.count(_at(part, path)) for part in parts) for path in _COUNTS
+    )
     if fresh is None and output is None:
         return Usage()
+    tiers = [word for name in ("service_tier", "speed") if (word := read.some_text(usage.get(name))) not in (None, "standard")]
     return Usage(
         input_tokens=read.added(fresh, cache_read, cache_write),
         output_tokens=output,
@@ -263,7 +278,37 @@ def read_usage(reported: JSON) -> Usage:
         cache_write_tokens=cache_write,
         reasoning_tokens=read.count(read.as_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
         source=UsageSource.REPORTED,
+        cache_write_1h_tokens=cache_write_1h,
+        web_searches=read.count(read.as_dict(usage.get("server_tool_use")).get("web_search_requests")) or 0,
+        service_tier=" ".join(tiers) or read.some_text(usage.get("service_tier")),
+        also_charged=tuple(dict.fromkeys(_also_charged(usage, iterations, blocks or []))),
     )
+
+
+def _also_charged(usage: dict[str, Any], iterations: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> Iterator[str]:
+    for block in blocks:
+        name = read.as_text(block.get("name"))
+        if block.get("type") == "server_tool_use" and name not in _CHARGED_OTHERWISE:
+            yield "code execution" if name.endswith("code_execution") else f"the tool {name}"
+    for one in iterations:
+        if (kind := one.get("type")) not in ("message", "compaction"):
+            yield f"tokens of {read.some_text(one.get('model')) or read.as_text(kind)}"
+    if (place := read.some_text(usage.get("inference_geo"))) not in (None, "global", "not_available"):
+        yield f"inference in the region {place}"
+    if usage.get("fallback_credit"):
+        yield "a fallback credit"
+
+
+def _at(part: dict[str, Any], path: tuple[str, ...]) -> JSON:
+    *steps, last = path
+    for step in steps:
+        part = read.as_dict(part.get(step))
+    return part.get(last)
+
+
+def _summed(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -167,7 +167,7 @@ def read_body(
     text = read.whole_text("".join(map(_text, blocks)))
     if calls is None:
         calls = tool_calls(blocks, _asked, cut=stop_reason is None or stop_reason in _CUT)
-    usage = read_usage(body.get("usage"))
+    usage = read_usage(body)
     facts = Facts(
         tool_calls=len(calls),
         complete_calls=all(read.is_json(call.arguments) for call in calls),
@@ -213,10 +213,13 @@ def _reasoning_text(block: dict[str, Any]) -> dict[str, Any]:
     return read.as_dict(read.as_dict(block.get("reasoningContent")).get("reasoningText"))
 
 
-def read_usage(reported: JSON) -> Usage:
+def read_usage(body: dict[str, Any]) -> Usage:
     """Tokens by the one convention. Here `inputTokens` are those that were neither read from nor written to a cache; where the vendor's
-    total is the sum without them, they are included already."""
-    usage = read.as_dict(reported)
+    total is the sum without them, they are included already.
+
+    What is charged beside the tokens: https://aws.amazon.com/bedrock/pricing/, read 2026-11-23. Guardrails by the text that they read,
+    prompt routers by the request, and a tool that the vendor ran by its use; latency-optimised inference has prices of its own."""
+    usage = read.as_dict(body.get("usage"))
     fresh, output = read.count(usage.get("inputTokens")), read.count(usage.get("outputTokens"))
     cache_read, cache_write = read.count(usage.get("cacheReadInputTokens")), read.count(usage.get("cacheWriteInputTokens"))
     if fresh is None and output is None:
@@ -229,7 +232,35 @@ def read_usage(reported: JSON) -> Usage:
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
         source=UsageSource.REPORTED,
+        cache_write_1h_tokens=_written_for_an_hour(usage),
+        service_tier=_tier(body),
+        also_charged=tuple(dict.fromkeys(_also_charged(body))),
     )
+
+
+def _written_for_an_hour(usage: dict[str, Any]) -> int | None:
+    details = [entry for entry in read.as_list(usage.get("cacheDetails")) if isinstance(entry, dict)]
+    return sum(read.count(entry.get("inputTokens")) or 0 for entry in details if entry.get("ttl") == "1h") if details else None
+
+
+def _tier(body: dict[str, Any]) -> str | None:
+    tier = read.some_text(read.as_dict(body.get("serviceTier")).get("type"))
+    latency = read.some_text(read.as_dict(body.get("performanceConfig")).get("latency"))
+    faster = None if latency in (None, "standard") else f"{latency} latency"
+    return tier if faster is None else faster if tier in (None, "default") else f"{tier}, {faster}"
+
+
+def _also_charged(body: dict[str, Any]) -> Iterator[str]:
+    trace = read.as_dict(body.get("trace"))
+    if trace.get("guardrail") or body.get("stopReason") == "guardrail_intervened":
+        yield "a guardrail"
+    if trace.get("promptRouter"):
+        yield "a prompt router"
+    message = read.as_dict(read.as_dict(body.get("output")).get("message"))
+    for block in read.as_list(message.get("content")):
+        asked = read.as_dict(read.as_dict(block).get("toolUse"))
+        if asked and not is_own_tool(asked):
+            yield f"the tool {read.as_text(asked.get('name'))}"
 
 
 def read_error(payload: JSON) -> JSON:

@@ -149,7 +149,9 @@ def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "who
     parts = [part for part in read.as_list(content.get("parts")) if isinstance(part, dict)]
     response_id = read.some_text(body.get("responseId"))
     calls = _tool_calls(parts, response_id)
-    usage = read_usage(body.get("usageMetadata"))
+    usage = read_usage(body.get("usageMetadata"), read.as_dict(candidate.get("groundingMetadata")))
+    if ended == "unmarked" and candidate.get("finishReason") is None:
+        usage = read.so_far(usage)
     text = _joined(parts, thought=False)
     facts = Facts(
         tool_calls=len(calls),
@@ -206,11 +208,13 @@ def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bo
     )
 
 
-def read_usage(reported: JSON) -> Usage:
+def read_usage(reported: JSON, grounding: dict[str, Any] | None = None) -> Usage:
     """Tokens by the one convention.
 
     Thoughts come on top of the candidates' tokens, and what server-side tools fed back on top of the prompt's; the prompt's include
-    cache reads. This API leaves out fields that are zero: the total tells a zero from an unknown.
+    cache reads. This API leaves out fields that are zero: the total tells a zero from an unknown, and a modality that is not listed
+    was not used. `grounding` lists the searches: https://ai.google.dev/gemini-api/docs/google-search, read 2026-11-23. Documents count
+    as images, as the price list has them.
     """
     usage = read.as_dict(reported)
     prompt = read.added(read.count(usage.get("promptTokenCount")), read.count(usage.get("toolUsePromptTokenCount")))
@@ -227,7 +231,50 @@ def read_usage(reported: JSON) -> Usage:
         cache_read_tokens=read.count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
         source=UsageSource.REPORTED,
+        input_audio_tokens=_of_modality(usage, _PROMPT_DETAILS, "AUDIO"),
+        output_audio_tokens=_of_modality(usage, _OUTPUT_DETAILS, "AUDIO"),
+        cache_read_audio_tokens=_of_modality(usage, _CACHE_DETAILS, "AUDIO"),
+        input_image_tokens=_of_modality(usage, _PROMPT_DETAILS, "IMAGE", "DOCUMENT"),
+        output_image_tokens=_of_modality(usage, _OUTPUT_DETAILS, "IMAGE", "DOCUMENT"),
+        cache_read_image_tokens=_of_modality(usage, _CACHE_DETAILS, "IMAGE", "DOCUMENT"),
+        input_video_tokens=_of_modality(usage, _PROMPT_DETAILS, "VIDEO"),
+        web_searches=len(read.as_list((grounding or {}).get("webSearchQueries"))),
+        service_tier=_tier(usage),
+        also_charged=("search in Google Maps",) if _asked_maps(grounding or {}) else (),
     )
+
+
+_PROMPT_DETAILS = ("promptTokensDetails", "toolUsePromptTokensDetails")
+_OUTPUT_DETAILS = ("candidatesTokensDetails",)
+_CACHE_DETAILS = ("cacheTokensDetails",)
+
+
+def _of_modality(usage: dict[str, Any], where: tuple[str, ...], *names: str) -> int | None:
+    """Tokens of these modalities; None where the response does not break its tokens down."""
+    listed = [entry for name in where for entry in read.as_list(usage.get(name)) if isinstance(entry, dict)]
+    if not listed:
+        return None
+    wanted = (*names, *(number for number, name in _MODALITIES.items() if name in names))
+    return sum(read.count(entry.get("tokenCount")) or 0 for entry in listed if entry.get("modality") in wanted)
+
+
+_MODALITIES = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
+"""Enumerations may come as their numbers: https://ai.google.dev/api/generate-content#Modality."""
+
+
+def _tier(usage: dict[str, Any]) -> str | None:
+    """The Gemini API names a tier, Vertex AI a type of traffic, by its word or number."""
+    if number := read.count(usage.get("trafficType")):
+        return _TRAFFIC.get(number, f"traffic type {number}")
+    return (read.as_text(usage.get("serviceTier")) or read.as_text(usage.get("trafficType"))).lower() or None
+
+
+_TRAFFIC = {1: "on_demand", 2: "provisioned_throughput"}
+
+
+def _asked_maps(grounding: dict[str, Any]) -> bool:
+    chunks = [chunk for chunk in read.as_list(grounding.get("groundingChunks")) if isinstance(chunk, dict)]
+    return "googleMapsWidgetContextToken" in grounding or any("maps" in chunk for chunk in chunks)
 
 
 def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[ToolCall, ...]:

@@ -11,10 +11,11 @@ import numpy as np
 from agentlab import background
 from agentlab.errors import ConfigurationError
 from agentlab.evaluate import read_condition
-from agentlab.history import RunHistory, add_cost, add_usage
+from agentlab.history import RunHistory
 from agentlab.predicates import discard
 from agentlab.results import Reading, StepResult
 from agentlab.stop import Custom, StopCondition
+from agentlab.usage import add_cost, add_usage
 from agentlab.whatif.conditions import Answers, First
 from agentlab.whatif.records import Records
 

@@ -16,8 +16,9 @@ import pandas as pd
 
 from agentlab.comparing import groups
 from agentlab.errors import ConfigurationError
-from agentlab.history import RunHistory, add_cost, add_usage
+from agentlab.history import RunHistory
 from agentlab.limits import no_such
+from agentlab.usage import add_cost, add_usage
 from agentlab.whatif.first_met import running_maximum
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -197,7 +198,7 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[Behind]:
     for call in history[place].calls:
         usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
         used_tokens += call.usage.known_tokens
-        used_cost += call.cost.usd or 0
+        used_cost += call.cost.known_usd
         calls += 1
         same = {"calls": float(calls), "time_s": call.started_s + call.duration_s}
         tokens = np.nan if usage.total_tokens is None else float(usage.total_tokens)

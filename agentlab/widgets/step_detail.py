@@ -185,6 +185,8 @@ def _calls(step: StepResult) -> str:
         usage, cap = call.usage, "–" if call.requested_cap is None else f"{call.requested_cap:,}"
         cost = f"{dollars(call.cost.usd)} {call.cost.source}" if call.cost.usd is not None else "unknown"
         remarks = [] if call.used else ["left aside by a middleware"]
+        if call.cost.reason and usage.total_tokens is not None:
+            remarks.append(call.cost.reason)
         if usage.source.value != "reported":
             remarks.append(f"usage {usage.source.replace('_', ' ')}")
         if call.decision is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import agentlab as lab
 from agentlab.events import Event
-from agentlab.history import RunHistory, add_cost, add_usage
+from agentlab.history import RunHistory
 from agentlab.loop.calls import CallContext
 from agentlab.pricing import cost_of
 from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
@@ -19,6 +19,7 @@ from agentlab.stop import StopCondition
 from agentlab.testing import Said, ScriptedProvider, call, say, usage
 from agentlab.tools import execute, tool
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, ToolCall, ToolResult
+from agentlab.usage import add_cost, add_usage
 
 go = asyncio.run
 

@@ -88,7 +88,7 @@ SOURCES = list(UsageSource)
 @pytest.mark.parametrize("left", SOURCES)
 @pytest.mark.parametrize("right", SOURCES)
 def test_a_sum_is_as_sure_as_its_weakest_part(left: UsageSource, right: UsageSource) -> None:
-    from agentlab.history import add_usage
+    from agentlab.usage import add_usage
 
     total = add_usage(Usage(1, 1, source=left), Usage(1, 1, source=right))
     assert total.source is SOURCES[max(SOURCES.index(left), SOURCES.index(right))]

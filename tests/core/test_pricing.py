@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,7 @@ from agentlab.pricing import PRICE_BOOK_NAMES, cost_of, perhaps_mistyped, vendor
 from agentlab.types import Cost, CostSource, Usage
 
 M = Decimal(1_000_000)
+THEN = datetime(2026, 11, 23, 3, tzinfo=UTC)
 
 PRICES: dict[str, tuple[str, str, tuple[str, str | None, str | None, str]]] = {
     # Our provider, a model as it names itself in a response: dollars for a million tokens of input, cache read, cache write, output.
@@ -71,7 +73,7 @@ def test_the_price_is_the_books(provider: str, model: str, prices: tuple[str, st
         + writes * (fresh if write is None else write)
         + used.output_tokens * out  # reasoning is part of it
     )
-    assert cost_of(provider, model, used) == Cost(expected, CostSource.PRICED)
+    assert cost_of(provider, model, used, at=THEN) == Cost(expected, CostSource.PRICED)
 
 
 @pytest.mark.parametrize(

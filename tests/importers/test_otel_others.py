@@ -118,7 +118,8 @@ def test_spans_of_the_openai_client(client: OpenAI, tmp_path: Path, content: boo
     assert steps["known_tokens"].to_list() == [110, 260, 260]
     assert steps["tools"].to_list() == ["look", "", ""]
     assert steps["calls"].to_list() == [1, 1, 0]
-    assert steps["cost_source"].to_list() == ["priced", "priced", "unknown"]
+    assert set(steps["cost_source"]) == {"unknown"}  # a server on loopback, whose prices nobody knows
+    assert all("127.0.0.1" in note for note in steps["cost_note"][:2])
     assert steps["error"].notna().to_list() == [False, False, True]
     assert steps["text"].to_list() == (["", "It is Paris.", pd.NA] if content else [pd.NA] * 3)
     assert pd.isna(run["stop_reason"])

@@ -118,7 +118,7 @@ USAGES: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
 @pytest.mark.parametrize("case", USAGES)
 def test_usage(case: str):
     reported, expected = USAGES[case]
-    usage = read_usage(reported)
+    usage = read_usage({"usage": reported})
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == expected
     assert usage.source is UsageSource.REPORTED
     if "totalTokens" in reported:
@@ -127,7 +127,7 @@ def test_usage(case: str):
 
 @pytest.mark.parametrize("reported", [None, {}, [], "10", {"inputTokens": "10"}, {"totalTokens": 3}])
 def test_no_usage_is_unknown(reported: Any):
-    assert read_usage(reported) == Usage()
+    assert read_usage({"usage": reported}) == Usage()
 
 
 # Content -------------------------------------------------------------------------------------------------------------------

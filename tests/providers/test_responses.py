@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -118,6 +119,8 @@ def known(*values: int | None) -> Usage:
 )
 def test_usage(name: str, reported: Any, expected: Usage):
     found = usage(name, reported)
+    if name in ("anthropic", "gemini") and expected != Usage():  # these wires count their searches, so no word of one is none
+        expected = replace(expected, web_searches=0)
     assert found == expected
     if None not in (found.input_tokens, found.output_tokens):
         assert found.total_tokens == found.input_tokens + found.output_tokens

@@ -273,7 +273,7 @@ def test_text_reasoning_and_refusals():
     ],
 )
 def test_usage(reported: Any, expected: tuple[int | None, ...]):
-    assert parse(body(usage=reported)).usage == Usage(*expected, source=UsageSource.REPORTED)
+    assert parse(body(usage=reported)).usage == Usage(*expected, source=UsageSource.REPORTED, web_searches=0, file_searches=0)
 
 
 @pytest.mark.parametrize("reported", [None, [], {}, {"input_tokens": "7"}, {"input_tokens": -1, "output_tokens": True}])
