@@ -134,7 +134,7 @@ def results(value: ExperimentResults) -> Card:
 
 def dry_run(value: DryRun) -> Card:
     """What is to be done at most; what nothing bounds says so."""
-    bounds = ("max_calls", "max_tokens", "max_cost_usd")
+    bounds = ("call_limit", "token_limit", "cost_limit_usd")
     rows = [(name, NO_LIMIT if name in bounds and getattr(value, name) is None else held) for name, held in fields_of(value).rows]
     return Card("DryRun", tuple(rows), note=f"{value}")
 

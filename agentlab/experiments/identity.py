@@ -1,0 +1,160 @@
+"""What a run was made by, as short texts that are the same in every process: the model's address, the tools, the code of functions.
+
+A store keeps them beside each run, so that an experiment that goes on with a store finds what has changed under the same names.
+Functions are known by a hash of their bytecode, constants, defaults, closures, and of the functions of the same module that they call;
+a comment or another layout is no change. Bytecode of another version of Python is not compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from agentlab.agent import Agent
+from agentlab.predicates import name_of
+from agentlab.redaction import without_keys
+from agentlab.settings import RunSettings
+from agentlab.stop import Custom
+from agentlab.storage import run_json
+
+MADE_BY = "made by"
+"""The name of the note that keeps `made_by` of a run."""
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_PLAIN = str | bytes | int | float | complex | bool | None
+
+
+def made_by(agent: Agent, settings: RunSettings) -> str:
+    """What a run of this agent with these settings is made by, as JSON text, beside what a store keeps of each run in any case."""
+    functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
+    functions |= {f"middleware {name_of(one)}": one for one in agent.middleware}
+    leaves = () if settings.stop is None else settings.stop.leaves()
+    functions |= {f"stop condition {leaf.name}": leaf.predicate for leaf in leaves if isinstance(leaf, Custom)}
+    functions |= {} if settings.policy is None else {f"policy {name_of(settings.policy)}": settings.policy}
+    schemas = {f"schema of tool {spec.name}": _hash([spec.description, spec.parameters_json]) for spec in agent.tool_specs}
+    sent = {"stream": agent.stream, **_address(agent), **schemas}
+    code = {name: code_of(one) for name, one in functions.items()}
+    return json.dumps({"python": PYTHON, "sent": sent, "code": code}, sort_keys=True)
+
+
+def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
+    """What is other by now: of what is sent to a model, with both values where they say something, and of the code of functions.
+    Nothing where an earlier version of agentlab kept no note."""
+    if kept is None or kept == now:
+        return [], []
+    then, today = json.loads(kept), json.loads(now)
+    sent = [
+        _told(name, then["sent"][name], value) for name, value in today["sent"].items() if then["sent"].get(name, value) != value
+    ]
+    same_python = then["python"] == today["python"]
+    code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
+    return sent, code
+
+
+def _told(name: str, then: object, now: object) -> str:
+    return name if name.startswith("schema") else f"{name} ({then!r} then, {now!r} now)"
+
+
+def _address(agent: Agent) -> dict[str, Any]:
+    """The fields of a provider that say where and how it is asked; no keys and no headers."""
+    provider = getattr(agent.model, "provider", None)
+    if provider is None or not dataclasses.is_dataclass(provider):
+        return {}
+    shown = [field.name for field in dataclasses.fields(provider) if field.repr and field.name not in ("name", "model")]
+    values = {name: getattr(provider, name) for name in shown}
+    return {name: without_keys(one) if isinstance(one, str) else one for name, one in values.items() if isinstance(one, _PLAIN)}
+
+
+# Code ---------------------------------------------------------------------------------------------------------------------------
+
+
+def code_of(function: object) -> str:
+    """A hash of what a function does, as far as it can be seen."""
+    return _hash(list(_function(function, set())))
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _function(function: Any, seen: set[int]) -> Iterator[object]:
+    if isinstance(function, functools.partial):
+        yield from _function(function.func, seen)
+        yield _value((*function.args, *sorted(function.keywords.items())), seen)
+        return
+    if isinstance(function, types.MethodType):
+        yield from _held(function.__self__, seen)
+        function = function.__func__
+    if not isinstance(function, types.FunctionType):
+        yield getattr(function, "__qualname__", type(function).__qualname__)
+        if isinstance(called := vars(type(function)).get("__call__"), types.FunctionType):  # an object that is called
+            yield from _held(function, seen)
+            yield from _function(called, seen)
+        return
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    yield from _code(function.__code__, function.__doc__)
+    yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not set yet
+            yield name, _value(cell.cell_contents, seen)
+    if hasattr(function, "__wrapped__"):
+        yield from _function(function.__wrapped__, seen)
+    for name in sorted(_names(function.__code__)):
+        other = function.__globals__.get(name)
+        if isinstance(other, Agent) or (isinstance(other, types.FunctionType) and other.__module__ == function.__module__):
+            yield name, _value(other, seen)
+
+
+def _code(code: types.CodeType, doc: str | None = None) -> Iterator[object]:
+    yield code.co_code.hex()
+    yield code.co_names
+    for place, constant in enumerate(code.co_consts):
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        elif place or doc is None or constant != doc:
+            yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names of globals and attributes, of inner functions too."""
+    return set(code.co_names).union(*[_names(one) for one in code.co_consts if isinstance(one, types.CodeType)])
+
+
+def _held(owner: object, seen: set[int]) -> Iterator[object]:
+    """The agents that the object of a method holds, such as a sub-agent's tool."""
+    for name, value in sorted(getattr(owner, "__dict__", {}).items()):
+        if isinstance(value, Agent | RunSettings):
+            yield name, _value(value, seen)
+
+
+def _value(value: object, seen: set[int]) -> object:
+    """A value that a function holds: plain ones as they are, of others their kind, since they may change while runs go on."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, tuple):
+        return [_value(one, seen) for one in value]
+    if isinstance(value, RunSettings):
+        return run_json.encode(value)
+    if isinstance(value, Agent):
+        return list(_agent(value, seen))
+    if callable(value) and not isinstance(value, type):
+        return list(_function(value, seen))
+    return type(value).__qualname__
+
+
+def _agent(agent: Agent, seen: set[int]) -> Iterator[object]:
+    if id(agent) not in seen:
+        seen.add(id(agent))
+        yield agent.model.name, agent.model.model, sorted(_address(agent).items()), agent.instructions, agent.stream
+        yield json.dumps(dict(agent.options), sort_keys=True, default=repr), run_json.encode(agent.settings)
+        for tool in agent.tools.values():
+            yield tool.name, tool.spec.description, tool.spec.parameters_json, list(_function(tool.function, seen))
