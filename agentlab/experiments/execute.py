@@ -21,11 +21,13 @@ from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.pace import Pace, keep_pace
 from agentlab.experiments.scoring import SCORE_NOTE, Judges, Score, charged_as, is_stale, scored
 from agentlab.experiments.spending import BESIDE, CUT_OFF, RUN, Purse, Spent, note_beside, spent_before, spent_by, spent_in
+from agentlab.redaction import Redactor
 from agentlab.results import StepResult
 from agentlab.run import Run
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep, writers
+from agentlab.storage.but_for_keys import hidden
 from agentlab.storage.cut_off import CALLED, find
-from agentlab.storage.keeper import Keeper
+from agentlab.storage.keeper import Keeper, secrets_of
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.transport import Transport
 from agentlab.types import StopReason
@@ -127,9 +129,7 @@ async def carry_out(common: Common, job: Job, purse: Purse, pace: Pace | None = 
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, purse.parts(job.run_id), held_back=why)
             await run.step_quietly()
-            if (
-                run.result is None or run.result.stop_reason is not StopReason.CANCELLED
-            ):  # a step that was cut off is booked already
+            if not _was_cancelled(run):  # a step that was cut off is booked already
                 purse.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value
         if store.unsaved.get(job.run_id) is not None:
@@ -195,7 +195,7 @@ class _Interruption:
             self._keeper(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # steps that are there were made by what is noted
             if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store.storage.note(run.id, MADE_BY, made_by)
+                store.storage.note(run.id, MADE_BY, hidden(made_by, Redactor(secrets_of(run)).text))
 
     def _was_cut_off(self, step: StepResult) -> None:
         """Book a step that was paid for and is not kept; it is taken again."""
@@ -221,6 +221,10 @@ def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: 
         run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], following)
     run.ceiling = charged_as(purse)
     return run
+
+
+def _was_cancelled(run: Run) -> bool:
+    return run.result is not None and run.result.stop_reason is StopReason.CANCELLED
 
 
 def _wants_score(common: Common, store: Store, job: Job) -> bool:

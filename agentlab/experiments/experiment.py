@@ -63,8 +63,8 @@ class Experiment(Shown):
                  the repeat, the same on every day
     budget       over the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). What runs under way may
                  still use is reserved; once a limit is met no run takes a further step, so that each worker passes it by one step at
-                 most. Runs that were held back go on from there when `run()` is called with a larger budget. missing_usage: `fail` ends
-                 the experiment at the first unknown usage or cost; the others as in a run. max_turns bounds runs, and plays no part here
+                 most. Runs that were held back go on from there when `run()` is called with a larger budget. missing_usage: `fail`
+                 ends it at the first unknown usage or cost, the others are as in a run. max_turns bounds runs only
     max_runs     so many runs at most, those that are kept already included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; a recording waits for nobody
 
@@ -273,7 +273,8 @@ class Experiment(Shown):
         self._refuse_to_hide(failures)
         self._left_out |= dict.fromkeys(self._left_out, purse.spent_up()) if purse.spent_up() else {}
         results = self.results()
-        self._tell(results, purse, rescored=sum(one.score_changed for one in standing))
+        rescored = sum(one.score_changed for one in standing) - sum(one.score_changed for one in results.standing)
+        self._tell(results, purse, rescored=rescored)
         return results
 
     def _own_budgets(self) -> dict[tuple[str, str], Budget]:

@@ -23,6 +23,7 @@ from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom
 from agentlab.storage import run_json
+from agentlab.storage.but_for_keys import same_but_for_keys
 
 MADE_BY = "made by"
 """The name of the note that keeps `made_by` of a run."""
@@ -50,9 +51,8 @@ def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
     if kept is None or kept == now:
         return [], []
     then, today = json.loads(kept), json.loads(now)
-    sent = [
-        _told(name, then["sent"][name], value) for name, value in today["sent"].items() if then["sent"].get(name, value) != value
-    ]
+    before = {name: then["sent"].get(name, value) for name, value in today["sent"].items()}
+    sent = [_told(name, before[name], one) for name, one in today["sent"].items() if not same_but_for_keys(before[name], one)]
     same_python = then["python"] == today["python"]
     code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
     return sent, code

@@ -27,8 +27,8 @@ def _of_failures(results: ExperimentResults) -> Iterator[str]:
         why = why.partition("\n")[0].rstrip(".")
         again = "run()" if first.run_id in results.problems else "run(retry=True)"
         yield (
-            f"{len(failed)} of {counted(len(results.standing), 'run')} failed, the first, {first.run_id}: {why}. Try again with {again}; "
-            "until then they count as failures."
+            f"{len(failed)} of {counted(len(results.standing), 'run')} failed, the first, {first.run_id}: {why}. "
+            f"Try again with {again}; until then they count as failures."
         )
 
 
@@ -36,16 +36,17 @@ def _of_scores(standing: tuple[Standing, ...], rescored: int) -> Iterator[str]:
     raised = sum(one.score_failed for one in standing)
     if raised:
         yield f"{counted(raised, 'score')} raised, see score_error; run(retry=True) tries again."
-    without = [one for one in standing if one.parts and "score" not in one.parts]
+    without = [one.parts for one in standing if one.parts is not None and "score" not in one.parts]
     if without:
-        keys = list(dict.fromkeys(key for one in without for key in one.parts))
+        keys = [repr(key) for key in dict.fromkeys(key for parts in without for key in parts)]
+        more = f", {keys[0]}: …" if keys else ""
         yield (
-            f"{counted(len(without), 'score')} {'are dicts' if len(without) != 1 else 'is a dict'} without 'score' (there is "
-            f"{', '.join(map(repr, keys))}), so that score is NA and no rate of success is known: have the function return "
-            f'{{"score": …, {keys[0]!r}: …}}.'
+            f"{counted(len(without), 'score')} {'is a dict' if len(without) == 1 else 'are dicts'} without 'score' "
+            f"(there is {', '.join(keys) or 'nothing'}): the column `score` is NA there, and no rate of success is known. "
+            f'Have the function return {{"score": …{more}}}.'
         )
     if rescored:
-        yield f"{counted(rescored, 'run')} had a score of another version of the score function, and {'were' if rescored != 1 else 'was'} scored again."
+        yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} made anew."
 
 
 def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
@@ -55,14 +56,14 @@ def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
     no_score = [one for one in results.standing if one.run_id in results.left_out and one.state == "ended"]
     held = len(results.left_out) - len(not_begun) - len(no_score)
     parts = [
-        f"{counted(len(not_begun), 'run')} {'were' if len(not_begun) != 1 else 'was'} left out" if not_begun else "",
-        f"{counted(held, 'run')} {'were' if held != 1 else 'was'} held back after the last finished step" if held else "",
+        f"{counted(len(not_begun), 'run')} {_were(len(not_begun))} left out" if not_begun else "",
+        f"{counted(held, 'run')} {_were(held)} held back after the last finished step" if held else "",
         f"{counted(len(no_score), 'run')} {'have' if len(no_score) != 1 else 'has'} no score yet" if no_score else "",
     ]
     why = next(iter(results.left_out.values()))
     yield (
-        f"{' and '.join(part for part in parts if part)}, since the budget of the experiment is spent: {why}. To go on, set study.budget "
-        "or study.max_runs, and run it again."
+        f"{' and '.join(part for part in parts if part)}, since the budget of the experiment is spent: {why}. To go on, set "
+        "study.budget or study.max_runs, and run it again."
     )
 
 
@@ -71,10 +72,14 @@ def _of_changes(standing: tuple[Standing, ...]) -> Iterator[str]:
     if changed:
         names = list(dict.fromkeys(name for one in changed for name in one.changed))
         yield (
-            f"{counted(len(changed), 'run')} of the store {'were' if len(changed) != 1 else 'was'} made by other code of {', '.join(names)} "
-            "than there is now, see the column `changed`: to compare like with like, give the experiment another name=…."
+            f"{counted(len(changed), 'run')} of the store {_were(len(changed))} made by other code of {', '.join(names)} than there is "
+            "now, see the column `changed`: to compare like with like, give the experiment another name=…."
         )
     replayed = sum(one.replayed is True for one in standing)
     live = sum(one.replayed is False for one in standing)
     if replayed and live:
         yield f"{replayed} runs are replays of recordings and {live} are live: the column `replayed` says which."
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

@@ -30,9 +30,9 @@ async def work_off(
 ) -> list[StorageError]:
     """Carry all jobs out, (provider, job) each, so many at once; of the providers that has its turn which has the fewest under way.
 
-    `may_start` answers None where a job has to wait for one under way, and False where it is left out; `done` is True where the job is to
-    be taken up once more. A job that fails is an outcome; one whose run cannot be kept ends the starting of others, and is in what comes
-    back. To cancel this cancels what is under way. `at_most` caps what is under way by provider.
+    `may_start` answers None where a job has to wait for one under way, and False where it is left out; `done` is True where the job is
+    to be taken up once more. A job that fails is an outcome; one whose run cannot be kept ends the starting of others, and is in what
+    comes back. To cancel this cancels what is under way. `at_most` caps what is under way by provider.
     """
     waiting: dict[tuple[str, str, str], deque[tuple[int, Job]]] = {}
     for place, (provider, job) in enumerate(jobs):

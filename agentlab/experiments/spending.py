@@ -139,9 +139,9 @@ def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
 class Purse:
     """The budget of an experiment, what is used of it, and what is reserved for the runs under way. Any thread may book.
 
-    A run reserves what the dearest run of its group (its agent and settings) has used so far; before one has ended, the limit of its own
-    budget, or else it is the only one of its group. A reservation bounds what is begun; whether a further step may be taken depends on
-    what was spent.
+    A run reserves what the dearest run of its group (its agent and settings) has used so far; before one has ended, the limit of its
+    own budget, or else it is the only one of its group. A reservation bounds what is begun; whether a further step may be taken depends
+    on what was spent.
     """
 
     def __init__(

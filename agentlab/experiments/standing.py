@@ -23,8 +23,9 @@ from agentlab.storage.store import ENDED, OPEN, Store
 class Standing:
     """The newest attempt at a cell. `kept` is its run as it is kept, None where there is none; `score` what is noted of it.
 
-    `replayed` is True for a run from a recording, False for a live one, None where that is not known. `changed` names the functions (tools, middleware, conditions) whose code is not that by which the run was made; `score_changed` is
-    True where the score was made by another function than the experiment's.
+    `replayed` is True for a run from a recording, False for a live one, None where that is not known. `changed` names the functions
+    (tools, middleware, conditions) whose code is not that by which the run was made; `score_changed` is True where another function
+    than the experiment's made the score.
     """
 
     cell: Cell
@@ -49,10 +50,10 @@ class Standing:
         return self.score is not None and "error" in json.loads(self.score)
 
     @property
-    def parts(self) -> dict[str, Any]:
-        """The single scores by their names, where the score is a dict."""
+    def parts(self) -> dict[str, Any] | None:
+        """The single scores by their names; None where the score is no dict."""
         score = None if self.score is None else json.loads(self.score).get("score")
-        return score if isinstance(score, dict) else {}
+        return score if isinstance(score, dict) else None
 
 
 def all_made_by(grid: Grid) -> dict[tuple[str, str], str]:
