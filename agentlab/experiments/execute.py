@@ -332,7 +332,7 @@ def take_in(store: Store, sent: SentBack) -> None:
     """Put a run that came back where it belongs; one that has not ended goes on from there. Raises StorageError where that cannot be
     done."""
     head, storage = sent.run.head, store.storage
-    kept, writer = find(storage, head.run_id), head.writer if sent.run.end is not None else writers.new_name()
+    kept, writer = find(storage, head.run_id), head.writer if sent.run.end is not None else writers.NOBODY
     if kept is None:
         storage.begin(replace(head, writer=writer), sent.steps, sent.run.end)
     elif kept.end is None:

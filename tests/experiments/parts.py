@@ -99,3 +99,35 @@ def within(condition: Any, limit_s: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class Uneven:
+    """Takes 1 to 6 steps, of other costs and durations each, by the prompt alone; also in another process."""
+
+    name, model = "uneven", "script"
+
+    async def respond(self, request: ModelRequest, context: Any) -> Any:
+        """Wait a little, then look, or answer."""
+        number = int(request.messages[0].text)
+        asked = len(request.messages) // 2 + 1
+        await asyncio.sleep(0.001 * (number * 7 % 5))
+        cost, tokens = f"0.0{1 + (number + asked) % 5}", (10, number % 7)
+        if asked > number % 6:
+            return say("end", cost=cost, tokens=tokens)
+        return call("look", {"q": str(asked)}, id=f"c{asked}", cost=cost, tokens=tokens)
+
+
+MOST_OF_A_STEP = {"max_cost": 0.05, "max_tokens": 16, "max_calls": 1}
+
+
+def uneven(**more: Any) -> lab.Agent:
+    """An agent whose runs cost 0.01 to 0.18 dollars."""
+    return lab.Agent(Uneven(), tools=[look], name="a", **more)
+
+
+def spent_of(results: lab.ExperimentResults, limit: str) -> float:
+    """What was spent by the frame of calls, added up by pandas."""
+    calls = results.calls
+    return float(
+        {"max_cost": calls["cost_usd"], "max_tokens": calls["total_tokens"], "max_calls": calls["call"] > 0}[limit].sum()
+    )
