@@ -19,8 +19,8 @@ class DryRun(Shown):
     """How many runs there are, and what their limits add up to; None where some run has no such limit.
 
     `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no bounds: a run may pass its own limit on
-    tokens or cost by one model call, and an experiment that of its budget by one step of each run under way; what a score costs is not in
-    them. `unlimited` says whose cost has no limit.
+    tokens or cost by one model call, and an experiment that of its budget by one step of each run under way; what a score costs is not
+    in them. `unlimited` says whose cost has no limit.
 
     Example:
         >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentlab.agent import Agent
+from agentlab.loop.calls import HttpModel
 from agentlab.predicates import name_of
 from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
@@ -36,6 +37,7 @@ def made_by(agent: Agent, settings: RunSettings) -> str:
     """What a run of this agent with these settings is made by, as JSON text, beside what a store keeps of each run in any case."""
     functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
     functions |= {f"middleware {name_of(one)}": one for one in agent.middleware}
+    functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
     leaves = () if settings.stop is None else settings.stop.leaves()
     functions |= {f"stop condition {leaf.name}": leaf.predicate for leaf in leaves if isinstance(leaf, Custom)}
     functions |= {} if settings.policy is None else {f"policy {name_of(settings.policy)}": settings.policy}
@@ -63,12 +65,12 @@ def _told(name: str, then: object, now: object) -> str:
 
 
 def _address(agent: Agent) -> dict[str, Any]:
-    """The fields of a provider that say where and how it is asked; no keys and no headers."""
-    provider = getattr(agent.model, "provider", None)
-    if provider is None or not dataclasses.is_dataclass(provider):
-        return {}
-    shown = [field.name for field in dataclasses.fields(provider) if field.repr and field.name not in ("name", "model")]
-    values = {name: getattr(provider, name) for name in shown}
+    """The fields of a provider that say where and how it is asked; no keys and no headers. Of a model of your own its base_url."""
+    provider: Any = agent.model.provider if isinstance(agent.model, HttpModel) else agent.model
+    names = ["base_url"]
+    if isinstance(agent.model, HttpModel) and hasattr(provider, "__dataclass_fields__"):
+        names = [field.name for field in dataclasses.fields(provider) if field.repr and field.name not in ("name", "model")]
+    values = {name: getattr(provider, name, None) for name in names}
     return {name: without_keys(one) if isinstance(one, str) else one for name, one in values.items() if isinstance(one, _PLAIN)}
 
 

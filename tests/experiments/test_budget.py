@@ -241,9 +241,9 @@ def test_the_runs_frame_says_what_is_replayed_and_a_mixture_is_reported(tmp_path
         with lab.record(tmp_path / "rec"):
             recorded = go(lab.Experiment([study().grid.agents["a"]], ["x"], repeats=3))
         live = go(study(cells=[("a", "p1", "default", 1)]))
-        with lab.replay(tmp_path / "rec"):
-            with pytest.warns(AgentlabWarning, match="2 runs are replays of recordings and 1 are live: the column `replayed`"):
-                mixed = go(study())
+        told = "2 runs are replays of recordings and 1 are live: the column `replayed`"
+        with lab.replay(tmp_path / "rec"), pytest.warns(AgentlabWarning, match=told):
+            mixed = go(study())
     assert recorded.runs["replayed"].to_list() == live.runs["replayed"].to_list() * 3 == [False] * 3
     assert mixed.runs["replayed"].to_list() == [False, True, True]
     assert mixed.runs["recording_id"].notna().all()

@@ -198,15 +198,7 @@ from pathlib import Path
 import agentlab as lab
 from experiments.parts import Slow, look, steps_taken
 
-class Stuck(Slow):
-    async def respond(self, request, context):
-        asked.append(request)
-        if len(asked) == 10:
-            print("under way", flush=True)
-        return await (asyncio.sleep(3600) if len(asked) >= 10 else super().respond(request, context))
-
-asked = []
-agent = lab.Agent(Stuck(0), tools=[look])
+agent = lab.Agent(Slow(0, stuck_at=10), tools=[look])
 study = lab.Experiment({"a": agent}, ["x", "y"], repeats=3, score=steps_taken, store=sys.argv[1])
 asyncio.run(study.run(concurrency=2))
 """
