@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -61,8 +62,8 @@ class Common:
 class Job:
     """One cell to be carried out. `again` has a score that is there made once more.
 
-    For another process `lease` is what the run may use there, counted from its beginning, `spent` what it has used so far, and `before`
-    the run as it is kept where a worker cannot read it.
+    For another process `lease` is what the run may use there, counted from its beginning (its time from `leased_at` on, in seconds
+    since 1970), `spent` what it has used so far, and `before` the run as it is kept where a worker cannot read it.
     """
 
     run_id: str
@@ -73,6 +74,7 @@ class Job:
     interval_s: float | None = None
     again: bool = False
     lease: Budget | None = None
+    leased_at: float = 0.0
     spent: Mapping[str, Spent] = field(default_factory=dict)
     before: SentBack | None = None
 
@@ -270,7 +272,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
 
 
 async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:
-    purse = Purse(job.lease, None, {job.run_id: job.spent})
+    purse = Purse(job.lease, None, {job.run_id: job.spent}, waited_s=time.time() - job.leased_at)
     if common.store is not None:
         try:
             return await carry_out(common, job, purse, pace)
@@ -313,9 +315,9 @@ def _below(run: Run) -> list[Run]:
 def sent_from(store: Store, run_id: str) -> SentBack | None:
     """A run as it is kept, with the runs of its sub-agents; None where it is not."""
     storage = store.storage
-    heads = {kept.head.run_id: kept for kept in storage.runs()}
-    if run_id not in heads:
+    if find(storage, run_id) is None:
         return None
+    heads = {kept.head.run_id: kept for kept in storage.runs()}
     below: dict[str, list[str]] = {}
     for kept in heads.values():
         below.setdefault(str(json.loads(kept.head.body).get("parent_run_id")), []).append(kept.head.run_id)

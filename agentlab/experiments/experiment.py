@@ -9,6 +9,7 @@ results.runs, results.steps, results.calls, results.tools
 from __future__ import annotations
 
 import functools
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -214,7 +215,11 @@ class Experiment(Shown):
         standing, kept = self._standings()
         to_do = jobs(self.grid, standing, scoring=self.score is not None, retry=retry)
         now = {one.cell: one for one in standing} | {one.cell: one for one, _ in to_do}
-        provider_of = {one.run_id: self._providers[cell] for cell, one in now.items()}
+        provider_of = {
+            self.grid.run_id(cell, attempt): self._providers[cell]
+            for cell, one in now.items()
+            for attempt in range(1, one.attempt + 1)
+        }
         total = Counter(self._providers.values())
         done_before = total - Counter(provider_of[job.run_id] for _, job in to_do)
         bars = Progress(total, done_before, shown=progress)
@@ -330,7 +335,8 @@ class Experiment(Shown):
 
         async def leased(job: Job) -> Outcome:
             before = None if within_reach else execute.sent_from(self.store, job.run_id)
-            return await elsewhere(replace(job, lease=purse.lease(job.run_id), spent=purse.parts(job.run_id), before=before))
+            lease, spent = purse.lease(job.run_id), purse.parts(job.run_id)
+            return await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
 
         start = functools.partial(schedule.held, leased, held_s, {job.run_id: provider for provider, job in todo})
         try:

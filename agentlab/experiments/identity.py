@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import dis
 import functools
 import hashlib
+import inspect
 import json
 import sys
 import types
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentlab.agent import Agent
+from agentlab.leaf_names import describe
 from agentlab.loop.calls import HttpModel
 from agentlab.predicates import name_of
 from agentlab.redaction import without_keys
@@ -38,8 +41,8 @@ def made_by(agent: Agent, settings: RunSettings) -> str:
     functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
     functions |= {f"middleware {name_of(one)}": one for one in agent.middleware}
     functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
-    leaves = () if settings.stop is None else settings.stop.leaves()
-    functions |= {f"stop condition {leaf.name}": leaf.predicate for leaf in leaves if isinstance(leaf, Custom)}
+    leaves = () if settings.stop is None else describe(settings.stop).items()
+    functions |= {f"stop condition {name}": leaf.predicate if isinstance(leaf, Custom) else leaf.read for name, leaf in leaves}
     functions |= {} if settings.policy is None else {f"policy {name_of(settings.policy)}": settings.policy}
     schemas = {f"schema of tool {spec.name}": _hash([spec.description, spec.parameters_json]) for spec in agent.tool_specs}
     sent = {"stream": agent.stream, **_address(agent), **schemas}
@@ -96,16 +99,24 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
         function = function.__func__
     if not isinstance(function, types.FunctionType):
         yield getattr(function, "__qualname__", type(function).__qualname__)
-        if isinstance(called := vars(type(function)).get("__call__"), types.FunctionType):  # an object that is called
+        if isinstance(
+            called := inspect.getattr_static(type(function), "__call__", None), types.FunctionType
+        ):  # an object that is called
             yield from _held(function, seen)
             yield from _function(called, seen)
         return
     if id(function) in seen:
         return
     seen.add(id(function))
+    if (function.__module__ or "").startswith("agentlab."):  # another version of it is no other experiment
+        yield function.__qualname__
+        return
     yield from _code(function.__code__, function.__doc__)
     yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
+    counted = {one.argval for one in dis.get_instructions(function.__code__) if one.opname == "STORE_DEREF"}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name in counted:  # what a function changes itself
+            continue
         with contextlib.suppress(ValueError):  # not set yet
             yield name, _value(cell.cell_contents, seen)
     if hasattr(function, "__wrapped__"):
@@ -131,8 +142,12 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*[_names(one) for one in code.co_consts if isinstance(one, types.CodeType)])
 
 
-def _held(owner: object, seen: set[int]) -> Iterator[object]:
-    """The agents that the object of a method holds, such as a sub-agent's tool."""
+def _held(owner: Any, seen: set[int]) -> Iterator[object]:
+    """What the object of a method holds: agents, such as that of a sub-agent's tool; of a frozen dataclass all of it."""
+    made: Any = getattr(type(owner), "__dataclass_params__", None)
+    if made is not None and made.frozen:
+        yield from ((name, _value(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
+        return
     for name, value in sorted(getattr(owner, "__dict__", {}).items()):
         if isinstance(value, Agent | RunSettings):
             yield name, _value(value, seen)

@@ -151,6 +151,7 @@ class Purse:
         before: Mapping[str, Mapping[str, Spent]],
         *,
         groups: int = 1,
+        waited_s: float = 0.0,
         told: Callable[[str, Spent], None] = lambda run_id, spent: None,
     ) -> None:
         self.budget, self.max_runs, self.groups = budget, max_runs, groups
@@ -158,7 +159,7 @@ class Purse:
         self._parts: dict[str, dict[str, Spent]] = {}
         self._reserved: dict[str, tuple[object, dict[str, Any]]] = {}
         self._dearest: dict[object, dict[str, Any]] = {}
-        self._since = time.monotonic()
+        self._since = time.monotonic() - waited_s
         self._told = told
         self._lock = threading.Lock()
         for run_id, parts in before.items():
@@ -210,10 +211,13 @@ class Purse:
         if budget.max_cost is not None and total.cost_usd >= budget.max_cost:
             used = f"{'at least ' * total.unknown_cost}${total.cost_usd.normalize():f}"
             return f"{used} of ${budget.max_cost.normalize():f} (max_cost)"
-        elapsed_s = time.monotonic() - self._since
-        if budget.timeout is not None and elapsed_s >= budget.timeout:
-            return f"{elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
+        if budget.timeout is not None and self._elapsed_s >= budget.timeout:
+            return f"{self._elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
         return ""
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._since
 
     def _not_known(self, budget: Budget) -> str:
         """Whose use is not known, in words."""
@@ -257,8 +261,11 @@ class Purse:
 
     def _held(self, limit: str, part: str) -> Any:
         """What is reserved and not used yet."""
-        held = [most[limit] - getattr(self.of(run_id), part) for run_id, (_, most) in self._reserved.items() if limit in most]
+        held = [most[limit] - self._used(run_id, part) for run_id, (_, most) in self._reserved.items() if limit in most]
         return sum([one for one in held if one > 0])
+
+    def _used(self, run_id: str, part: str) -> Any:
+        return sum([getattr(one, part) for one in list(self._parts[run_id].values())])
 
     def release(self, run_id: str, group: object, *, ended: bool) -> None:
         """This run is no longer under way; with `ended` what it used says what such runs use."""
@@ -284,7 +291,7 @@ class Purse:
                 amount = reserved.get(limit, getattr(used, part))  # nothing is reserved for a score that is made later
                 most[limit] = max(LEAST_USD, amount) if limit == "max_cost" else max(1, math.ceil(amount))
         if self.budget.timeout is not None:
-            most["timeout"] = max(0.001, self.budget.timeout - (time.monotonic() - self._since))
+            most["timeout"] = max(0.001, self.budget.timeout - self._elapsed_s)
         return Budget(max_turns=None, missing_usage=self.budget.missing_usage, **most)
 
     @property

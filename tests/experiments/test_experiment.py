@@ -294,11 +294,10 @@ def test_a_score_that_raises_is_kept_with_its_error() -> None:
 
 
 def test_a_score_that_comes_later_is_asked_about_the_runs_that_are_kept(tmp_path: Path) -> None:
-    go(lab.Experiment([looking()], ["x"], store=tmp_path / "r.db"))
-    asked = lab.Experiment(
-        [lab.Agent(ScriptedProvider([]), tools=[look], name="a")], ["x"], score=steps_taken, store=tmp_path / "r.db"
-    )
-    assert go(asked).runs["score"].to_list() == [4.0]
+    agents = [lab.Agent(Slow(0, tmp_path / "log"), tools=[look], name="a")]
+    go(lab.Experiment(agents, ["x"], store=tmp_path / "r.db"))
+    assert go(lab.Experiment(agents, ["x"], score=steps_taken, store=tmp_path / "r.db")).runs["score"].to_list() == [4.0]
+    assert len((tmp_path / "log").read_text().splitlines()) == STEPS
 
 
 def test_on_a_full_disk_nothing_is_lost(tmp_path: Path) -> None:

@@ -221,6 +221,24 @@ def test_code_is_known_by_the_same_text_in_every_process_and_after_use() -> None
     assert code_of(hot) == before
 
 
+FROZEN = """
+from dataclasses import dataclass
+@dataclass(frozen=True, slots=True)
+class At:
+    limit: int
+    def __call__(self, x): return x > self.limit
+    def read(self, x): return x
+"""
+COUNTING = """
+def make(count):
+    def f(x):
+        nonlocal count
+        count += 1
+        return x
+    return f
+"""
+
+
 def of(text: str, **more: Any) -> str:
     space: dict[str, Any] = {**more}
     exec(text, space)  # functions as a person writes them in a cell
@@ -237,6 +255,8 @@ def of(text: str, **more: Any) -> str:
         ("def f(x): return (lambda z: z)(x)", "def f(x): return (lambda z: -z)(x)"),
         ("def g(x): return 1\ndef f(x): return g(x)", "def g(x): return 2\ndef f(x): return g(x)"),
         ("def f(x): return x in {1, 2}", "def f(x): return x in {1, 3}"),
+        (FROZEN + "f = At(3)", FROZEN + "f = At(4)"),
+        (FROZEN + "f = At(3).read", FROZEN + "f = At(4).read"),
         ("import functools\nf = functools.partial(max, 1)", "import functools\nf = functools.partial(max, 2)"),
     ],
 )
@@ -251,6 +271,7 @@ def test_another_function_is_another(one: str, other: str) -> None:
         ("def f(x):\n    'Says.'\n    return x", "def f(x):\n    'Says more.'\n    return x"),
         ("def f(x): return x in {'a', 'b', 'c'}", "def f(x): return x in {'c', 'a', 'b'}"),
         ("def f(x):\n    if x: return f(x)", "def f(x):\n    if x:\n        return f(x)"),
+        (COUNTING + "f = make(0)", COUNTING + "f = make(5)"),
         ("seen = []\ndef f(x): seen.append(x)", "seen = [1]\ndef f(x): seen.append(x)"),
     ],
 )

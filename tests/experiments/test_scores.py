@@ -18,7 +18,7 @@ from agentlab import AgentlabWarning, Budget
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
-from .parts import STEPS, judged, judged_twice, look, looking, steps_taken
+from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
 from .test_budget import _importable, go, told_of  # noqa: F401  the fixture is for this module too
 
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
@@ -41,9 +41,8 @@ def test_what_a_judge_costs_is_counted_and_shown() -> None:
     assert unscored[["score_calls", "score_cost_usd"]].isna().all(axis=None)
 
 
-@pytest.mark.parametrize("kind", ["here", "threads", "processes"])
 @pytest.mark.parametrize("where", ["file", "memory"])
-@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize(("kind", "concurrency"), [("here", 1), ("here", 8), ("threads", 1), ("threads", 8), ("processes", 8)])
 def test_no_judge_is_asked_once_the_budget_is_spent(kind: str, where: str, concurrency: int, tmp_path: Path) -> None:
     """Runs cost 4 cents and their judges 10, in two calls: of $0.50 there is one step a worker more at most."""
     store = Store(tmp_path / "r.db" if where == "file" else None)
@@ -156,4 +155,13 @@ def test_a_score_that_an_earlier_version_kept_is_taken_as_it_is(tmp_path: Path) 
     runs = go(study).runs
     assert runs["score"].to_list() == [3.0]
     assert runs["score_cost_usd"].isna().all()  # whether a judge was asked is not known
-    assert look.name == "look"
+
+
+def test_a_score_that_comes_later_has_no_run_made_again_by_workers_without_the_store(tmp_path: Path) -> None:
+    log, store = tmp_path / "log", Store()
+    agents = [lab.Agent(Slow(0, log), tools=[look], name="a")]
+    go(lab.Experiment(agents, ["x", "y"], store=store))
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        results = go(lab.Experiment(agents, ["x", "y"], score=steps_taken, store=store), executor=executor)
+    assert results.runs["score"].to_list() == [4.0, 4.0]
+    assert len(log.read_text().splitlines()) == 2 * STEPS
