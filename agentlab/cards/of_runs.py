@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -125,11 +124,10 @@ def experiment(value: Experiment) -> Card:
 
 def results(value: ExperimentResults) -> Card:
     """How many runs stand how."""
-    states = Counter("failed" if one.failed else one.state.replace("_", " ") for one in value.standing)
     few, count = ends_of(list(value.problems.items()))
     table = Table(("run", "problem"), tuple(few), count) if few else None
     note = "`.runs` and `.steps` are tables of them, `.summary()` compares them, `.plot()` draws it."
-    return Card(f"Results of {value.grid.name}", (("runs", len(value)), *states.items()), table, note)
+    return Card(f"Results of {value.grid.name}", (("runs", len(value)), *value.states.items()), table, note)
 
 
 def dry_run(value: DryRun) -> Card:

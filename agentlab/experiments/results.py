@@ -203,10 +203,21 @@ class ExperimentResults(Shown):
             return by
         return ["agent", "settings"] if self.runs["settings"].nunique() > 1 else "agent"
 
+    @property
+    def states(self) -> dict[str, int]:
+        """How many runs are in which state, in words.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
+            >>> results.states
+            {'ended': 2}
+        """
+        said = ("failed (counted as failures)" if one.failed else one.state.replace("_", " ") for one in self.standing)
+        return dict(Counter(said))
+
     def __len__(self) -> int:
         return len(self.standing)
 
     def __repr__(self) -> str:
-        states = Counter("failed" if one.failed else one.state.replace("_", " ") for one in self.standing)
-        told = ", ".join(f"{count} {state}" + " (counted as failures)" * (state == "failed") for state, count in states.items())
-        return f"ExperimentResults({self.grid.name!r}, {len(self.standing)} runs: {told})"
+        states = ", ".join(f"{count} {state}" for state, count in self.states.items())
+        return f"ExperimentResults({self.grid.name!r}, {len(self.standing)} runs: {states})"

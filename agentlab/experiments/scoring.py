@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -43,6 +44,7 @@ class Judges:
         self._before = purse.parts(run_id).get(SCORE, Spent())
         self._known = self._before
         self._runs: list[tuple[Run, int]] = []
+        self._lock = threading.Lock()
         self.refused = ""
 
     def __call__(self, run: Run) -> None:
@@ -65,12 +67,13 @@ class Judges:
 
     def book(self) -> None:
         """Book and keep what was used; runs of sub-agents are in the history of their callers."""
-        used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
-        spent = sum(used, self._before)
-        if spent != self._known:
-            self._known = spent
-            self._purse.book(self._run_id, spent, SCORE)
-            note_beside(self._storage, self._run_id, SCORE, spent)
+        with self._lock:  # judges may run on several threads
+            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
+            spent = sum(used, self._before)
+            if spent != self._known:
+                self._known = spent
+                self._purse.book(self._run_id, spent, SCORE)
+                note_beside(self._storage, self._run_id, SCORE, spent)
 
 
 def charged_as(purse: Purse) -> Callable[[RunSettings], RunSettings] | None:
