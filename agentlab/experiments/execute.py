@@ -14,14 +14,26 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from agentlab import background, events
+from agentlab import background, calling, events
 from agentlab.agent import Agent
 from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.pace import Pace, keep_pace
-from agentlab.experiments.scoring import SCORE_NOTE, Judges, Score, charged_as, is_stale, scored
-from agentlab.experiments.spending import BESIDE, CUT_OFF, RUN, Purse, Spent, note_beside, spent_before, spent_by, spent_in
+from agentlab.experiments.scoring import SCORE_NOTE, OtherRuns, Score, charged_as, is_stale, scored
+from agentlab.experiments.spending import (
+    BESIDE,
+    CUT_OFF,
+    RUN,
+    SCORE,
+    TOOLS,
+    Purse,
+    Spent,
+    note_beside,
+    spent_before,
+    spent_by,
+    spent_in,
+)
 from agentlab.redaction import Redactor
 from agentlab.results import StepResult
 from agentlab.run import Run
@@ -125,12 +137,14 @@ async def carry_out(common: Common, job: Job, purse: Purse, pace: Pace | None = 
     else:
         run = _run(common, store, job, kept, purse)
         keep_pace(run, pace)
+        of_tools = OtherRuns(store.storage, job.run_id, purse, TOOLS, refuse=False)
         while run.result is None:
             if why := purse.spent_up():
                 run.cancel()  # its observers see an end; the store lets go of it, and it goes on another time
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, purse.parts(job.run_id), held_back=why)
-            await run.step_quietly()
+            with calling.watched(of_tools):
+                await run.step_quietly()
             if not _was_cancelled(run):  # a step that was cut off is booked already
                 purse.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value
@@ -141,7 +155,7 @@ async def carry_out(common: Common, job: Job, purse: Purse, pace: Pace | None = 
         if result is None:
             result = store.load(job.run_id, common.agents[job.agent]).result
         if result is not None:
-            judges = Judges(store.storage, job.run_id, purse)
+            judges = OtherRuns(store.storage, job.run_id, purse, SCORE, refuse=True)
             text = await scored(common.score, result, common.scored_by, judges)
             held_back = judges.refused
             if text is not None:

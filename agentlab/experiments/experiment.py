@@ -32,7 +32,7 @@ from agentlab.experiments.remarks import remarks
 from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.schedule import Elsewhere, Executor
 from agentlab.experiments.scoring import Score
-from agentlab.experiments.spending import Purse, Spent, spent_before
+from agentlab.experiments.spending import TOOLS, Purse, Spent, spent_before
 from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
@@ -382,6 +382,11 @@ class Experiment(Shown):
 
     def _tell(self, results: ExperimentResults, purse: Purse, *, rescored: int) -> None:
         said = list(remarks(results, scoring=self.score is not None, rescored=rescored))
+        if (by_tools := purse.spent_on(TOOLS)).calls:
+            said.append(
+                f"Tools ran agents by themselves ({by_tools.dollars}): that is in results.spent, and in no row. Pass such an agent as a "
+                "tool, with agent.as_tool(…), and it counts in the run."
+            )
         if purse.blind:
             said.append(f"{purse.blind} of the experiment cannot be watched in full: some of what was used is unknown.")
         if said:

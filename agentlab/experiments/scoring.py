@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from agentlab import calling, events
 from agentlab.agent import Ask
 from agentlab.errors import ConfigurationError
-from agentlab.experiments.spending import SCORE, Purse, Spent, note_beside, spent_by
+from agentlab.experiments.spending import Purse, Spent, note_beside, spent_by
 from agentlab.redaction import Redactor, without_keys
 from agentlab.results import RunResult
 from agentlab.run import Run
@@ -35,13 +35,16 @@ def is_stale(noted: Mapping[str, Any], by: str) -> bool:
     return bool(by) and bool(before) and before != by and before.partition(" ")[0] == by.partition(" ")[0]
 
 
-class Judges:
-    """The runs that a score function makes. What they use is booked and kept after each of their steps; once the budget of the
-    experiment is spent they make no further call."""
+class OtherRuns:
+    """The runs that a score function makes, such as those of a judge, or that a tool makes by itself; those of sub-agents are in the
+    history of their caller. What they use is booked and kept after each of their steps, as `part` of what the cell's run has cost.
 
-    def __init__(self, storage: Storage, run_id: str, purse: Purse) -> None:
-        self._storage, self._run_id, self._purse = storage, run_id, purse
-        self._before = purse.parts(run_id).get(SCORE, Spent())
+    With `refuse` they make no further call once the budget of the experiment is spent, and `refused` says why.
+    """
+
+    def __init__(self, storage: Storage, run_id: str, purse: Purse, part: str, *, refuse: bool) -> None:
+        self._storage, self._run_id, self._purse, self._part, self._refuse = storage, run_id, purse, part, refuse
+        self._before = purse.parts(run_id).get(part, Spent())
         self._known = self._before
         self._runs: list[tuple[Run, int]] = []
         self._lock = threading.Lock()
@@ -50,10 +53,11 @@ class Judges:
     def __call__(self, run: Run) -> None:
         """A run was made."""
         self._runs.append((run, len(run.history)))
-        run.agent = copy.copy(run.agent)
-        run.agent.middleware = (self._asked, *run.agent.middleware)
-        run.ceiling = charged_as(self._purse)
         run.observe(self._book)
+        if self._refuse:
+            run.agent = copy.copy(run.agent)
+            run.agent.middleware = (self._asked, *run.agent.middleware)
+            run.ceiling = charged_as(self._purse)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._purse.spent_up():
@@ -66,14 +70,14 @@ class Judges:
             self.book()
 
     def book(self) -> None:
-        """Book and keep what was used; runs of sub-agents are in the history of their callers."""
-        with self._lock:  # judges may run on several threads
+        """Book and keep what was used."""
+        with self._lock:  # they may be on several threads
             used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
             spent = sum(used, self._before)
             if spent != self._known:
                 self._known = spent
-                self._purse.book(self._run_id, spent, SCORE)
-                note_beside(self._storage, self._run_id, SCORE, spent)
+                self._purse.book(self._run_id, spent, self._part)
+                note_beside(self._storage, self._run_id, self._part, spent)
 
 
 def charged_as(purse: Purse) -> Callable[[RunSettings], RunSettings] | None:
@@ -90,7 +94,7 @@ def charged_as(purse: Purse) -> Callable[[RunSettings], RunSettings] | None:
     return charged
 
 
-async def scored(score: Score, result: RunResult, by: str, judges: Judges) -> str | None:
+async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) -> str | None:
     """The score as JSON text, with what the function is known `by`; the error in the place of one that raised, or gave what is no
     score. None where the budget of the experiment left no call for it: the run has no score yet."""
     noted: dict[str, Any]

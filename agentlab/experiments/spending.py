@@ -22,11 +22,12 @@ from agentlab.storage.cut_off import cut_off
 PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}
 """The limits of a budget that are shared by all runs, and the part of `Spent` that each bounds."""
 
-RUN, SCORE, CUT_OFF = "run", "score", "cut_off"
-"""What a run's money went to: its own steps and sub-agents, the agents that its score ran, steps that were cut off and not kept."""
+RUN, SCORE, TOOLS, CUT_OFF = "run", "score", "tools", "cut_off"
+"""What a run's money went to: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves, and
+steps that were cut off and not kept."""
 
 BESIDE = "spent beside the run"
-"""The name of the note that keeps what was spent on scores and on steps that were cut off."""
+"""The name of the note that keeps what was spent on all but the run itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,10 @@ class Purse:
             )
         self._told(run_id, self.of(run_id))
 
+    def spent_on(self, part: str) -> Spent:
+        """What all runs have used for that."""
+        return sum([parts[part] for parts in list(self._parts.values()) if part in parts], Spent())
+
     # Whether to begin, and to go on -----------------------------------------------------------------------------------------
 
     def why_not(self, run_id: str) -> str:
@@ -228,8 +233,8 @@ class Purse:
             for part, spent in list(parts.items()):
                 if spent.unknown_tokens or (cost_counts and spent.unknown_cost):
                     what = "usage" if spent.unknown_tokens else "cost"
-                    whose = {RUN: run_id, SCORE: f"the score of {run_id}", CUT_OFF: f"a step of {run_id} that was cut off"}[part]
-                    return f"the {what} of {whose} is unknown"
+                    whose = {RUN: run_id, SCORE: f"the score of {run_id}", TOOLS: f"an agent that a tool of {run_id} ran"}
+                    return f"the {what} of {whose.get(part, f'a step of {run_id} that was cut off')} is unknown"
         return ""
 
     def reserve(self, run_id: str, group: object, own: Budget, *, at_once: int) -> bool:

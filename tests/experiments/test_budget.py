@@ -172,6 +172,31 @@ def test_what_an_earlier_process_spent_counts_and_so_does_a_step_that_was_cut_of
     assert (results.runs["cost_usd"].to_list(), float(results.spent.cost_usd)) == ([0.04], 0.07)
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_agents_that_tools_run_by_themselves_count_and_are_reported(is_async: bool) -> None:
+    helper = lab.Agent(ScriptedProvider(lambda request, index: say("yes", cost="0.10")))
+
+    @lab.tool
+    async def ask(q: str = "") -> str:
+        """Ask."""
+        return (await helper.run("really?")).text
+
+    @lab.tool(name="ask")
+    def ask_at_once(q: str = "") -> str:
+        """Ask."""
+        return str(helper.run("really?").start().wait().text)
+
+    def answer(request: Any, index: int) -> Any:
+        return call("ask", cost="0.01") if len(request.messages) == 1 else say("end", cost="0.01")
+
+    agent = lab.Agent(ScriptedProvider(answer), tools=[ask if is_async else ask_at_once], name="a")
+    study = lab.Experiment([agent], PROMPTS[:5], budget=Budget(max_cost="0.2"))
+    results, told = told_of(study, concurrency=1)
+    assert f"{results.spent.cost_usd}" == "0.23"
+    assert results.runs["state"].value_counts().to_dict() == {"not_started": 3, "ended": 1, "interrupted": 1}
+    assert "Tools ran agents by themselves ($0.2000): that is in results.spent, and in no row." in told
+
+
 # What is not known ------------------------------------------------------------------------------------------------------------------
 
 
