@@ -1,7 +1,7 @@
 """The same task over agents, prompts and settings, several times: in parallel, resumable, with a budget over the whole.
 
 study = lab.Experiment(agents=[a, b], prompts=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
-study.dry_run()                                  # how many runs, and what they may cost at most
+study.dry_run()                                  # how many runs, and what their limits add up to
 results = await study.run(concurrency=8)         # interrupt it, and run it again: it goes on
 results.runs, results.steps, results.calls, results.tools
 """
@@ -65,7 +65,8 @@ class Experiment(Shown):
     budget       over the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). What runs under way may
                  still use is reserved; once a limit is met no run takes a further step, so that each worker passes it by one step at
                  most. Runs that were held back go on from there when `run()` is called with a larger budget. missing_usage: `fail`
-                 ends it at the first unknown usage or cost, the others are as in a run. max_turns bounds runs only
+                 ends it at the first unknown usage or cost, the others are as in a run. max_turns and
+                 max_tokens_per_turn bound runs only
     max_runs     so many runs at most, those that are kept already included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; a recording waits for nobody
 
@@ -384,8 +385,8 @@ class Experiment(Shown):
         said = list(remarks(results, scoring=self.score is not None, rescored=rescored))
         if (by_tools := purse.spent_on(TOOLS)).calls:
             said.append(
-                f"Tools ran agents by themselves ({by_tools.dollars}): that is in results.spent, and in no row. Pass such an agent as a "
-                "tool, with agent.as_tool(…), and it counts in the run."
+                f"Tools ran agents by themselves ({by_tools.dollars}): that is in results.spent, and in no row. Pass such an agent as "
+                "a tool, with agent.as_tool(…), and it counts in the run."
             )
         if purse.blind:
             said.append(f"{purse.blind} of the experiment cannot be watched in full: some of what was used is unknown.")

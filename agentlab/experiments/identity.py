@@ -104,6 +104,8 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
         ):  # an object that is called
             yield from _held(function, seen)
             yield from _function(called, seen)
+        if hasattr(function, "__wrapped__"):  # a cache around a function
+            yield from _function(function.__wrapped__, seen)
         return
     if id(function) in seen:
         return

@@ -255,6 +255,7 @@ def of(text: str, **more: Any) -> str:
         ("def f(x): return (lambda z: z)(x)", "def f(x): return (lambda z: -z)(x)"),
         ("def g(x): return 1\ndef f(x): return g(x)", "def g(x): return 2\ndef f(x): return g(x)"),
         ("def f(x): return x in {1, 2}", "def f(x): return x in {1, 3}"),
+        ("import functools\nf = functools.cache(lambda x: 1)", "import functools\nf = functools.cache(lambda x: 2)"),
         (FROZEN + "f = At(3)", FROZEN + "f = At(4)"),
         (FROZEN + "f = At(3).read", FROZEN + "f = At(4).read"),
         ("import functools\nf = functools.partial(max, 1)", "import functools\nf = functools.partial(max, 2)"),
