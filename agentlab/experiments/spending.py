@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agentlab.amounts import about_dollars, counted
+from agentlab.amounts import about_dollars, counted, read_of
 from agentlab.budget import Budget
 from agentlab.calling import LEAST_USD
 from agentlab.history import RunHistory
@@ -214,8 +214,8 @@ class Purse:
         if budget.max_tokens is not None and total.tokens >= budget.max_tokens:
             return f"{'at least ' * total.unknown_tokens}{total.tokens:,} tokens of {budget.max_tokens:,} (max_tokens)"
         if budget.max_cost is not None and total.cost_usd >= budget.max_cost:
-            used = f"{'at least ' * total.unknown_cost}${total.cost_usd.normalize():f}"
-            return f"{used} of ${budget.max_cost.normalize():f} (max_cost)"
+            used = read_of("max_cost", total.cost_usd, budget.max_cost)
+            return f"{'at least ' * total.unknown_cost}{used} (max_cost)"
         if budget.timeout is not None and self._elapsed_s >= budget.timeout:
             return f"{self._elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
         return ""

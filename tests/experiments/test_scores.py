@@ -19,7 +19,7 @@ from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
-from .test_budget import _importable, go, told_of  # noqa: F401  the fixture is for this module too
+from .test_budget import _importable, figure_in, go, told_of  # noqa: F401  the fixture is for this module too
 
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 PROMPTS = [str(number) for number in range(12)]
@@ -54,7 +54,7 @@ def test_no_judge_is_asked_once_the_budget_is_spent(kind: str, where: str, concu
     cut_off = spent < float(results.spent.cost_usd)  # a judge that was refused its second call has cost something all the same
     assert 0.5 <= float(results.spent.cost_usd) < 0.5 + concurrency * 0.05 + 1e-9
     assert missing.any() or not cut_off
-    assert f"${float(results.spent.cost_usd):g} of $0.5" in told
+    assert figure_in(told) == pytest.approx(float(results.spent.cost_usd))
     assert (results.runs["score"].dropna() == STEPS).all()
     assert results.runs["score_error"].isna().all()
     study.budget = Budget(max_cost=9)
@@ -73,7 +73,7 @@ def test_twenty_dollars_for_a_judge_under_half_a_dollar_are_refused() -> None:
     results, told = told_of(study, concurrency=1)
     assert results.spent.cost_usd == Decimal("1.04")
     assert results.runs["score"].notna().sum() == 1
-    assert "$1.04 of $0.5" in told
+    assert "$1.04 of $0.50" in told
 
 
 def test_a_judge_with_a_sub_agent_is_counted_once_and_one_in_the_background_too() -> None:
