@@ -225,11 +225,11 @@ class Experiment(Shown):
         done_before = total - Counter(provider_of[job.run_id] for _, job in to_do)
         bars = Progress(total, done_before, shown=progress)
 
-        def told(run_id: str, spent: Spent) -> None:
+        def show(run_id: str, spent: Spent) -> None:
             if run_id in provider_of:
                 bars.spent(provider_of[run_id], run_id, spent)
 
-        purse = self._purse(standing, kept, told)
+        purse = self._purse(standing, kept, show)
         own = self._own_budgets()
         scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
         self._problems, self._left_out = {}, {}
@@ -288,11 +288,11 @@ class Experiment(Shown):
         cells = {(cell.agent, cell.settings): cell for cell in self.grid.cells}
         return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in cells.items()}
 
-    def _purse(self, standing: list[Standing], kept: dict[str, StoredRun], told: Callable[[str, Spent], None]) -> Purse:
+    def _purse(self, standing: list[Standing], kept: dict[str, StoredRun], notify: Callable[[str, Spent], None]) -> Purse:
         """What is spent already, and what runs of each agent and settings have used so far."""
         before = spent_before(self.store.storage, kept.values()) if kept else {}
         groups = {(one.cell.agent, one.cell.settings) for one in standing}
-        purse = Purse(self.budget, self.max_runs, before, groups=len(groups), told=told)
+        purse = Purse(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
         for one in standing:
             if one.state == ENDED:
                 purse.learn((one.cell.agent, one.cell.settings), purse.of(one.run_id))

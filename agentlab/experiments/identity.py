@@ -1,8 +1,9 @@
 """What a run was made by, as short texts that are the same in every process: the model's address, the tools, the code of functions.
 
 A store keeps them beside each run, so that an experiment that goes on with a store finds what has changed under the same names.
-Functions are known by a hash of their bytecode, constants, defaults, closures, and of the functions of the same module that they call;
-a comment or another layout is no change. Bytecode of another version of Python is not compared.
+Functions are known by a hash of their bytecode, constants, defaults and closures, of the plain values and agents among the globals that
+they read, and of the functions of the same module that they call; a comment or another layout is no change. Lists, dicts and other
+objects are known by their type only, since they may change while runs go on. Bytecode of another version of Python is not compared.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
         return [], []
     then, today = json.loads(kept), json.loads(now)
     before = {name: then["sent"].get(name, value) for name, value in today["sent"].items()}
-    sent = [_told(name, before[name], one) for name, one in today["sent"].items() if not same_but_for_keys(before[name], one)]
+    sent = [_in_words(name, before[name], one) for name, one in today["sent"].items() if not same_but_for_keys(before[name], one)]
     same_python = then["python"] == today["python"]
     code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
     return sent, code
 
 
-def _told(name: str, then: object, now: object) -> str:
+def _in_words(name: str, then: object, now: object) -> str:
     return name if name.startswith("schema") else f"{name} ({then!r} then, {now!r} now)"
 
 
@@ -123,9 +124,10 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
             yield name, _value(cell.cell_contents, seen)
     if hasattr(function, "__wrapped__"):
         yield from _function(function.__wrapped__, seen)
-    for name in sorted(_names(function.__code__)):
+    for name in _globals(function.__code__):
         other = function.__globals__.get(name)
-        if isinstance(other, Agent) or (isinstance(other, types.FunctionType) and other.__module__ == function.__module__):
+        is_near = isinstance(other, types.FunctionType) and other.__module__ == function.__module__
+        if is_near or isinstance(other, Agent) or (isinstance(other, _PLAIN) and name in function.__globals__):
             yield name, _value(other, seen)
 
 
@@ -139,9 +141,12 @@ def _code(code: types.CodeType, doc: str | None = None) -> Iterator[object]:
             yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """The names of globals and attributes, of inner functions too."""
-    return set(code.co_names).union(*[_names(one) for one in code.co_consts if isinstance(one, types.CodeType)])
+@functools.lru_cache(maxsize=256)
+def _globals(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that are read, by inner functions too, and not set."""
+    read = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    read = read.union(*[_globals(one) for one in code.co_consts if isinstance(one, types.CodeType)])
+    return tuple(sorted(read - {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}))
 
 
 def _held(owner: Any, seen: set[int]) -> Iterator[object]:

@@ -153,7 +153,7 @@ class Purse:
         *,
         groups: int = 1,
         waited_s: float = 0.0,
-        told: Callable[[str, Spent], None] = lambda run_id, spent: None,
+        notify: Callable[[str, Spent], None] = lambda run_id, spent: None,
     ) -> None:
         self.budget, self.max_runs, self.groups = budget, max_runs, groups
         self.total = Spent()
@@ -161,7 +161,7 @@ class Purse:
         self._reserved: dict[str, tuple[object, dict[str, Any]]] = {}
         self._dearest: dict[object, dict[str, Any]] = {}
         self._since = time.monotonic() - waited_s
-        self._told = told
+        self._notify = notify
         self._lock = threading.Lock()
         for run_id, parts in before.items():
             for part, spent in parts.items():
@@ -188,7 +188,7 @@ class Purse:
                 total.unknown_tokens,
                 total.unknown_cost,
             )
-        self._told(run_id, self.of(run_id))
+        self._notify(run_id, self.of(run_id))
 
     def spent_on(self, part: str) -> Spent:
         """What all runs have used for that."""
