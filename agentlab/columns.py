@@ -18,7 +18,7 @@ from agentlab.errors import StoredError
 from agentlab.event_details import detail_of
 from agentlab.leaf_names import unique_name
 from agentlab.redaction import in_words
-from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, StepResult, cost_usd_of, tokens_of
+from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, Seam, StepResult, cost_usd_of, tokens_of
 from agentlab.suggestions import FOR_STOP_REASON
 from agentlab.types import ResponseSource, StopReason, TerminationSignal, ToolCall, ToolResult
 
@@ -162,6 +162,23 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
     return tool_calls[0].name if len(tool_calls) == 1 else ", ".join([call.name for call in tool_calls])
 
 
+def _seams_of(step: StepResult) -> tuple[Seam, ...] | None:
+    """The places where pieces of the text meet; None for a step of several pieces that was stored before they were kept."""
+    if len(step.calls) == 1 or step.seams:
+        return step.seams
+    return None if sum([call.used and bool(call.response.text) for call in step.calls]) > 1 else ()
+
+
+def _seam_count(step: StepResult) -> int | None:
+    seams = _seams_of(step)
+    return None if seams is None else len(seams)
+
+
+def _dropped_characters(step: StepResult) -> int | None:
+    seams = _seams_of(step)
+    return None if seams is None else sum([len(seam.dropped) for seam in seams])
+
+
 def _errors_of(results: tuple[ToolResult, ...]) -> int:
     return (0 if results[0].error is None else 1) if len(results) == 1 else sum([result.is_error for result in results])
 
@@ -201,6 +218,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("tools", "string", "their names, in order", "tool_calls", _names_of),
     _of_step("tool_errors", "Int64", "of them failed", "tool_results", _errors_of),
     _of_step("text", "string", "what the model said", "text"),
+    _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
+    _of_step("dropped_characters", "Int64", "not in the text, since the model repeated them there", _dropped_characters),
     _of_settings("max_turns", "Int64", "limit that held", "budget.max_turns"),
     _of_settings("max_calls", "Int64", "limit that held", "budget.max_calls"),
     _of_settings("max_tokens", "Int64", "limit that held", "budget.max_tokens"),

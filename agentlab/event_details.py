@@ -43,7 +43,9 @@ def detail_of(event: events.Event) -> str:
             return f"attempt {event.attempt}, {event.remaining} left: {so_far}"
         case events.ContinuationEnded():
             attempts = f"{event.attempts} attempt{'s' * (event.attempts != 1)}"
-            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s"
+            dropped = sum(len(seam.dropped) for seam in event.seams)
+            without = f", {dropped:,} character{'s' * (dropped != 1)} dropped where the pieces meet" if dropped else ""
+            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s{without}"
         case events.ToolPayloadRepair():
             asked = (
                 "not asked again" if not event.attempted else "asked again, whole" if event.succeeded else "asked again, in vain"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab.redaction import shown_without_keys
-from agentlab.results import ChildUse, Remaining, RunResult, StepResult
+from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
 from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ class ContinuationAttempted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ContinuationEnded(Event):
-    """Going on with a cut response has come to its end after `attempts`, in `duration_s` seconds since the first cut.
+    """The continuation of a cut response has ended after `attempts`, `duration_s` seconds after the first cut. `seams` are the places
+    where the pieces meet in the step's text, with what was dropped there.
 
     `completed`: the answer is whole. `retry_limit`: it is not, and no attempt is left (or none was allowed). `budget_exhausted`: a cap
     on tokens or characters of the step, or the run's budget, is reached. `safety_blocked`: the provider filtered what came.
@@ -153,12 +154,15 @@ class ContinuationEnded(Event):
         >>> result = await cut.run("?")
         >>> [(event.outcome, event.attempts) for event in result.events if isinstance(event, lab.events.ContinuationEnded)]
         [('completed', 1)]
+        >>> result.history[0].seams
+        (Seam(call=2, place=5, dropped=''),)
     """
 
     turn: int
     outcome: ContinuationOutcome
     attempts: int
     duration_s: float
+    seams: tuple[Seam, ...] = ()
 
 
 @shown_without_keys

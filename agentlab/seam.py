@@ -1,57 +1,79 @@
-"""Two pieces of one text put together: what a model said before it was cut, and what it said when it was asked to go on.
+"""Two pieces of one text: what a model said before it was cut, and the rest that it was asked for.
 
-Asked to go on exactly where they stopped, models do just that, or begin again with the last word, line, sentence or all of it, open a
-code fence again, or say an ellipsis first. So the longest end of the first piece with which the second one begins is taken once.
-
-Where a text repeats itself just at the cut (`bal` and `l`, `10` and `000`) no rule can tell going on from saying again; a provider that
-goes on behind its own words is spared the question.
+The second piece is appended as it is, unless it begins with a repetition that no exact continuation can begin with: the first piece
+breaks off within a word, a sentence or a line, and the second starts again at that sentence or line, some words before, or with the
+whole answer, so that the two would make one word of two (`the boats were asl` and `The boats were asleep`). To be dropped, a repetition
+has at least 16 characters and four different words (eight over several lines), is said once in each piece, and has something new behind
+it. What could be chance is kept twice: anything shorter, digits, cells, a single name or address, white space, and all that begins
+behind a space or line break, since data, code and songs repeat whole lines; nothing is ever added.
 """
 
 from __future__ import annotations
 
 import re
 
-LONGEST_OVERLAP = 8_000
-"""Characters that are looked at for an overlap, on either side of the seam."""
+SHORTEST = 16
+"""Characters of a repetition that cannot be chance."""
 
-SURE_OVERLAP = 4
-"""Characters from which on a repetition is seen behind an ellipsis or an opened fence."""
+FEWEST_WORDS, FEWEST_WORDS_OF_LINES = 4, 8
+"""Different words of a repetition within one line, and over several: blocks of code repeat a few words by chance."""
 
-_LEAD_IN = re.compile(r"\s*(?:\.{3}|…)?\s*")
-_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
-_FENCE_AGAIN = re.compile(r"\s*(?:`{3,}|~{3,})[\w+#.-]+[ \t]*\n")  # without a language it closes the block
+SHORTEST_LINE = 4
+"""The same of an unfinished line that comes again behind a code fence, where the fence says that the block begins again."""
+
+_WORDS_ONLY = re.compile(r"[\w'’-]+(?:[,;:.!?]? [\w'’-]+)*[.!?]?")
+_SENTENCE_END = re.compile(r"[.!?][\"'”’)]?\s+\Z")
+_MARK = re.compile(r"(?:[-*+] |#{1,6} |`{3}|~{3})\S")
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*?)[ \t]*$", re.MULTILINE)
+_FENCE_AGAIN = re.compile(r"(?:`{3,}|~{3,})[ \t]*([\w+#.-]+)[ \t]*\n")
 
 
 def joined(before: str, after: str) -> str:
-    """The text of both pieces, with nothing doubled or lost at the seam."""
-    repeated = overlap(before, after)
-    if repeated or not before or not after:
-        return before + after[repeated:]
-    again = _FENCE_AGAIN.match(after)
-    if again is not None and _in_fence(before):  # the code block is still open
-        rest = after[again.end() :]
-        return before + rest[overlap(before, rest) :]
-    lead = _LEAD_IN.match(after)
-    if lead is not None and lead.end():
-        rest = after[lead.end() :]
-        repeated = overlap(before, rest)
-        if repeated >= SURE_OVERLAP:
-            return before + rest[repeated:]
-    return before + (" " if _lost_its_space(before, after) else "") + after
+    """Return both pieces as one text, without what is surely said twice."""
+    return before + after[repeated(before, after) :]
 
 
-def _lost_its_space(before: str, after: str) -> bool:
-    """Whether the space between two words is missing: several servers strip the beginning of what a model says."""
-    if before[-1] in ",;":
-        return after[0].isalpha()
-    return before[-1] in ".!?:" and after[0].isupper()
+def repeated(before: str, after: str) -> int:
+    """Return the number of characters at the start of `after` that cannot be anything but `before` said again; 0 where in doubt."""
+    if not before or not after or before[-1].isspace():
+        return 0
+    fence = _FENCE_AGAIN.match(after)
+    if fence is not None and before[-1].isalnum() and fence[1] == _open_block(before):  # no block is opened within a line
+        length = overlap(before, after[fence.end() :])
+        start = len(before) - length
+        if length < len(after) - fence.end() and _at_line_start(before, start) and len(before[start:].strip()) >= SHORTEST_LINE:
+            return fence.end() + length
+    if before[-SHORTEST:] not in after:
+        return 0
+    length = overlap(before, after)
+    return length if SHORTEST <= length < len(after) and _is_sure(before, after, length) else 0
+
+
+def _is_sure(before: str, after: str, length: int) -> bool:
+    """True if no text can contain this repetition right behind itself, as an exact continuation would have it."""
+    start, text = len(before) - length, after[:length]
+    first, last, several_lines = text[0], text[-1], "\n" in text
+    words = {word for word in text.split() if any(map(str.isalpha, word))}
+    if len(words) < (FEWEST_WORDS_OF_LINES if several_lines else FEWEST_WORDS) or (first.isdigit() and last.isdigit()):
+        return False
+    if before.find(text) != start or after.find(text, 1) >= 0 or (text + text).find(text, 1) != length:
+        return False  # what repeats itself may do so once more
+    if start == 0 and (several_lines or first in "{["):  # the whole answer, begun again within a line
+        return several_lines or last.isalnum()
+    at_line_start = _at_line_start(before, start)
+    if at_line_start and _MARK.match(text) is not None:
+        return last.isalnum()
+    if not first.isalnum() or (start and not before[start - 1].isspace()):
+        return False
+    at_start = at_line_start or _SENTENCE_END.search(before, max(start - 8, 0), start) is not None
+    if last in ".!?":  # a sentence, and the next one without a space
+        return at_start and first.isupper()
+    return last.isalnum() and (at_start or _WORDS_ONLY.fullmatch(text) is not None)
 
 
 def overlap(before: str, after: str) -> int:
-    """The length of the longest beginning of `after` that is an end of `before`, in linear time (Knuth, Morris and Pratt)."""
-    before, after = before[-LONGEST_OVERLAP:], after[:LONGEST_OVERLAP]
-    if not before or not after:
-        return 0
+    """Return the length of the longest start of `after` that is an end of `before`, in linear time (Knuth, Morris and Pratt)."""
+    before = before[-len(after) :] if after else ""
     table = [0] * len(after)
     matched = 0
     for position in range(1, len(after)):
@@ -69,5 +91,17 @@ def overlap(before: str, after: str) -> int:
     return matched
 
 
-def _in_fence(text: str) -> bool:
-    return len(_FENCE.findall(text)) % 2 == 1
+def _at_line_start(text: str, place: int) -> bool:
+    """True if only indentation is before this place in its line."""
+    return not text[text.rfind("\n", 0, place) + 1 : place].strip()
+
+
+def _open_block(text: str) -> str | None:
+    """The language of the code block that is open at the end of the text; None where none is."""
+    fence = language = ""
+    for found in _FENCE.finditer(text):
+        if not fence:
+            fence, language = found[1], found[2]
+        elif found[1].startswith(fence) and not found[2]:
+            fence = ""
+    return language if fence else None

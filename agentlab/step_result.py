@@ -167,6 +167,27 @@ class ModelCall(Shown):
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
+class Seam:
+    """The place in the text of a step where the text of a further call begins.
+
+    `call` is the `index` of that call and `place` the number of characters of the step's text before it. `dropped` is the text left
+    out there: what the call said again, or white space that a prefilled answer may not end with. Nothing is ever added.
+    """
+
+    call: int
+    place: int
+    dropped: str = ""
+
+    def __str__(self) -> str:
+        place = f"Call {self.call} continues at character {self.place:,}"
+        if not self.dropped:
+            return f"{place}."
+        what = f"{'blank' if self.dropped.isspace() else 'repeated'} character{'s' * (len(self.dropped) != 1)}"
+        return without_keys(f"{place}: dropped {len(self.dropped):,} {what}: {self.dropped!r}")
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
 class ChildUse:
     """What the run of a sub-agent used within a step of the run that called it, its own sub-agents included.
 
@@ -207,9 +228,10 @@ class Remaining(Shown):
 class StepResult(Shown):
     """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
 
-    `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used stands in `children`. `settings` are those it
-    was judged by; `readings` is what the stop condition read after it (None without a condition). `stop_reason` is set on the run's
-    last step, `error` where an exception cut the step short.
+    `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used is in `children`. `seams` are the places
+    where the texts of several calls meet, with what was dropped there. `settings` are those it was judged by; `readings` is what the
+    stop condition read after it (None without a condition). `stop_reason` is set on the run's last step, `error` where an exception
+    cut the step short.
 
     Example:
         >>> result.history[0]
@@ -233,6 +255,7 @@ class StepResult(Shown):
     error: BaseException | None = None
     answer: ModelResponse | None = None
     children: tuple[ChildUse, ...] = ()
+    seams: tuple[Seam, ...] = ()
 
     def __repr__(self) -> str:
         parts = [f"StepResult({self.index}", str(self.finish_reason or "no answer")]
@@ -319,7 +342,7 @@ class StepResult(Shown):
 
     @property
     def text(self) -> str:
-        """What the model said, over all calls of the step.
+        """What the model said, over all calls of the step; `seams` says where they meet.
 
         Example:
             >>> result.history[0].text

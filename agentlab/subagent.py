@@ -296,7 +296,7 @@ def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> s
     if result.stop_reason is StopReason.ERROR:
         raise RunFailed(f"{result.detail}\n{line}", result) from result.error
     answer = result.text if result.output is None else as_text(result.output)
-    return f"{answer.strip() or '(It gave no answer.)'}\n\n{line}"
+    return f"{answer if answer.strip() else '(It gave no answer.)'}\n\n{line}"
 
 
 def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: CallSite | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from agentlab.amounts import counted
-from agentlab.comparing.compare import TOO_FEW, default_shared
-from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of
-from agentlab.comparing.intervals import FEW, Estimate, checked_level, percentile, weights, wilson
+from agentlab.comparing.compare import TOO_FEW, default_shared, hint, in_words
+from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, unit_of, units_of
+from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, printable
 
@@ -44,15 +44,15 @@ class Agreement:
     what: str
     """What counts as the same, in words."""
     overall: pd.DataFrame
-    """One row: `groups`, `scenarios` (for which all of them have a reason), `left_out`, `same` (in which all agree), `share`,
-    `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`, `kappa_high` (bootstrap over scenarios), `small_sample`,
-    `no_interval`."""
+    """One row: `groups`, `scenarios` (for which all of them have a reason), `units` (in how many independent ones they come),
+    `left_out`, `same` (in which all agree), `share`, `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`,
+    `kappa_high`, `small_sample`, `no_interval`."""
     pairs: pd.DataFrame
-    """A row a pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
+    """One row per pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
     confusion: pd.DataFrame
-    """A row for each two reasons that met: `group_a`, `group_b`, `reason_a`, `reason_b`, `scenarios`."""
+    """One row for each two reasons that met: `group_a`, `group_b`, `reason_a`, `reason_b`, `scenarios`."""
     scenarios: pd.DataFrame
-    """A row a scenario: what it is, a column a group with its reason (NA: no run that ended), and `same` (NA: not all have)."""
+    """One row per scenario: what it is, one column per group with its reason (NA: no run that ended), `same` (NA: not all have)."""
 
     def table(self, group_a: str, group_b: str) -> pd.DataFrame:
         """How often which reasons met: a row for each reason of `group_a`, a column for each of `group_b`, counts of scenarios.
@@ -88,22 +88,30 @@ class Agreement:
         row = self.overall.iloc[0]
         if not row["scenarios"]:
             return "no scenario for which every group has a reason"
-        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}"
+        units = f" in {counted(int(row['units']), 'independent unit')}" if row["units"] < row["scenarios"] else ""
+        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}{units}"
 
 
 def agreement(
-    frame: pd.DataFrame, what: str | None = None, by: By = "provider", on: By | None = None, *, level: float = 0.95
+    frame: pd.DataFrame,
+    what: str | None = None,
+    by: By = "provider",
+    on: By | None = None,
+    *,
+    level: float = 0.95,
+    unit: By | None = None,
 ) -> Agreement:
     """Whether groups of runs end for the same reason on equivalent scenarios, beyond what chance would give.
 
-    `frame` is a row a run, or the termination frame (a row a response, of which the last of each run counts) with what tells the
-    scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or `finish_reason` (why its last response
-    did); by default the first that there is. `on` is what makes a scenario; by default those of `prompt_id` (or `prompt`), `settings`
-    and `repeat` that there are.
+    `frame` has one row per run, or is the termination frame (one row per response, of which the last of each run counts) with what
+    makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or `finish_reason` (why its last
+    response did); by default the first that there is. `on` is what makes a scenario; by default those of `prompt_id` (or `prompt`),
+    `settings` and `repeat` that there are.
 
     Kappa is 1 where all agree, 0 where they agree as often as chance would have them, given how often each reason occurs; it is NA
-    where there is but one reason. Repeats of one prompt are scenarios of their own: that a group differs from itself over them counts
-    as disagreement. A run with no reason is no answer, and its scenario is left out.
+    where there is but one reason. Each repeat of a prompt is a scenario: that a group differs from itself over them counts
+    as disagreement. Scenarios of one prompt or one recording are one unit, from which the intervals are made; see `lab.summary` for
+    `unit`. A failed run has the reason `error`. A run with no reason is no answer, and its scenario is left out.
 
     Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
 
@@ -115,32 +123,40 @@ def agreement(
     of = what if what is not None else next((name for name in REASONS if name in getattr(frame, "columns", ())), REASONS[0])
     shared = columns_of(on, "on") if on is not None else default_shared(frame, columns)
     advice = (
-        'pass a row a run with what makes a scenario, or bring it there: frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
+        "pass one row per run with what makes a scenario, or bring it there: "
+        'frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
     )
-    rows = checked(frame, [*columns, of, *shared], "lab.agreement", advice)
+    rows = checked(frame, [*columns, of, *shared, *([] if unit is None else unit_of(frame, unit))], "lab.agreement", advice)
     if "call" in rows.columns and "run_id" in rows.columns:
         rows = rows.drop_duplicates("run_id", keep="last")
     rows = each_once(rows)
     rows = rows[rows[shared].notna().all(axis=1)].reset_index(drop=True)
     if "stop_reason" in rows.columns:  # what the newest response of a run that still goes on ended by is not its end
         rows = rows.assign(**{of: rows[of].astype("string").where(rows["stop_reason"].notna())})
-    answers = _answers(rows, of, columns, shared)
+    answers, rows = _answers(rows, of, columns, shared)
     groups = [name for name in answers.columns if name not in shared]
     whole = answers[groups].notna().all(axis=1) & (len(groups) > 1)
-    same = (answers[groups].nunique(axis=1) == 1).astype("boolean").mask(~whole)
+    same = _alike(answers[groups]).astype("boolean").mask(~whole)
     pairs = list(combinations(groups, 2))
     met = [_met(answers, a, b) for a, b in pairs]
+
+    def agreed(*names: str) -> dict[str, Any]:
+        return _agreed(answers[[*names]], rows[rows[_GROUP].isin(names)], unit, level)
+
     return Agreement(
         what=MEANING.get(of, f"the same {of}"),
-        overall=_frame([{"groups": ", ".join(groups), **_agreed(answers[groups], level)}], ["groups"]),
-        pairs=_frame([{"group_a": a, "group_b": b, **_agreed(answers[[a, b]], level)} for a, b in pairs], ["group_a", "group_b"]),
+        overall=_frame([{"groups": ", ".join(groups), **agreed(*groups)}], ["groups"]),
+        pairs=_frame([{"group_a": a, "group_b": b, **agreed(a, b)} for a, b in pairs], ["group_a", "group_b"]),
         confusion=pd.concat(met, ignore_index=True) if met else _met(pd.DataFrame(columns=["a", "b"], dtype="string"), "a", "b"),
         scenarios=answers.assign(same=same),
     )
 
 
-def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) -> pd.DataFrame:
-    """A row a scenario, with the columns that make it and a column a group."""
+_PLACE, _GROUP = "its scenario", "its group"
+
+
+def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per scenario, with the columns that make it and one per group; and the runs, each with the place of its scenario."""
     task, group = names_of(rows, on, between="\x1f"), names_of(rows, by)
     twice = pd.DataFrame({"task": task, "group": group}).duplicated()
     if twice.any():
@@ -154,10 +170,11 @@ def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) 
     scenarios = rows[~task.duplicated()][list(on)].reset_index(drop=True)
     order = in_order(task)
     groups = in_order(group)
-    clash = [name for name in groups if name in (*on, "same")]
+    called = {name: f"{name} (group)" if name in (*on, "same") else name for name in groups}
     reasons = {name: pd.Series(rows[of].astype("string").array, index=task)[(group == name).to_numpy()] for name in groups}
-    answers = {f"{name} (group)" if name in clash else name: reasons[name].reindex(order).array for name in groups}
-    return scenarios.assign(**answers)
+    answers = {called[name]: reasons[name].reindex(order).array for name in groups}
+    places: dict[str, Any] = {_PLACE: task.map({name: at for at, name in enumerate(order)}), _GROUP: group.map(called)}
+    return scenarios.assign(**answers), rows.assign(**places)
 
 
 def _met(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
@@ -171,7 +188,7 @@ def _met(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 
 
 _DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("scenarios", "left_out", "same"), "Int64"),
+    **dict.fromkeys(("scenarios", "units", "left_out", "same"), "Int64"),
     **dict.fromkeys(("share", "share_low", "share_high", "kappa", "kappa_low", "kappa_high"), "Float64"),
     **dict.fromkeys(("small_sample", "no_interval"), "string"),
 }
@@ -182,63 +199,60 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()})
 
 
-def _agreed(answers: pd.DataFrame, level: float) -> dict[str, Any]:
+def _alike(answers: pd.DataFrame) -> pd.Series[bool]:
+    """Whether all have the same reason, of scenarios for which all have one."""
+    texts = answers.astype(object)
+    return texts.eq(texts.iloc[:, 0], axis=0).all(axis=1) if len(texts.columns) else pd.Series(False, index=answers.index)
+
+
+def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
     """One row of `overall` or `pairs`, without the names."""
     whole = answers.dropna() if answers.shape[1] > 1 else answers.iloc[:0]
-    number = len(whole)
-    same = int((whole.nunique(axis=1) == 1).sum())
-    share, kappa = wilson(same, number, level=level), _kappa(whole, level)
-    why = {"share": share.why, "kappa": kappa.why}
+    rows = rows[rows[_PLACE].isin(whole.index)]
+    units = pd.Series(units_of(rows, unit, _PLACE), index=rows[_PLACE]).groupby(level=0).first().reindex(whole.index)
+    codes = np.unique(units.to_numpy(), return_inverse=True)[1]
+    agree = _alike(whole).to_numpy(dtype=bool)
+    share, kappa = of_share(agree, codes, level=level), _kappa(whole, codes, level)
+    reasons = {what: one.why for what, one in (("share", share), ("kappa", kappa)) if one.why}
+    advice = hint(rows.drop_duplicates(_PLACE), unit) if share.units < FEWEST <= len(whole) else None
     return {
-        "scenarios": number,
-        "left_out": len(answers) - number,
-        "same": same,
+        "scenarios": len(whole),
+        "units": share.units,
+        "left_out": len(answers) - len(whole),
+        "same": int(agree.sum()),
         "share": share.value,
         "share_low": share.low,
         "share_high": share.high,
         "kappa": kappa.value,
         "kappa_low": kappa.low,
         "kappa_high": kappa.high,
-        "small_sample": f"{counted(number, 'scenario')}: {TOO_FEW}" if number < FEW else None,
-        "no_interval": "; ".join(f"{what}: {reason}" for what, reason in why.items() if reason) or None,
+        "small_sample": f"{counted(share.units, 'independent unit')}: {TOO_FEW}" if share.units < FEW else None,
+        "no_interval": in_words(reasons, advice),
     }
 
 
-def _kappa(whole: pd.DataFrame, level: float) -> Estimate:
-    """Cohen's kappa of two groups, Fleiss' of more, with the bootstrap's interval over scenarios."""
+def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
+    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond what chance is expected to give.
+
+    J. Cohen, A coefficient of agreement for nominal scales (1960); J. L. Fleiss, Measuring nominal scale agreement among many raters
+    (1971). The interval is that of the share of pairs of groups that agree, Wilson's, on kappa's scale.
+    """
     number, groups = whole.shape
     if not number:
         return Estimate(None, None, None, 0, "no scenario for which all have a reason")
-    whole = whole[sorted(whole.columns)]  # so that neither the order of groups nor that of scenarios changes what is drawn
-    reasons = sorted(set(whole.to_numpy().ravel()))
+    codes, reasons = pd.factorize(whole.to_numpy().ravel(), sort=True)
     if len(reasons) == 1:
         return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
-    kinds = Counter(map(tuple, whole.to_numpy()))  # scenarios with the same reasons are alike, and there are few kinds of them
-    codes = np.array([[reasons.index(reason) for reason in kind] for kind in sorted(kinds)])
-    counts = np.array([kinds[kind] for kind in sorted(kinds)])
-    chosen = np.eye(len(reasons))[codes]  # kind of scenario, group, reason: 1 where it is
-    kappa = cohen if groups == 2 else fleiss
-    once = kappa(chosen, counts[None, :])[0]
-    return percentile(float(once), kappa(chosen, weights(counts)), number, level=level)
-
-
-def cohen(chosen: Any, weight: Any) -> Any:
-    """Kappa of two raters for each row of weights. J. Cohen, A coefficient of agreement for nominal scales (1960)."""
-    total = weight.sum(axis=1)
-    observed = weight @ (chosen[:, 0] * chosen[:, 1]).sum(axis=1) / total
-    expected = ((weight @ chosen[:, 0]) * (weight @ chosen[:, 1])).sum(axis=1) / total**2
-    return _beyond_chance(observed, expected)
-
-
-def fleiss(chosen: Any, weight: Any) -> Any:
-    """Kappa of several raters for each row of weights. J. L. Fleiss, Measuring nominal scale agreement among many raters (1971)."""
-    counts, raters, total = chosen.sum(axis=1), chosen.shape[1], weight.sum(axis=1)
-    within = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))
-    observed = weight @ within / total
-    expected = ((weight @ counts / (total * raters)[:, None]) ** 2).sum(axis=1)
-    return _beyond_chance(observed, expected)
-
-
-def _beyond_chance(observed: Any, expected: Any) -> Any:
-    with np.errstate(all="ignore"):  # where chance alone would agree always, it is not defined
-        return np.where(1 - expected > 1e-12, (observed - expected) / (1 - expected), np.nan)
+    chosen = np.eye(len(reasons))[codes].reshape(number, groups, -1)  # scenario, group, reason: 1 where it is
+    counts, shares = (
+        chosen.sum(axis=1),
+        chosen.mean(axis=0),
+    )  # of two groups each has its own shares of reasons, of more all have one
+    agree = of_share((counts * (counts - 1)).sum(axis=1) / (groups * (groups - 1)), units, level=level)
+    expected = float((shares[0] * shares[1] if groups == 2 else shares.mean(axis=0) ** 2).sum())
+    if 1 - expected < 1e-12:
+        return Estimate(None, None, None, number, "not defined, chance alone agrees always")
+    value, low, high = (
+        None if one is None else (one - expected) / (1 - expected) for one in (agree.value, agree.low, agree.high)
+    )
+    return replace(agree, value=value, low=None if low is None else max(-1.0, low), high=high)

@@ -1,27 +1,44 @@
 """Comparing groups of runs: what each completed, cost and achieved, with intervals, and how they differ on the same prompts.
 
-    runs = lab.frame(results, "runs")                     a row a run; an experiment adds `prompt_id`, `repeat`, `score`
-    lab.summary(runs, by="provider")                      a row a group
-    lab.paired(runs, "cost_usd", on=["prompt_id"])        a row a pair of groups: the difference on the same prompts
+    runs = lab.frame(results, "runs")                     one row per run; an experiment adds `prompt_id`, `repeat`, `score`
+    lab.summary(runs, by="provider")                      one row per group
+    lab.paired(runs, "cost_usd")                          one row per pair of groups: the difference on the same prompts
 
-Nothing here ranks: groups stand in the order of their first row, each value beside its interval. Intervals take runs as independent of
-each other. Where each prompt is repeated they hold for these prompts, for which they are rather too wide; of other prompts only as many
-prompts as there are can tell: take `paired(…, on=["prompt_id"])`, whose unit is the prompt. Unknown values are left out and counted.
+Nothing here ranks: groups keep the order of their first row, each value has its interval beside it. Runs of one prompt and replays of
+one recording are not independent of each other: they are one unit, and each interval is made from the units, of which there is a
+count. So it speaks of other prompts like these. What is left out is counted and named.
 
 What a run's sub-agents used counts as its own here, other than in the frame of runs; their rows, where they are there, are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from agentlab.amounts import counted
-from agentlab.comparing.groups import By, checked, columns_of, each_once, has_ended, in_order, names_of, numbers, whole_runs
-from agentlab.comparing.intervals import FEW, Estimate, checked_level, of_mean, of_median, wilson
+from agentlab.comparing.groups import (
+    By,
+    checked,
+    columns_of,
+    each_once,
+    failed_of,
+    floats,
+    has_ended,
+    in_order,
+    mixed,
+    names_of,
+    scores_of,
+    unit_of,
+    units_of,
+    whole_runs,
+)
+from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_change, of_mean, of_median, of_share
 from agentlab.errors import ConfigurationError
 
 TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
@@ -29,22 +46,39 @@ SHARED = ("prompt_id", "settings", "repeat")
 """What runs of different groups have in common where an experiment gave them the same task."""
 
 
-def summary(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, success_at: float | None = None) -> pd.DataFrame:
-    """A row a group: how many runs completed and succeeded, and what they used, each with its interval.
+def summary(
+    runs: pd.DataFrame,
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+    failures: str = "count",
+) -> pd.DataFrame:
+    """One row per group: how many runs completed and succeeded, and what they used, each with its interval.
 
-    `runs` is a row a run, `by` the column or columns that make the groups. The same run twice counts once. Runs that have not
+    `runs` has one row per run, `by` is the column or columns that make the groups. The same run twice counts once. Runs that have not
     ended are counted as `running` and enter nothing else. Columns, beside those of `by`:
 
-    - `runs`, `running`; `completed` of those that ended came to an end of their own; `completion_rate`, `completion_low`,
-      `completion_high` (Wilson)
-    - `scored` runs have a score; `success_rate`, `success_low`, `success_high` (Wilson) where scores are yes or no, or by `success_at`,
-      the score from which on a run succeeded; `score_mean`, `score_low`, `score_high` (bootstrap)
-    - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high` (bootstrap), of the runs
-      whose usage is known; `tokens_unknown`, the share of which it is not
+    - `runs`, `running`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
+    - `units`: in how many independent units the ended runs come
+    - `completed` finished on their own; `completion_rate`, `completion_low`, `completion_high`
+    - `scored` runs have a score; `success_rate`, `success_low`, `success_high` where scores are yes or no, or by `success_at`,
+      the score from which on a run succeeded; `score_mean`, `score_low`, `score_high`
+    - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
+      is known; `tokens_unknown`, the share of which it is not
     - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
-    - `small_sample`: in words, where there are few runs; `no_interval`: which intervals could not be made, and why
+    - in words: `left_out`, which runs do not enter which figure; `small_sample`, where there are few units; `no_interval`, which
+      intervals could not be made, and why; `mixed`, where some runs are replays and others are not
 
-    `level` is that of all intervals. NA is unknown, never 0. Errors: ConfigurationError where columns are missing.
+    A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals speak of other
+    prompts like these, and there is none from fewer than 5 units. For these prompts only, where each was repeated, pass
+    `unit="run_id"`, or other columns that say what is independent; replays of one recording are one unit always. Shares have Wilson's
+    interval, means the wider of Student's t and Hall's correction for skewness, medians that of their ranks.
+
+    A failed run counts as not succeeded where scores are yes or no, and enters every mean that it has a value for;
+    `failures="leave_out"` takes it out of everything but its count. `level` is that of all intervals. NA is unknown, never 0.
+    Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -54,75 +88,191 @@ def summary(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, suc
         1     openai     1          1       1424.0
         2     gemini     1          1       2020.0
     """
-    columns, level = columns_of(by), checked_level(level)
-    if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
-        raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
-    frame = whole_runs(each_once(checked(runs, [*columns, "terminated", "total_tokens", "cost_usd"], "lab.summary")))
-    names = names_of(frame, columns)
-    rows = [_row(frame[names == name], level, success_at) for name in in_order(names)]
-    firsts = frame[~names.duplicated()]
-    table = {column: firsts[column].array for column in columns}
+    columns = columns_of(by)
+    groups = groups_of(runs, columns, level=level, success_at=success_at, unit=unit, failures=failures)
+    firsts = pd.concat([group.first for group in groups]) if groups else pd.DataFrame(columns=columns)
+    rows = [_row(group) for group in groups]
+    table: dict[str, Any] = {column: firsts[column].array for column in columns}
     return pd.DataFrame(table | {name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()})
 
 
+MEASURES = {
+    "completion": "completion_rate",
+    "success": "success_rate",
+    "score": "score_mean",
+    "tokens": "tokens_mean",
+    "tokens_median": "tokens_median",
+    "cost": "cost_mean",
+    "cost_median": "cost_median",
+}
+"""What is measured of a group, and the column that has it; its interval is in the columns of its own name with `_low` and `_high`."""
+
+
+def _columns(*measures: str) -> dict[str, str]:
+    return {name: "Float64" for one in measures for name in (MEASURES[one], f"{one}_low", f"{one}_high")}
+
+
 _DTYPES: dict[str, Any] = {
-    "runs": "Int64",
-    "running": "Int64",
-    "completed": "Int64",
-    **dict.fromkeys(("completion_rate", "completion_low", "completion_high"), "Float64"),
+    **dict.fromkeys(("runs", "running", "failed", "replayed", "units", "completed"), "Int64"),
+    **_columns("completion"),
     "scored": "Int64",
-    **dict.fromkeys(("success_rate", "success_low", "success_high", "score_mean", "score_low", "score_high"), "Float64"),
-    **{
-        f"{what}_{name}": "Float64"
-        for what in ("tokens", "cost")
-        for name in ("mean", "low", "high", "median", "median_low", "median_high", "unknown")
-    },
-    "small_sample": "string",
-    "no_interval": "string",
+    **_columns("success", "score", "tokens", "tokens_median"),
+    "tokens_unknown": "Float64",
+    **_columns("cost", "cost_median"),
+    "cost_unknown": "Float64",
+    **dict.fromkeys(("left_out", "small_sample", "no_interval", "mixed"), "string"),
 }
 
 
-def _row(group: pd.DataFrame, level: float, success_at: float | None) -> dict[str, Any]:
-    ended = group[has_ended(group)]
-    terminated, scores = numbers(ended, "terminated").dropna(), numbers(ended, "score").dropna()
-    row: dict[str, Any] = {"runs": len(group), "running": len(group) - len(ended), "completed": int(terminated.sum())}
-    missing: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is known of one group of runs."""
 
-    def put(estimate: Estimate, value: str, prefix: str, what: str) -> None:
-        row[value], row[f"{prefix}_low"], row[f"{prefix}_high"] = estimate.value, estimate.low, estimate.high
-        if estimate.why is not None:
-            missing[what] = estimate.why
+    name: str
+    first: pd.DataFrame
+    """Its first row."""
+    counts: dict[str, int | None]
+    """`runs`, `running`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs that figures are made of."""
+    measures: dict[str, Estimate]
+    """Of MEASURES those that there are."""
+    left_out: dict[str, str]
+    """Which runs do not enter a measure, in words."""
+    advice: str | None
+    """How to have an interval where there are too few units."""
+    mixed: str | None
 
-    put(wilson(row["completed"], len(terminated), level=level), "completion_rate", "completion", "completion")
-    row["scored"] = len(scores)
-    row |= dict.fromkeys(("success_rate", "success_low", "success_high", "score_mean", "score_low", "score_high"))
-    if "score" in group.columns:
-        graded = success_at is None and not scores.isin([0, 1]).all()
-        if graded:
-            missing["success"] = "scores are graded, pass success_at=…"
+
+def groups_of(
+    runs: pd.DataFrame,
+    columns: list[str],
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+    failures: str = "count",
+    function: str = "lab.summary",
+) -> list[Group]:
+    """What `summary` says of each group; see there."""
+    checked_level(level)
+    if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
+        raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
+    needed = [*columns, "terminated", "total_tokens", "cost_usd", *([] if unit is None else unit_of(runs, unit))]
+    frame = whole_runs(each_once(checked(runs, needed, function))).reset_index(drop=True)
+    names, failed = names_of(frame, columns), failed_of(frame, failures)
+    ended = has_ended(frame).to_numpy(dtype=bool)
+    entering = ended & ~failed if failures == "leave_out" else ended
+    units = np.full(len(frame), -1)
+    units[entering] = units_of(frame[entering], unit, within=names[entering])
+    whole = _Runs(frame, failed, ended, entering, units, {name: floats(frame, name) for name in _READ})
+    places = names.groupby(names, sort=False).indices
+    return [_group(name, places[name], whole, level=level, success_at=success_at, unit=unit) for name in in_order(names)]
+
+
+_READ = ("terminated", "score", "total_tokens", "cost_usd", "replayed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of all groups, in arrays."""
+
+    frame: pd.DataFrame
+    failed: Any
+    ended: Any
+    entering: Any
+    """Those that figures are made of."""
+    units: Any
+    values: dict[str, Any]
+
+
+def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: float | None, unit: By | None) -> Group:
+    there = places[whole.entering[places]]
+    number, units, failed = len(there), whole.units[there], whole.failed[there]
+    number_failed = int((whole.failed & whole.ended)[places].sum())
+    terminated, given, tokens, cost = (whole.values[column][there] for column in _READ[:-1])
+    scores = scores_of(given, failed, whole.values["score"])
+    success = scores
+    if success_at is not None and not np.isnan(whole.values["score"]).all():
+        success = np.where(np.isnan(given), np.where(failed, 0.0, np.nan), given >= success_at)
+    known_scores, replayed = scores[~np.isnan(scores)], whole.values["replayed"][places]
+    yes_or_no = bool(np.isin(known_scores, (0, 1)).all())
+    counts: dict[str, int | None] = {
+        "runs": len(places),
+        "running": len(places) - int(whole.ended[places].sum()),
+        "failed": number_failed if "stop_reason" in whole.frame.columns else None,
+        "replayed": None if np.isnan(replayed).all() else int(np.nansum(replayed)),
+        "units": len(np.unique(units)),
+        "ended": number,
+        "completed": int(np.nansum(terminated)),
+        "scored": int((~np.isnan(given)).sum()),
+    }
+    measures: dict[str, Estimate] = {}
+    left_out = {"all": f"{number_failed} failed"} if number_failed > failed.sum() else {}
+
+    def put(what: str, values: Any, of: Any, unknown: str = "unknown", **options: float) -> None:
+        known = ~np.isnan(values)
+        measures[what] = of(values[known], units[known], level=level, **options)
+        if 0 < known.sum() < number:
+            left_out[what] = f"{number - int(known.sum())} of {number} {unknown}"
+
+    put("completion", terminated, of_share)
+    if "score" in whole.frame.columns:
+        if success_at is None and not yes_or_no:
+            measures["success"] = Estimate(None, None, None, 0, "scores are graded, pass success_at=…")
         else:
-            successes = int((scores >= (1 if success_at is None else success_at)).sum())
-            put(wilson(successes, len(scores), level=level), "success_rate", "success", "success")
-        put(of_mean(scores, level=level), "score_mean", "score", "score")
-    for what, column in (("tokens", "total_tokens"), ("cost", "cost_usd")):
-        known = numbers(ended, column).dropna()
-        put(of_mean(known, level=level), f"{what}_mean", what, what)
-        put(of_median(known, level=level), f"{what}_median", f"{what}_median", what)
-        row[f"{what}_unknown"] = None if ended.empty else 1 - len(known) / len(ended)
-    row["small_sample"] = _few(ended, scored=len(scores))
-    row["no_interval"] = "; ".join(f"{what}: {why}" for what, why in missing.items()) or None
+            put("success", success, of_share, "without a score")
+        if yes_or_no:
+            put("score", scores, of_share, "without a score")
+        else:
+            bounds = {"least": 0.0, "most": 1.0} if known_scores.min() >= 0 and known_scores.max() <= 1 else {}
+            put("score", scores, of_mean, "without a score", **bounds)
+    for what, values in (("tokens", tokens), ("cost", cost)):
+        put(what, values, of_mean, least=0.0)
+        put(f"{what}_median", values, of_median)
+    advice = hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < FEWEST <= number else None
+    return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
+
+
+def hint(runs: pd.DataFrame, unit: By | None) -> str:
+    """What a unit is, and what to do, where enough runs are too few units to have an interval."""
+    of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
+    alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
+    also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
+    return f"a unit is all runs of {' or '.join(of)}{also}"
+
+
+def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
+    """What holds of which figure, once where it is the same of several; None where there is nothing."""
+    of: dict[str, list[str]] = {}
+    for what, why in reasons.items():
+        of.setdefault(why, []).append(what)
+    return "; ".join([*(f"{', '.join(names)}: {why}" for why, names in of.items()), *([advice] if of and advice else [])]) or None
+
+
+def _row(group: Group) -> dict[str, Any]:
+    """A row of the summary."""
+    none = Estimate(None, None, None, 0)
+    row: dict[str, Any] = dict(group.counts)
+    for what, column in MEASURES.items():
+        one = group.measures.get(what, none)
+        row[column], row[f"{what}_low"], row[f"{what}_high"] = one.value, one.low, one.high
+    ended = row["ended"]
+    for what in ("tokens", "cost"):
+        row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
+    reasons = {what: one.why for what, one in group.measures.items() if one.why and not what.endswith("_median")}
+    row["no_interval"] = in_words(reasons, group.advice)
+    row["left_out"] = in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
+    row["small_sample"], row["mixed"] = _few(group), group.mixed
     return row
 
 
-def _few(ended: pd.DataFrame, scored: int) -> str | None:
+def _few(group: Group) -> str | None:
     """In words, what there is little of."""
-    told = [] if len(ended) >= FEW else [f"{counted(len(ended), 'run')} ended"]
-    if "score" in ended.columns and len(ended) >= FEW > scored:
-        told.append(f"{scored} scored")
-    for what, column in (("tokens", "total_tokens"), ("cost", "cost_usd")):
-        known = int(numbers(ended, column).notna().sum())
-        if 0 < known < min(FEW, len(ended)):
-            told.append(f"{what} known of {known}")
+    units = group.counts["units"] or 0
+    told = [counted(units, "independent unit")] if units < FEW else []
+    for what in ("success", "tokens", "cost"):
+        one = group.measures.get(what)
+        if one is not None and 0 < one.units < min(FEW, units):
+            told.append(f"{what} known of {one.units}")
     return f"{', '.join(told)}: {TOO_FEW}" if told else None
 
 
@@ -130,21 +280,32 @@ def _few(ended: pd.DataFrame, scored: int) -> str | None:
 
 
 def paired(
-    runs: pd.DataFrame, what: str, by: By = "provider", on: By | None = None, *, against: str | None = None, level: float = 0.95
+    runs: pd.DataFrame,
+    what: str,
+    by: By = "provider",
+    on: By | None = None,
+    *,
+    against: str | None = None,
+    level: float = 0.95,
+    unit: By | None = None,
+    failures: str = "count",
 ) -> pd.DataFrame:
-    """How groups differ on the same tasks: a row a pair of groups, the mean of the differences with its bootstrap interval.
+    """How groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
 
     `what` is a column: `cost_usd`, `total_tokens`, `steps`, `terminated`, `score` (truth counts as 1 and 0). `on` is what both runs of
     a pair have in common; by default those of `prompt_id` (or `prompt`), `settings` and `repeat` that there are. With
-    `on=["prompt_id"]` the mean over a group's repeats is taken, so that the interval speaks of other prompts, too. With
     `against`, the name of a group, only the differences from that one. Columns:
 
     - `group`, `against`, `what`: a positive difference means that `group` has more of it
-    - `difference`, `low`, `high`: the mean over the pairs (bootstrap)
-    - `pairs`: complete ones, on which alone all of this rests; `left_out`: tasks for which not both have a known value
+    - `difference`, `low`, `high`: the mean over the pairs
+    - `pairs`: complete ones, on which alone all of this rests; `units`: in how many independent units they come; `left_out`: tasks for
+      which not both have a known value; `failed`: how many runs of the two ended with an error
     - `ties`: the share of pairs with no difference; `more`: the share in which `group` has more
     - `group_mean`, `against_mean`: over the same pairs
-    - `small_sample`, `no_interval`: in words
+    - `small_sample`, `no_interval`, `mixed`: in words
+
+    Pairs of one prompt or one recording are one unit, from which the interval is made; see `lab.summary` for `unit` and `failures`.
+    Where each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only where McNemar's exact test does.
 
     Of twenty such intervals at 95 %, one is expected to miss by chance. Errors: ConfigurationError where columns are missing.
 
@@ -158,23 +319,37 @@ def paired(
     """
     columns, level = columns_of(by), checked_level(level)
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
-    frame = whole_runs(each_once(checked(runs, [*columns, what, *shared], "lab.paired")))
+    needed = [*columns, what, *shared, *([] if unit is None else unit_of(runs, unit))]
+    frame = whole_runs(each_once(checked(runs, needed, "lab.paired")))
     frame = frame[has_ended(frame)] if {"terminated", "stop_reason"} & set(frame.columns) else frame
-    table = _cells(frame, what, columns, shared)
-    groups = in_order(names_of(frame, columns))
+    failed, values = failed_of(frame, failures), floats(frame, what)
+    if what == "score" or what.startswith("score."):
+        values = scores_of(values, failed)
+    if failures == "leave_out":
+        values = np.where(failed, np.nan, values)
+    names = names_of(frame, columns)
+    task = names_of(frame, shared, between="\x1f").where(frame[shared].notna().all(axis=1))
+    marks: dict[str, Any] = {_TASK: task, _GROUP: names, _VALUE: values, _FAILED: failed}
+    cells = frame.assign(**marks)
+    groups = in_order(names)
     if against is not None and against not in groups:
         raise ConfigurationError(f"against={against!r}: there is no such group; there are {', '.join(groups) or 'none'}.")
     pairs = [(b, a) for a, b in combinations(groups, 2)] if against is None else [(g, against) for g in groups if g != against]
-    rows = [_difference(table, group, other, what, level) for group, other in pairs]
+    every = {name: cells[names == name] for name in groups}
+    rows = [
+        {"group": group, "against": other, "what": what, **_difference(every[group], every[other], unit, level)}
+        for group, other in pairs
+    ]
     return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in _PAIRED.items()})
 
 
+_TASK, _GROUP, _VALUE, _FAILED = "its task", "its group", "its value", "it failed"
 _PAIRED: dict[str, Any] = {
     **dict.fromkeys(("group", "against", "what"), "string"),
     **dict.fromkeys(("difference", "low", "high"), "Float64"),
-    **dict.fromkeys(("pairs", "left_out"), "Int64"),
+    **dict.fromkeys(("pairs", "units", "left_out", "failed"), "Int64"),
     **dict.fromkeys(("ties", "more", "group_mean", "against_mean"), "Float64"),
-    **dict.fromkeys(("small_sample", "no_interval"), "string"),
+    **dict.fromkeys(("small_sample", "no_interval", "mixed"), "string"),
 }
 
 
@@ -185,38 +360,41 @@ def default_shared(runs: object, by: Sequence[str]) -> list[str]:
     return [prompt, *(name for name in SHARED[1:] if name in there.columns and name not in by and there[name].notna().any())]
 
 
-def _cells(frame: pd.DataFrame, what: str, by: Sequence[str], on: Sequence[str]) -> pd.DataFrame:
-    """A row a task, a column a group: the mean over the runs of that group whose value is known."""
-    frame = frame[frame[list(on)].notna().all(axis=1)]
-    values = pd.DataFrame(
-        {"task": names_of(frame, on, between="\x1f"), "group": names_of(frame, by), "value": numbers(frame, what)}
+def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
+    """The difference of two groups, whose rows have their task and value."""
+    both = pd.concat([group, against])
+    ordered = both.dropna(subset=[_TASK]).sort_values(_VALUE, kind="stable")  # so that the order of the rows changes no digit
+    table = ordered.groupby([_TASK, _GROUP], sort=True)[_VALUE].mean().unstack(_GROUP)
+    whole = table.dropna().astype(float) if len(table.columns) == 2 else table.iloc[:0].astype(float)
+    known, sides = len(whole), [str(side[_GROUP].iloc[0]) for side in (group, against)]
+    mean, other = (whole[side].to_numpy() if known else np.zeros(0) for side in sides)
+    differences = mean - other
+    differences[np.abs(differences) <= 1e-12 * np.maximum(np.abs(mean), np.abs(other))] = (
+        0.0  # what rounding leaves of equal means
     )
-    values = values.sort_values("value", kind="stable")  # so that the order of the rows does not reach the last digit of a sum
-    return values.pivot_table(index="task", columns="group", values="value", aggfunc="mean", dropna=False, observed=True)
-
-
-def _difference(table: pd.DataFrame, group: str, against: str, what: str, level: float) -> dict[str, Any]:
-    none = pd.Series(pd.NA, index=table.index, dtype="Float64")
-    both = pd.DataFrame({"group": table.get(group, none), "against": table.get(against, none)})
-    whole = both.dropna()
-    differences = (whole["group"] - whole["against"]).astype(float)
-    tiny = 1e-12 * whole.astype(float).abs().max(axis=1)  # what rounding leaves of two means that are the same
-    differences = differences.mask(differences.abs() <= tiny, 0.0)
-    estimate = of_mean(differences, level=level)
-    known = len(whole)
+    rows = both[both[_TASK].isin(whole.index) & both[_VALUE].notna()]
+    units = pd.Series(units_of(rows, unit, _TASK), index=rows[_TASK]).groupby(level=0).first()
+    yes_or_no = bool(rows[_VALUE].isin([0, 1]).all())
+    if yes_or_no and len(rows) == 2 * known == 2 * units.nunique():
+        estimate = of_change(differences.tolist(), level=level)
+    else:
+        bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
+        estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
+    advice = hint(rows.drop_duplicates(_TASK), unit) if estimate.units < FEWEST <= known else None
+    why = "; ".join(words for words in ("no complete pair" if not known else estimate.why, advice) if words)
     return {
-        "group": group,
-        "against": against,
-        "what": what,
         "difference": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
         "pairs": known,
-        "left_out": len(both) - known,
+        "units": estimate.units,
+        "left_out": len(table) - known,
+        "failed": int(both[_FAILED].sum()) if "stop_reason" in both.columns else None,
         "ties": float((differences == 0).mean()) if known else None,
         "more": float((differences > 0).mean()) if known else None,
-        "group_mean": float(whole["group"].mean()) if known else None,
-        "against_mean": float(whole["against"].mean()) if known else None,
-        "small_sample": f"{counted(known, 'pair')}: {TOO_FEW}" if known < FEW else None,
-        "no_interval": None if estimate.why is None else estimate.why.replace("none known", "no complete pair"),
+        "group_mean": float(mean.mean()) if known else None,
+        "against_mean": float(other.mean()) if known else None,
+        "small_sample": f"{counted(estimate.units, 'independent unit')}: {TOO_FEW}" if estimate.units < FEW else None,
+        "no_interval": why or None,
+        "mixed": mixed(floats(both, "replayed")),
     }

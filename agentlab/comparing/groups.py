@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
@@ -63,6 +64,41 @@ def _is_na(value: object) -> bool:
 def in_order(names: pd.Series[str]) -> list[str]:
     """The different names, in the order of their first row."""
     return [str(name) for name in names.unique()]
+
+
+def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
+    """The columns that make a unit: those that were asked for, else the prompt where there is one."""
+    if unit is not None:
+        return columns_of(unit, "unit")
+    return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
+
+
+def units_of(
+    frame: pd.DataFrame, unit: By | None, task: str | None = None, within: pd.Series[str] | None = None
+) -> npt.NDArray[np.intp]:
+    """The number of each row's independent unit.
+
+    Rows belong together that have the same value of `unit`, that replay the same recording (`recording_id`), or that are of the
+    same `task`, and so do all that hang together by such links; `within` these groups only. What is not known links nothing.
+    """
+    groups = 0 if within is None else pd.factorize(within)[0]
+    recording = ["recording_id"] if "recording_id" in frame.columns else []
+    found = np.arange(len(frame))
+    links = []
+    for columns in (unit_of(frame, unit), recording, [task] if task else []):
+        if not columns:
+            continue
+        codes = pd.factorize(names_of(frame, columns, between="\x1f").where(frame[columns].notna().all(axis=1)))[0]
+        both = np.where(codes < 0, -1, codes + groups * (codes.max(initial=0) + 1))
+        links.append((codes >= 0, np.unique(both[codes >= 0], return_inverse=True)[1]))
+    before = None
+    while before is None or (found != before).any():
+        before = found.copy()
+        for known, codes in links:
+            least = np.full(len(frame), len(frame))
+            np.minimum.at(least, codes, found[known])
+            found[known] = least[codes]
+    return found
 
 
 def no_column_twice(frame: pd.DataFrame) -> None:
@@ -154,6 +190,38 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
         return run_id in parent_of and run_id not in passed
 
     return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
+
+
+FAILURES = ("count", "leave_out")
+
+
+def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
+    """Which runs ended by an error. Raises ConfigurationError for what is none of FAILURES."""
+    if failures not in FAILURES:
+        raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
+    if "stop_reason" not in runs.columns:
+        return np.zeros(len(runs), dtype=bool)
+    return runs["stop_reason"].astype("string").eq("error").to_numpy(dtype=bool, na_value=False)
+
+
+def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
+    """A column as an array of numbers, as in `numbers`; NaN where it is unknown."""
+    return numbers(frame, column).to_numpy(dtype=float, na_value=np.nan)
+
+
+def scores_of(scores: Any, failed: Any, like: Any = None) -> Any:
+    """The scores; where they are yes or no that of a failed run without one is 0. `like` says so where none is known."""
+    unknown = np.isnan(scores)
+    known = scores[~unknown] if like is None or not unknown.all() else like[~np.isnan(like)]
+    return np.where(failed & unknown, 0.0, scores) if len(known) and np.isin(known, (0, 1)).all() else scores
+
+
+def mixed(replayed: Any) -> str | None:
+    """In words, that some of the runs are replays and others are not."""
+    known = replayed[~np.isnan(replayed)]
+    if len(set(known)) < 2:
+        return None
+    return f"{int(known.sum())} of {len(known)} runs are replays of recordings, the others ran live"
 
 
 def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:

@@ -13,7 +13,7 @@ from agentlab.history import add_cost, add_usage
 from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
 from agentlab.pricing import cost_of
-from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, StepResult
+from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, decide, is_cut_off
@@ -60,6 +60,7 @@ class Draft:
         "explicit",
         "open_calls",
         "parts",
+        "seams",
         "settings",
         "started_s",
         "terminating",
@@ -78,6 +79,7 @@ class Draft:
         self.explicit: ExplicitStop | None = None
         self.answer: ModelResponse | None = None
         self.parts: list[str] = []
+        self.seams: list[Seam] = []
         self.terminating: ToolResult | None = None
 
     def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
@@ -104,6 +106,7 @@ class Draft:
             self.error,
             self.whole_answer(),
             (*run.history.cut_off, *self.children),
+            tuple(self.seams),
         )
 
     def whole_answer(self) -> ModelResponse | None:
@@ -149,15 +152,22 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
         response = _settle(run, draft, request, response, before)
+    number = draft.calls[-1].index
     if going_on is None:
         run.conversation.append(_assistant_message(response))
         if draft.answer is not None:  # a turn that was continued, then paused and resumed
             draft.parts.append(draft.answer.text)
             draft.answer = response
+        so_far = draft.parts if draft.answer is not None else [call.response.text for call in draft.calls[:before] if call.used]
+        if response.text and any(so_far):
+            draft.seams.append(Seam(number, sum(map(len, so_far))))
     else:
         if draft.answer is None and before > 1:  # a turn that was paused and resumed, then cut
             draft.parts = [call.response.text for call in draft.calls[: before - 1] if call.used]
-        response = draft.answer = going_on.put_together(response)
+        response, seam = going_on.put_together(response, number)
+        if seam is not None:
+            draft.seams.append(replace(seam, place=seam.place + sum(map(len, draft.parts))))
+        draft.answer = response
         run.conversation.replace_last(_assistant_message(response))
     context = DecisionContext(
         response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history

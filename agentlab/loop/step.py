@@ -182,6 +182,7 @@ def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | 
         draft.error if ending is None or ending.error is None else ending.error,
         newest.answer,
         newest.children,
+        newest.seams,
     )
     run.history.amend(step)
     run.mark_step(ending)

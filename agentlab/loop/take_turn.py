@@ -109,4 +109,4 @@ def _told_of_the_end(run: Drive, draft: Draft, turn: Turn) -> None:
         outcome = "safety_blocked"
     elif outcome == "completed" and draft.decision.action not in (Action.COMPLETE, Action.EXECUTE_TOOLS):
         outcome = "retry_limit"  # the call for the rest failed
-    run.emit(events.ContinuationEnded(now_s, number, outcome, turn.continuations, now_s - turn.cut_s))
+    run.emit(events.ContinuationEnded(now_s, number, outcome, turn.continuations, now_s - turn.cut_s, tuple(draft.seams)))

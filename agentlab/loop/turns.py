@@ -17,8 +17,8 @@ from enum import StrEnum
 
 from agentlab.continuation import ContinuationPolicy
 from agentlab.events import ContinuationOutcome
-from agentlab.results import Action, Decision, ModelCall
-from agentlab.seam import joined
+from agentlab.results import Action, Decision, ModelCall, Seam
+from agentlab.seam import repeated
 from agentlab.suggestions import INCREASE_BUDGET, larger_cap
 from agentlab.termination import is_cut_off
 from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall
@@ -54,45 +54,63 @@ TRANSITIONS: dict[tuple[TurnState, str], TurnState] = {
 }
 """What happens in a state, and the state that follows."""
 
+FEWEST_TOKENS = 8
+"""Tokens of a prefill below which their count does not show an echo."""
+
 FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 
 @dataclass(frozen=True, slots=True)
 class GoingOn:
-    """What a model is asked when it is to go on: its answer so far, and the messages that stand in its place. `exact`: the model is
-    given its own words and goes on behind them, so that nothing can be doubled."""
+    """The request for the rest of an answer: the answer so far, and the messages sent in its place. `exact` is True if the answer is
+    prefilled: the model continues right behind its own words. `tokens` are those that the answer so far took, None if not known."""
 
     so_far: ModelResponse
     messages: tuple[Message, ...]
     exact: bool
     cap: int | None = None
+    tokens: int | None = None
 
-    def put_together(self, rest: ModelResponse) -> ModelResponse:
-        """The answer with the rest that came: one text, the whole calls of both; how it ended is how the rest did."""
-        before = self.so_far.text
-        if not rest.text:
-            text = before
-        elif self.exact:  # some servers say what they were given once more
-            said = before.rstrip()
-            text = rest.text if rest.text.startswith(said) else said + rest.text
-        else:
-            text = joined(before, rest.text)
-        return replace(
+    def put_together(self, rest: ModelResponse, call: int) -> tuple[ModelResponse, Seam | None]:
+        """Return the answer with the rest, which came with this call: one text, the whole calls of both, and how the rest ended. With
+        it the seam of the two texts, where both said something."""
+        said, seam = self.so_far.text, None
+        if said and rest.text:
+            given = said.rstrip() if self.exact else said  # a prefilled answer is sent without white space at its end
+            again = self._echoed(given, rest) if self.exact else repeated(given, rest.text)
+            seam = Seam(call, len(given), said[len(given) :] + rest.text[:again])
+            said = given + rest.text[again:]
+        merged = replace(
             rest,
-            text=text,
+            text=said or rest.text,
             tool_calls=_calls_of_both(self.so_far.tool_calls, rest.tool_calls),
             reasoning=self.so_far.reasoning + rest.reasoning,
             native=None,
         )
+        return merged, seam
+
+    def _echoed(self, given: str, rest: ModelResponse) -> int:
+        """Return the length of a prefill that the server puts before what the model said, as llama.cpp's does; 0 where in doubt. The
+        tokens that it counts show it: a text takes at least as many as its beginning alone."""
+        took = rest.usage.output_tokens
+        if self.tokens is None or took is None or self.tokens < FEWEST_TOKENS:
+            return len(given) if repeated(given, rest.text) == len(given) else 0
+        is_echo = rest.text.startswith(given) and took - (len(rest.text) > len(given)) < self.tokens
+        return len(given) if is_echo else 0
 
 
 def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls that were whole before, then those that came, without one that was said twice; ids stay unique."""
+    """Return the calls that were whole before, then those that came; ids stay unique.
+
+    The model does not see which of its calls were whole, so that it says them again: each is left out once, and one that it asked for
+    several times is executed as often.
+    """
     calls = [call for call in first if not is_cut_off(call)]
-    said = {(call.name, call.arguments) for call in calls}
+    said = [(call.name, call.arguments) for call in calls]
     ids = {call.id for call in calls}
     for call in rest:
         if (call.name, call.arguments) in said:
+            said.remove((call.name, call.arguments))
             continue
         number = 2
         new_id = call.id
@@ -101,6 +119,17 @@ def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> t
         ids.add(new_id)
         calls.append(call if new_id == call.id else replace(call, id=new_id))
     return tuple(calls)
+
+
+def _tokens_of_text(calls: list[ModelCall]) -> int | None:
+    """Return the tokens of these calls' text; None where they are not known, or where some of them were no part of the text."""
+    took = 0
+    for response in [call.response for call in calls if call.used]:
+        tokens, paused = response.usage.output_tokens, response.signal.finish_reason is FinishReason.PAUSED
+        if tokens is None or paused or response.tool_calls or response.usage.reasoning_tokens:
+            return None
+        took += tokens
+    return took
 
 
 class Turn:
@@ -155,10 +184,11 @@ class Turn:
         else:
             self.continuations += 1
             cap = cap if cap is None or left is None else min(cap, left)
+        prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp refuse a prefill for a model that thinks
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
-        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap)
+        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
     def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
         """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""

@@ -132,12 +132,14 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
     return first_thin < len(group)
 
 
-def survival(runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95) -> Axes:
+def survival(
+    runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
+) -> Axes:
     """How many of each group's runs have not come to an end of their own after so many steps, by Kaplan and Meier, with intervals.
 
     `runs` is `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that still goes on, counts up to
     there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts off just those
-    runs that go on for long, the curve falls too fast. Needs scipy (extra `stats`). Returns the axes; see `survival_data` for what
+    runs that go on for long, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for what
     they show. Errors: ConfigurationError where columns are missing.
 
     Example:
@@ -145,7 +147,7 @@ def survival(runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *,
         >>> lab.plots.survival(runs).alt
         'Runs that came to an end of their own over the steps, of 3 groups: anthropic half of them by step 4, 1...
     """
-    data = survival_data(runs, by, level=level)
+    data = survival_data(runs, by, level=level, unit=unit)
     groups = _split(data)
     ax = look.axes_for(ax, "survival", 6.4, 3.4 + 0.17 * min(len(groups), SHOWN_GROUPS))
     label = "not yet ended of its own"

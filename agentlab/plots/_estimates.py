@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
+from agentlab.amounts import counted
 from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
@@ -36,18 +37,20 @@ def estimates(
     *,
     level: float = 0.95,
     success_at: float | None = None,
+    unit: By | None = None,
 ) -> Axes:
     """One measure of each group, a point with its interval, in the order in which the groups come.
 
     `runs` is `lab.frame(results, "runs")`, `what` is `completion`, `success`, `score`, `tokens` or `cost`. A hollow point has no
-    interval. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where columns are missing.
+    interval. Beside each point is of how many runs it is, in how many independent units, and how many of them failed; see
+    `lab.summary`. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.estimates(runs, "tokens").alt
-        'Tokens a run (mean) by group: anthropic 3,146 (no interval); openai 1,424 (no interval); gemini 2,020 (...
+        'Tokens a run (mean) by group: anthropic 3,146 (no interval), 1 run; openai 1,424 (no interval), 1 run; ge...
     """
-    return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at), what, ax)
+    return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at, unit=unit), what, ax)
 
 
 def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axes:
@@ -73,13 +76,14 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     bottom = min([0.0, *(float(v) for name in ("value", "low") for v in data[name].dropna())]) * 1.05
     for place, row in enumerate(data.to_dict("records")):
         its, words = looks[str(row["group"]), ""], _words(row, what)
-        told.append(f"{look.spoken(str(row['group']))} {words}")
+        beside = _beside(row, what)
+        told.append(", ".join([f"{look.spoken(str(row['group']))} {words}", *beside.partition("  ")[2].splitlines()]))
         if not pd.isna(row["value"]):
             _point(ax, (float(row["value"]), place), its, str(row["group"]), x=_reach(row, "value", "low", "high"))
         at = (1.02, place)
         ax.annotate(
-            _beside(row, what), at, xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
-            annotation_clip=False,
+            beside, at, xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
+            annotation_clip=False, linespacing=1.15,
         )  # fmt: skip
     ax.set_yticks(range(len(data)), [look.shorten(str(name), 24) for name in data["group"]])
     for text in ax.get_yticklabels():
@@ -94,20 +98,27 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
 
 
 def cost_success(
-    runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, success_at: float | None = None
+    runs: pd.DataFrame,
+    by: By = "provider",
+    ax: Axes | None = None,
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
 ) -> Axes:
-    """What the runs of each group cost on average, against how many of them succeeded: a point a group, with both intervals.
+    """What the runs of each group cost on average, against how many of them succeeded: one point per group, with both intervals.
 
-    `runs` is `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run came to an end of its own:
-    the axis says which. A group whose cost is unknown stands at the right edge with its success, and no cost. Returns the axes; see
-    `cost_success_data` for what they show. Errors: ConfigurationError where columns are missing.
+    `runs` is `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run finished on its own:
+    the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost. The legend says how many
+    runs failed, and of how many the cost is known. Returns the axes; see `cost_success_data` for what they show. Errors:
+    ConfigurationError where columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.cost_success(runs).alt
-        'Cost against success of 3 groups: anthropic completed of its own 100% (21% to 100%) at a cost of $0.014...
+        'Cost against success of 3 groups: anthropic completed of its own 100% (no interval) at a cost of $0.0143 (...
     """
-    return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at), ax)
+    return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at, unit=unit), ax)
 
 
 def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -134,16 +145,19 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         name, its = str(row["group"]), looks[str(row["group"]), ""]
         cost = _words({"value": row["cost"], "low": row["cost_low"], "high": row["cost_high"]}, "cost")
         rate = _words({"value": row["rate"], "low": row["rate_low"], "high": row["rate_high"]}, measure)
-        told.append(f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}")
         unknown = pd.isna(row["cost"])
         if not pd.isna(row["rate"]):
             x = (0.0, 0.0) if unknown else _reach(row, "cost", "cost_low", "cost_high")
             at = (right if unknown else float(row["cost"]), float(row["rate"]))
             _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), hollow=unknown)
+        notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
+        if row["cost_known"] < row["runs"] and not unknown:
+            notes.append(f"cost of {row['cost_known']} of {row['runs']} runs")
+        notes += _units(row) + _failed(row)
+        told.append(", ".join([f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}", *notes]))
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
         if unknown:
             handle.set_markerfacecolor("none")
-        notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
         rows.append((handle, "\n".join([look.shorten(name), *notes])))
     if measure in SHARES:
         ax.set_ylim(-0.02, 1.02)
@@ -220,13 +234,20 @@ def _words(row: dict[Any, Any], what: str) -> str:
 
 
 def _beside(row: dict[Any, Any], what: str) -> str:
-    """What stands to the right of a point: its value, and of how many runs."""
+    """What is to the right of a point: its value and of how many runs; below, in how many units, and how many failed."""
     if pd.isna(row["value"]):
         return "unknown"
-    part = (
-        f"{row['known']} of {row['runs']} runs" if row["known"] < row["runs"] else f"{row['runs']} run{'s' * (row['runs'] != 1)}"
-    )
-    return f"{_number(float(row['value']), what)}  {part}"
+    known = f"{row['known']} of " if row["known"] < row["runs"] else ""
+    more = ", ".join(_units(row) + _failed(row))
+    return f"{_number(float(row['value']), what)}  {known}{counted(row['runs'], 'run')}" + (f"\n{more}" if more else "")
+
+
+def _units(row: dict[Any, Any]) -> list[str]:
+    return [counted(row["units"], "unit")] if row["units"] < row["runs"] else []
+
+
+def _failed(row: dict[Any, Any]) -> list[str]:
+    return [] if pd.isna(row["failed"]) or not row["failed"] else [f"{row['failed']} failed"]
 
 
 def _sentence(text: str) -> str:

@@ -6,21 +6,26 @@ from typing import Any, cast
 
 import pandas as pd
 
-from agentlab.comparing.compare import summary
-from agentlab.comparing.groups import RUNS_ADVICE, STEPS_ADVICE, By, checked, columns_of, each_once, in_order, names_of, numbers
-from agentlab.comparing.intervals import checked_level, kaplan_meier
+from agentlab.comparing.compare import Group, groups_of
+from agentlab.comparing.groups import (
+    RUNS_ADVICE,
+    STEPS_ADVICE,
+    By,
+    checked,
+    columns_of,
+    each_once,
+    in_order,
+    names_of,
+    numbers,
+    unit_of,
+    units_of,
+)
+from agentlab.comparing.intervals import Estimate, checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
 
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
 MIDDLE_HALF = (0.25, 0.75)
 MEASURES = ("completion", "success", "score", "tokens", "cost")
-_VALUE = {
-    "completion": "completion_rate",
-    "success": "success_rate",
-    "score": "score_mean",
-    "tokens": "tokens_mean",
-    "cost": "cost_mean",
-}
 
 
 def bands_data(
@@ -64,13 +69,13 @@ def bands_data(
     return _frame(rows, {"group": "string", "step": "Int64", "runs": "Int64", "known": "Int64"}, ("median", "low", "high"))
 
 
-def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95) -> pd.DataFrame:
-    """The share of the runs of each group that have not come to an end of their own after each step, by Kaplan and Meier.
+def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None) -> pd.DataFrame:
+    """The share of the runs of each group that have not finished on their own after each step, by Kaplan and Meier.
 
-    Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` of their own with this step,
-    `censored` after it (cut off by a limit or an error, or still going on: what they would have done is not known), `alive`, the
-    share, and its interval `low`, `high` (log-log, Greenwood; NA where nobody or everybody has ended). Runs whose number of steps
-    is not known are left out.
+    Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` on their own with this step,
+    `censored` after it (cut off by a limit or an error, or still running: what they would have done is not known), `alive`, the
+    share, and its interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA where nobody or everybody
+    has ended, and from fewer than 5 units). Runs whose number of steps is not known are left out.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -81,13 +86,14 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
         2  anthropic     2        1    1.0
     """
     columns, level = columns_of(by), checked_level(level)
-    frame = each_once(checked(runs, ["terminated", "steps", *columns], "lab.plots.survival", RUNS_ADVICE))
+    needed = ["terminated", "steps", *columns, *([] if unit is None else unit_of(runs, unit))]
+    frame = each_once(checked(runs, needed, "lab.plots.survival", RUNS_ADVICE))
     frame = frame[numbers(frame, "steps").notna()]
     names, steps, ended = names_of(frame, columns), numbers(frame, "steps"), numbers(frame, "terminated").fillna(0) == 1
     rows: list[tuple[Any, ...]] = []
     for group in in_order(names):
         times, ends = steps[names == group].astype(int), ended[names == group]
-        curve = kaplan_meier(list(times), list(ends), level=level)
+        curve = kaplan_meier(list(times), list(ends), units_of(frame[names == group], unit), level=level)
         at = {round(time): place for place, time in enumerate(curve.times)}
         now: tuple[float, float | None, float | None] = (1.0, None, None)
         for step in range(int(times.max()) + 1):
@@ -101,10 +107,16 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
 
 
 def estimates_data(
-    runs: pd.DataFrame, what: str = "completion", by: By = "provider", *, level: float = 0.95, success_at: float | None = None
+    runs: pd.DataFrame,
+    what: str = "completion",
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
 ) -> pd.DataFrame:
-    """One measure of each group with its interval: columns `group`, `runs` that ended, `known` of them, `value`, `low`, `high`,
-    `note`.
+    """One measure of each group with its interval: columns `group`, `runs` that ended, `known` of them, in how many independent
+    `units`, how many `failed`, `value`, `low`, `high`, `note`.
 
     `what` is `completion`, `success`, `score`, `tokens` or `cost`; all as in `lab.summary`. `note` says why there is no interval.
 
@@ -118,17 +130,22 @@ def estimates_data(
     """
     if what not in MEASURES:
         raise ConfigurationError(f"lab.plots.estimates(what={what!r}): choose one of {', '.join(MEASURES)}.")
-    return estimates_of(summary_of(runs, by, level, success_at), what)
+    return estimates_of(measured(runs, by, "estimates", level=level, success_at=success_at, unit=unit), what)
 
 
 def cost_success_data(
-    runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, success_at: float | None = None
+    runs: pd.DataFrame,
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
 ) -> pd.DataFrame:
-    """What the runs of each group cost and how often they succeeded, with both intervals: a row a group.
+    """What the runs of each group cost and how often they succeeded, with both intervals: one row per group.
 
-    Columns: `group`, `runs` that ended, `cost`, `cost_low`, `cost_high` (mean, in US dollars), `measure`, and its `rate`,
-    `rate_low`, `rate_high`. The measure is `success` where there is a score, `score` (its mean) where that is graded, and
-    `completion` where there is none.
+    Columns: `group`, `runs` that ended, in how many independent `units`, how many `failed`, `cost_known` of how many, `cost`,
+    `cost_low`, `cost_high` (mean, in US dollars), `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is `success` where
+    there is a score, `score` (its mean) where that is graded, and `completion` where there is none.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -138,20 +155,21 @@ def cost_success_data(
         1     openai  0.001661  completion   1.0
         2     gemini  0.006862  completion   1.0
     """
-    return cost_success_of(summary_of(runs, by, level, success_at, function="cost_success"))
+    return cost_success_of(measured(runs, by, "cost_success", level=level, success_at=success_at, unit=unit))
 
 
-def cost_success_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Cost and success out of such a summary."""
-    graded = bool((table["scored"].gt(0) & table["success_rate"].isna()).any())
-    measure = "completion" if not table["scored"].sum() else "score" if graded else "success"
-    cost, rate = estimates_of(table, "cost"), estimates_of(table, measure)
+def cost_success_of(groups: list[Group]) -> pd.DataFrame:
+    """Cost and success of such groups."""
+    scored = [group for group in groups if group.counts["scored"]]
+    graded = any(group.measures["success"].value is None for group in scored)
+    measure = "completion" if not scored else "score" if graded else "success"
+    cost, rate = estimates_of(groups, "cost"), estimates_of(groups, measure)
     return pd.DataFrame(
         {
-            "group": cost["group"],
-            "runs": cost["runs"],
+            **{name: rate[name] for name in ("group", "runs", "units", "failed")},
+            "cost_known": cost["known"],
             **{f"cost{end}": cost[name] for end, name in _ENDS},
-            "measure": pd.array([measure] * len(table), dtype="string"),
+            "measure": pd.array([measure] * len(groups), dtype="string"),
             **{f"rate{end}": rate[name] for end, name in _ENDS},
         }
     )
@@ -160,38 +178,34 @@ def cost_success_of(table: pd.DataFrame) -> pd.DataFrame:
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 
-def summary_of(
-    runs: pd.DataFrame, by: By, level: float, success_at: float | None = None, *, function: str = "estimates"
-) -> pd.DataFrame:
-    """The summary, with the groups under one name each: what the plots of estimates are read off."""
+def measured(runs: pd.DataFrame, by: By, function: str, **options: Any) -> list[Group]:
+    """What the plots of estimates are made of."""
     columns = columns_of(by)
     frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], f"lab.plots.{function}", RUNS_ADVICE)
-    return summary(frame.assign(**{_GROUP: names_of(frame, columns)}), _GROUP, level=level, success_at=success_at)
+    return groups_of(frame, columns, function=f"lab.plots.{function}", **options)
 
 
-_GROUP = "its group"
-
-
-def estimates_of(table: pd.DataFrame, what: str) -> pd.DataFrame:
-    """One measure out of such a summary."""
-    ended = table["runs"] - table["running"]
-    if what in ("tokens", "cost"):
-        known = (ended * (1 - table[f"{what}_unknown"])).fillna(0).round().astype("Int64")
-    else:
-        known = ended if what == "completion" else table["scored"]
-    said = [
-        dict(part.split(": ", 1) for part in text.split("; ")) if isinstance(text, str) else {} for text in table["no_interval"]
+def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
+    """One measure of such groups."""
+    none = Estimate(None, None, None, 0, "none known")
+    rows = [
+        (
+            one.name,
+            one.counts["ended"],
+            found.known,
+            one.counts["units"],
+            one.counts["failed"],
+            found.value,
+            found.low,
+            found.high,
+            found.why,
+        )
+        for one in groups
+        for found in [one.measures.get(what, none)]
     ]
-    return pd.DataFrame(
-        {
-            "group": table[_GROUP].astype("string"),
-            "runs": ended,
-            "known": known,
-            "value": table[_VALUE[what]],
-            "low": table[f"{what}_low"],
-            "high": table[f"{what}_high"],
-            "note": pd.array([notes.get(what) for notes in said], dtype="string"),
-        }
+    whole = {"group": "string"} | dict.fromkeys(("runs", "known", "units", "failed"), "Int64")
+    return _frame([row[:-1] for row in rows], whole, ("value", "low", "high")).assign(
+        note=pd.array([row[-1] for row in rows], dtype="string")
     )
 
 

@@ -20,7 +20,7 @@ from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import keeping_looks
 from agentlab.plots._data import stop_reasons_data
 from agentlab.plots._estimates import draw_cost_success, draw_estimates
-from agentlab.plots._groups_data import cost_success_of, estimates_of, summary_of
+from agentlab.plots._groups_data import cost_success_of, estimates_of, measured
 from agentlab.plots._legend import Row, plain
 
 MOST = 12
@@ -67,14 +67,19 @@ def small_multiples(
 
 
 def comparison(
-    runs: pd.DataFrame, steps: pd.DataFrame | None = None, by: By = "provider", *, level: float = 0.95
+    runs: pd.DataFrame,
+    steps: pd.DataFrame | None = None,
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    unit: By | None = None,
 ) -> look.PlotFigure:
     """The picture of a whole comparison: success with intervals, cost against it, why runs ended, what they used and how long they
     took.
 
     `runs` is `lab.frame(results, "runs")`, `steps` is `lab.frame(results)`; without `steps` the curves over them are left out, and
-    tokens and cost are shown as means with intervals. Needs scipy (extra `stats`). Errors: ConfigurationError where columns are
-    missing.
+    tokens and cost are shown as means with intervals; see `lab.summary` for those and for `unit`. Errors: ConfigurationError where
+    columns are missing.
 
     Example:
         >>> steps, runs = lab.frame([result, *others]), lab.frame([result, *others], "runs")
@@ -83,28 +88,28 @@ def comparison(
     """
     needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
     runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")
-    table = summary_of(runs, by, level, function="comparison")
-    measured = cost_success_of(table)
-    measure = "completion" if measured.empty else str(measured["measure"].iloc[0])
-    bars = len(stop_reasons_data(runs, by)) + len(measured)
-    least = 4.0 + 0.1 * min(8, len(measured))
+    groups = measured(runs, by, "comparison", level=level, unit=unit)
+    both = cost_success_of(groups)
+    measure = "completion" if both.empty else str(both["measure"].iloc[0])
+    bars = len(stop_reasons_data(runs, by)) + len(both)
+    least = 4.0 + 0.1 * min(8, len(both))
     above = min(30.0, max(least, 1.0 + 0.18 * bars))
-    below = least if steps is not None else min(30.0, max(least, 1.0 + 0.18 * len(measured)))
+    below = least if steps is not None else min(30.0, max(least, 1.0 + 0.3 * len(both)))
     figure = look.new_figure(12.0, above + below)
     look.set_gap(figure, 0.06)
     grid = figure.add_gridspec(2, 3, height_ratios=[above, below])
     axes = [look.new_axes(figure, where=grid[place // 3, place % 3]) for place in range(6)]
-    draw_estimates(estimates_of(table, measure), measure, axes[0])
-    draw_cost_success(measured, axes[1])
+    draw_estimates(estimates_of(groups, measure), measure, axes[0])
+    draw_cost_success(both, axes[1])
     stop_reasons(runs, axes[2], by)
     if steps is None:
-        draw_estimates(estimates_of(table, "tokens"), "tokens", axes[3])
-        draw_estimates(estimates_of(table, "cost"), "cost", axes[4])
+        draw_estimates(estimates_of(groups, "tokens"), "tokens", axes[3])
+        draw_estimates(estimates_of(groups, "cost"), "cost", axes[4])
     else:
-        with keeping_looks([(str(name), "") for name in measured["group"]]):
+        with keeping_looks([(str(name), "") for name in both["group"]]):
             bands(steps, "tokens", by, axes[3])
             bands(steps, "cost", by, axes[4])
-    survival(runs, by, axes[5], level=level)
+    survival(runs, by, axes[5], level=level, unit=unit)
     titles = ("What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on")
     for ax, title in zip(axes, titles, strict=True):
         _title(ax, title)

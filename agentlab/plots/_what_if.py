@@ -46,8 +46,9 @@ def what_if(
     """Each configuration of a backtest as a point, with its intervals, and the frontier: the most y for as little x.
 
     `frame` is what `lab.backtest(…)` gives, a row a configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
-    `calls_mean`, `time_mean`, `success_rate`. A hollow point is one of which more than `most_unknown` of the runs is unknown: it is
-    left out of the frontier. Returns the axes; see `what_if_data` for what they show. Errors: ConfigurationError.
+    `calls_mean`, `time_mean`, `success_rate`. A configuration of which more than `most_unknown` of the runs is unknown is not drawn:
+    its means are those of other runs, mostly the short ones. The legend says how many there are. Returns the axes; see
+    `what_if_data` for what they show. Errors: ConfigurationError.
 
     Example:
         >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
@@ -67,11 +68,15 @@ def draw_what_if(
     ax.set_ylabel(LABELS[y])
     for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
         _scale(axis, name)
-    shown = data[data["x"].notna() & data["y"].notna()]
+    unsure = data["unknown"] > most_unknown
+    shown = data[data["x"].notna() & data["y"].notna() & ~unsure]
     if shown.empty:
         ax.set_xticks([])
         ax.set_yticks([])
-        what = "no configurations yet" if data.empty else f"{_word(x)} or {_word(y)} unknown in all configurations"
+        what = "no configurations yet"
+        if len(data):
+            much = f"more than {most_unknown:.0%} of the runs unknown" if unsure.all() else f"{_word(x)} or {_word(y)} unknown"
+            what = f"{much} in all configurations"
         look.note(ax, what)
         look.set_alt(ax, f"{_sentence(LABELS[y])} against {LABELS[x]}: {what}.")
         return ax
@@ -83,30 +88,29 @@ def draw_what_if(
     named = _named(shown) if len(groups) == 1 and alone else []
     for name in groups:
         group, its = shown[shown["group"] == name], looks[str(name), ""]
-        told.append(
-            _draw_group(
-                ax, group, its, str(name), (x, y), named=named, count=len(shown), most_unknown=most_unknown, intervals=alone
-            )
-        )
+        told.append(_draw_group(ax, group, its, str(name), (x, y), named=named, count=len(shown), intervals=alone))
         if name != WHOLE:
             rows.append((_handle(its.colour, its.marker), look.shorten(str(name))))
     if own and len(rows) > MOST_GROUPS:
         rows[MOST_GROUPS:] = [(Line2D([], [], linestyle="none"), f"and {len(rows) - MOST_GROUPS} more")]
     _bounds(ax, shown, x, y)
     its = looks[str(groups[0]), ""]
-    colour, marker = (its.colour, its.marker) if len(groups) == 1 else (look.TEXT, "o")
+    colour = its.colour if len(groups) == 1 else look.TEXT
     if any(shown["efficient"]):
         rows.append((Line2D([], [], color=colour, linewidth=1.6), "frontier: the most\nfor as little"))
-    if (shown["unknown"] > most_unknown).any():
-        rows.append((_handle(colour, marker, hollow=True), f"more than {most_unknown:.0%} of\nthe runs unknown"))
-    if len(shown) < len(data):
-        rows.append((Line2D([], [], linestyle="none"), f"{len(data) - len(shown)} not drawn:\n{_word(x)} or {_word(y)} unknown"))
+    if unsure.any():
+        rows.append(
+            (Line2D([], [], linestyle="none"), f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown")
+        )
+    if left := len(data) - len(shown) - int(unsure.sum()):
+        rows.append((Line2D([], [], linestyle="none"), f"{left} not drawn:\n{_word(x)} or {_word(y)} unknown"))
     rows += [_row_of(place, row) for place, row in enumerate(named, start=1)]
     if own:
         look.grow(ax, inches(rows))
     if alone:
         plain(ax, rows)
-    look.set_alt(ax, f"{_sentence(LABELS[y])} against {LABELS[x]}, {_counted(len(shown))}. {' '.join(told)}")
+    left_out = f" Not drawn, since more than {most_unknown:.0%} of the runs is unknown: {unsure.sum()}." if unsure.any() else ""
+    look.set_alt(ax, f"{_sentence(LABELS[y])} against {LABELS[x]}, {_counted(len(shown))}. {' '.join(told)}{left_out}")
     return ax
 
 
@@ -132,7 +136,6 @@ def _draw_group(
     *,
     named: list[dict[Any, Any]],
     count: int,
-    most_unknown: float,
     intervals: bool,
 ) -> str:
     """The points of a group with their frontier; what they are in words."""
@@ -140,15 +143,12 @@ def _draw_group(
     frontier = sorted((row for row in rows if row["efficient"]), key=lambda row: float(row["x"]))
     for row in (rows if count <= MOST_INTERVALS else frontier) if intervals else ():
         _intervals(ax, row, its)
-    unsure = group["unknown"] > most_unknown
-    for hollow, part in ((False, group[~unsure]), (True, group[unsure])):
-        xs, ys = part["x"].astype(float).to_numpy(), part["y"].astype(float).to_numpy()
-        many = count > MOST_INTERVALS
-        ax.plot(
-            xs, ys, linestyle="none", marker=its.marker, markersize=3.5 if many else 6.5, color=its.colour,
-            markerfacecolor="none" if hollow else its.colour, alpha=0.45 if many else 1.0, zorder=2, clip_on=False,
-            gid=look.gid("unsure" if hollow else "points", name),
-        )  # fmt: skip
+    many = count > MOST_INTERVALS
+    ax.plot(
+        group["x"].astype(float).to_numpy(), group["y"].astype(float).to_numpy(), linestyle="none", marker=its.marker,
+        markersize=3.5 if many else 6.5, color=its.colour, alpha=0.45 if many else 1.0, zorder=2, clip_on=False,
+        gid=look.gid("points", name),
+    )  # fmt: skip
     ax.plot(
         [float(row["x"]) for row in frontier], [float(row["y"]) for row in frontier], color=its.colour, linewidth=1.6,
         drawstyle="steps-post", zorder=2.5, gid=look.gid("frontier", name),
@@ -225,11 +225,8 @@ def _bounds(ax: Axes, shown: pd.DataFrame, x: str, y: str) -> None:
             set_bounds(0, (max(ends) or 1.0) * 1.06)
 
 
-def _handle(colour: str, marker: str, *, hollow: bool = False) -> Line2D:
-    handle = Line2D([], [], color=colour, marker=marker, markersize=6, linestyle="none")
-    if hollow:
-        handle.set_markerfacecolor("none")
-    return handle
+def _handle(colour: str, marker: str) -> Line2D:
+    return Line2D([], [], color=colour, marker=marker, markersize=6, linestyle="none")
 
 
 def _scale(axis: Any, name: str) -> None:

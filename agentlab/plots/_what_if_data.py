@@ -14,7 +14,7 @@ from agentlab.limits import no_such
 
 FIGURES = ("cost_mean", "tokens_mean", "step_mean", "calls_mean", "time_mean", "success_rate")
 MOST_UNKNOWN = 0.05
-"""Of a configuration of which more is unknown nobody can say that it is better than another."""
+"""A configuration of which more is unknown has means over other runs than the rest, and is not compared with them."""
 ADVICE = "pass what lab.backtest(…) gives, a row a configuration"
 WHOLE = ""
 """The group of all, where there are no others."""

@@ -13,6 +13,7 @@
     judging      one configuration over all runs: where each would have stopped, why, and what that is worth
     reasons      why, in a run's own words, and what fired
     goals        what the runs were for, and when they had reached it
+    units        which runs are independent of each other
     sources      the records of whatever a person has
     frames       the answers as DataFrames
     candidates   limits worth trying where a person names none

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from agentlab.comparing.groups import columns_of
@@ -22,6 +23,7 @@ from agentlab.whatif import frames, goals
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.grids import Conditions, Limits, grids
 from agentlab.whatif.sources import Recorded, records_of
+from agentlab.whatif.units import taken, units_of
 
 
 def backtest(
@@ -55,14 +57,21 @@ def backtest(
     - `stop_reason` as a run would give it, and what `fired`: the conditions that were met, or the limit
     - `goal_reached` by then; `tokens`, `cost_usd`, `calls`, `time_s` by then; and `tokens_saved` and the like, against the record
 
-    A row a configuration has `runs`, how many `stopped`, `finished`, are `unknown`, and `unknown_share`; `success_rate` of the runs of
-    which it is known whether they had reached their goal, with Wilson's interval, and of all runs `success_at_least` and
-    `success_at_most`, were the others all without success, or with it; of what is known the means of `step`, `tokens`,
-    `cost`, `calls` and `time`, with intervals by the normal distribution (from at least 5 runs), the share that is unknown, and what
-    was saved a run. So read `unknown_share` beside every figure: the means are those of the runs that the record can answer for.
+    A row a configuration has `runs`, in how many independent `units`, how many `stopped`, `finished`, are `unknown`, and
+    `unknown_share`; `success_rate` of the runs of which it is known whether they had reached their goal, with its interval, and of all
+    runs `success_at_least` and `success_at_most`, were the others all without success, or with it; of what is known the means of
+    `step`, `tokens`, `cost`, `calls` and `time`, with intervals, the share that is unknown, and what was `saved` per run.
+
+    The means are those of the runs that the record can answer for, mostly the short ones: where `unknown_share` is not 0 do not compare
+    them with those of other rows. `saved` compares the same runs: their mean in the record is `cost_mean` + `cost_saved`.
+
+    Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) and whatever
+    shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. Intervals are those of `lab.summary`, from
+    the units; NA from fewer than 5 of them, and where all are the same.
 
     `goal` is a condition or a function of the history (reached where it is first met), the name of a column of the runs such as
-    `score`, or a dict or Series by run id (reached at the run's end where the value is at least 1).
+    `score`, or a dict or Series by run id (reached at the run's end where the value is at least 1). A run that ended in an error before
+    these limits is `finished`, and has not reached its goal unless a condition says so; without a score it counts as failed.
 
     NA is unknown, never 0. Money is in US dollars. Errors: ConfigurationError for what cannot be tried, LimitError for a value that is
     no limit.
@@ -80,6 +89,10 @@ def backtest(
     groups, level = ([] if by is None else columns_of(by)), checked_level(level)
     tried = grids(conditions, budget)
     records = records_of(recorded, runs)
+    units = None
+    if per == "configuration" and (units := units_of(records.about).codes) is not None:
+        order = np.argsort(units, kind="stable")
+        records, units = taken(records, order), units[order]
     reached, is_open = goals.reached(records, goal)
-    task = frames.Task(records, tried, reached, is_open)
+    task = frames.Task(records, tried, reached, is_open, units)
     return frames.of_runs(task, groups) if per == "run" else frames.of_configurations(task, groups, level=level)

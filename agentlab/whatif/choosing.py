@@ -1,8 +1,4 @@
-"""Choosing a configuration on some runs and judging it on others.
-
-Units are prompts where they are known, else runs: repeats of a prompt resemble each other, so what was chosen on some of them says
-little new about the rest. A unit is in one fold only, and it is units that are drawn again for an interval.
-"""
+"""Choosing a configuration on some runs and judging it on others."""
 
 from __future__ import annotations
 
@@ -12,88 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from agentlab.comparing.groups import names_of
-from agentlab.comparing.intervals import SEED
 from agentlab.whatif.conditions import First
-from agentlab.whatif.frames import Sums, Task
+from agentlab.whatif.frames import Cells, Sums, Task
 from agentlab.whatif.grids import BOUNDS, Grid, plain_value
 from agentlab.whatif.judging import STOPPED, Verdict
 from agentlab.whatif.records import Bools, Floats, Ints, Records
 
 PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
 """What can be called cost, and the parts in which it is counted: whole numbers, so that no order of runs decides a tie."""
-
-
-def in_order(records: Records) -> Records:
-    """The same runs in the order of their ids, so that the order in which they came changes nothing."""
-    order = np.argsort(records.about["run_id"].astype(str).to_numpy(), kind="stable")
-    return records if np.array_equal(order, np.arange(len(order))) else taken(records, order)
-
-
-def taken(records: Records, order: Ints) -> Records:
-    """Runs by their places, in this order."""
-    lengths, histories = records.lengths[order], records.histories
-    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    rows = np.arange(int(start[-1])) - np.repeat(start[:-1], lengths) + np.repeat(records.start[:-1][order], lengths)
-    return Records(
-        records.about.iloc[order].reset_index(drop=True),
-        start,
-        records.steps.iloc[rows].reset_index(drop=True),
-        records.own_end[order],
-        records.cut_short[order],
-        records.wanted_more[order],
-        records.reason[order],
-        records.goal[order],
-        None if histories is None else (lambda run: histories(int(order[run]))),
-    )
-
-
-# Units and folds ---------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """What may not be torn apart: `what` they are, `prompt` or `run`, and which unit each run belongs to."""
-
-    what: str
-    of: Ints
-    one_prompt: bool
-    """All runs are of one prompt, so that only its runs can be told apart."""
-
-
-def units_of(about: pd.DataFrame) -> Units:
-    """Prompts, by `prompt_id` or else `prompt`; a run of which neither is known is a unit of its own."""
-    alone = "\x1frun " + about["run_id"].astype(str)
-    for column in ("prompt_id", "prompt"):
-        known = about[column].notna() if column in about.columns else pd.Series(False, index=about.index)
-        if known.any():
-            named = names_of(about, [column]).astype(str).where(known, alone)
-            if named.nunique() > 1:
-                return Units("prompt", _codes(named), one_prompt=False)
-            return Units("run", _codes(alone), one_prompt=True)
-    return Units("run", _codes(alone), one_prompt=False)
-
-
-def _codes(names: pd.Series[str]) -> Ints:
-    return np.unique(names.to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
-
-
-def folds_of(units: Units, succeeded: Bools, folds: int) -> Ints:
-    """The fold of each run: successes spread evenly, then runs, else by a lot that is always the same."""
-    number = int(units.of.max()) + 1
-    successes = np.bincount(units.of[succeeded], minlength=number)
-    runs = np.bincount(units.of, minlength=number)
-    lot = np.random.default_rng(SEED).permutation(number)
-    fold_of = np.zeros(number, np.int64)
-    filled = [[0, 0, fold] for fold in range(folds)]
-    for unit in lot[np.argsort(-successes[lot], kind="stable")]:
-        least = min(filled)
-        least[0] += int(successes[unit])
-        least[1] += int(runs[unit])
-        fold_of[unit] = least[2]
-    return fold_of[units.of]
 
 
 # Counting ----------------------------------------------------------------------------------------------------------------------
@@ -190,10 +113,11 @@ def count(task: Task, looked_at: Measured, fold: Ints, folds: int) -> tuple[Coun
     for runs, judge in task.parts():
         part, here = looked_at.part(runs), fold[runs]
         whole = {name: values[runs] for name, values in last.items()}
+        cells = Cells(None if task.units is None else task.units[runs])
         success, priced = np.flatnonzero(part.succeeded), np.flatnonzero(~np.isnan(part.whole))
         for number, (grid, point) in enumerate(task.configurations()):
             verdict = judge.verdict(grid, point)
-            sums.add(number, verdict, whole, None)
+            sums.add(number, verdict, whole, cells)
             kept = verdict.goal[success]
             spent = np.rint(part.spent(verdict, judge.records)[priced] * PARTS[part.cost])
             found[0][number] += np.bincount(here[success], kept == 1, folds)

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from agentlab.comparing.groups import in_order, names_of
-from agentlab.comparing.intervals import FEWEST
+from agentlab.comparing.intervals import FEWEST, student
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import without_keys
 from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid, plain_value
 from agentlab.whatif.judging import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
-from agentlab.whatif.records import Bools, Floats, Records
+from agentlab.whatif.records import Bools, Floats, Ints, Records
 
 AT_ONCE = 32_000_000
 """So many first rows (of runs times values of axes) are held at a time."""
@@ -44,16 +44,24 @@ class Task:
     grids: Sequence[Grid]
     goal: First
     goal_open: Bools
+    units: Ints | None = None
+    """The independent unit of each run, in rising order; None: each run is one."""
 
     def parts(self) -> Iterator[tuple[slice, Judge]]:
-        """Some runs at a time, so that memory is bounded whatever their number."""
+        """Some runs at a time, whole units, so that memory is bounded whatever their number."""
         values = 1 + sum(len(axis.values) for grid in self.grids for axis in grid.axes)
         at_once = max(1_000, min(RUNS_AT_ONCE, AT_ONCE // values))
         if len(self.records) <= at_once + at_once // 2:
             yield slice(0, len(self.records)), Judge(self.records, self.grids, self.goal, self.goal_open)
             return
-        for first in range(0, len(self.records), at_once):
-            runs = slice(first, min(first + at_once, len(self.records)))
+        ends = np.arange(1, len(self.records) + 1)
+        if self.units is not None:
+            ends = ends[np.append(np.diff(self.units) > 0, True)]
+        last = 0
+        while last < len(self.records):
+            next_end, furthest = np.searchsorted(ends, [last, last + at_once], "right")
+            first, last = last, int(ends[max(next_end, furthest - 1)])
+            runs = slice(first, last)
             part = self.records.part(runs.start, runs.stop)
             yield runs, Judge(part, self.grids, self.goal[runs], self.goal_open[runs])
 
@@ -162,8 +170,9 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
     last = {name: task.records.at_the_end(name) for name in FIGURES}
     for runs, judge in task.parts():
         whole = {name: values[runs] for name, values in last.items()}
+        cells = Cells(None if task.units is None else task.units[runs], codes[runs] if groups > 1 else None, groups)
         for number, (grid, point) in enumerate(task.configurations()):
-            sums.add(number, judge.verdict(grid, point), whole, codes[runs] if groups > 1 else None)
+            sums.add(number, judge.verdict(grid, point), whole, cells)
     named = {name: values.take(np.repeat(np.arange(task.size), groups)) for name, values in task.named().items()}
     front = {name: values.take(np.tile(np.arange(groups), task.size)) for name, values in front.items()}
     figures = sums.columns(level)
@@ -180,49 +189,84 @@ def _groups(about: pd.DataFrame, by: Sequence[str]) -> tuple[int, Any, dict[str,
     return len(order), names.map({name: place for place, name in enumerate(order)}).to_numpy(), {n: firsts[n].array for n in by}
 
 
+class Cells:
+    """Which group and which independent unit each of some runs belongs to."""
+
+    def __init__(self, units: Ints | None = None, groups: Ints | None = None, number: int = 1) -> None:
+        self.groups, self._number = groups, number
+        self.units: Ints | None = None
+        if units is not None:
+            local = np.unique(units, return_inverse=True)[1]
+            self._wide = int(local.max(initial=0)) + 1
+            self.units = local if groups is None else groups * self._wide + local
+            self.runs = self.of_units(np.ones(len(local)))
+
+    def of_units(self, values: Any) -> Floats:
+        """The sum over each unit, a row per group."""
+        assert self.units is not None  # noqa: S101  for the type checker
+        sums: Floats = np.bincount(self.units, values.astype(float), self._number * self._wide).astype(float)
+        return sums.reshape(self._number, self._wide)
+
+
+ONE = Cells()
+"""All runs in one group, each independent of the others."""
+
+
 class Sums:
-    """Counts, sums and sums of squares by configuration and group."""
+    """Counts, sums and powers of the units' sums, by configuration and group."""
 
     def __init__(self, configurations: int, groups: int) -> None:
         self.shape = (configurations, groups)
         self._kept: dict[str, Floats] = {}
 
-    def add(self, number: int, verdict: Verdict, whole: dict[str, Floats], codes: Any | None) -> None:
+    def add(self, number: int, verdict: Verdict, whole: dict[str, Floats], cells: Cells = ONE) -> None:
         """Some runs of a configuration."""
-        outcome = verdict.outcome
+        outcome, codes = verdict.outcome, cells.groups
         counts = np.bincount(outcome, minlength=3) if codes is None else None
-        self._count("runs", number, len(outcome) if codes is None else np.ones(len(outcome)), codes)
+        every = np.ones(len(outcome))
+        self._count("runs", number, len(outcome) if codes is None else every, codes)
+        if cells.units is not None:
+            self._add("units", number, (cells.runs > 0).sum(axis=1))
         for code, name in ((STOPPED, "stopped"), (FINISHED, "finished"), (UNKNOWN, "unknown")):
             self._count(name, number, outcome == code if counts is None else counts[code], codes)
-        self._measure("goal", number, verdict.goal, codes)
+        self._measure("goal", number, verdict.goal, cells, spread=cells.units is not None)
         step = verdict.row + 1.0
         step[outcome == UNKNOWN] = np.nan
-        self._measure("step", number, step, codes)
+        self._measure("step", number, step, cells)
         for name, values in verdict.used.items():
-            self._measure(name, number, values, codes)
-            self._measure(f"{name} saved", number, whole[name] - values, codes, spread=False)
+            self._measure(name, number, values, cells)
+            self._measure(f"{name} saved", number, whole[name] - values, cells, spread=False)
 
-    def _measure(self, name: str, number: int, values: Floats, codes: Any | None, *, spread: bool = True) -> None:
+    def _measure(self, name: str, number: int, values: Floats, cells: Cells, *, spread: bool = True) -> None:
+        codes = cells.groups
         unknown = np.isnan(values)
         some = bool(unknown.any())
         filled = np.where(unknown, 0.0, values) if some else values
         if codes is None:
             self._count(f"{name} n", number, len(values) - int(np.count_nonzero(unknown)) if some else len(values), None)
             self._count(f"{name} sum", number, filled.sum(), None)
-            if spread:
-                self._count(f"{name} squares", number, np.square(filled).sum(), None)
-            return
-        self._count(f"{name} n", number, ~unknown, codes)
-        self._count(f"{name} sum", number, filled, codes)
-        if spread:
-            self._count(f"{name} squares", number, filled * filled, codes)
+        else:
+            self._count(f"{name} n", number, ~unknown, codes)
+            self._count(f"{name} sum", number, filled, codes)
+        if spread and cells.units is not None:
+            s, n = cells.of_units(filled), cells.of_units(~unknown) if some else cells.runs
+            ss, nn = s * s, n * n
+            for power, product in zip(_POWERS, (n > 0, ss, s * n, nn, ss * s, ss * n, s * nn, nn * n), strict=True):
+                self._add(f"{name} {power}", number, product.sum(axis=1))
+        elif spread:
+            squares = filled * filled
+            self._count(f"{name} ss", number, squares.sum() if codes is None else squares, codes)
+            self._count(f"{name} sss", number, squares.dot(filled) if codes is None else squares * filled, codes)
 
     def _count(self, name: str, number: int, values: Any, codes: Any | None) -> None:
         """Add numbers of runs by their group, or the one of all of them."""
+        self._add(name, number, values if codes is None else np.bincount(codes, values, minlength=self.shape[1]))
+
+    def _add(self, name: str, number: int, values: Any) -> None:
         kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = np.zeros(self.shape)
-        kept[number] += values if codes is None else np.bincount(codes, values, minlength=self.shape[1])
+        kept[number] += values
 
     def first(self, configurations: int) -> Sums:
         """Those of the first configurations alone."""
@@ -232,48 +276,82 @@ class Sums:
 
     def columns(self, level: float) -> dict[str, Any]:
         """The columns of the frame."""
-        z = NormalDist().inv_cdf((1 + level) / 2)
         flat = {name: values.ravel() for name, values in self._kept.items()}
-        counts = {
-            name: pd.array(flat[name].astype(np.int64), dtype="Int64") for name in ("runs", "stopped", "finished", "unknown")
-        }
-        found: dict[str, Any] = {**counts, "unknown_share": _floats(flat["unknown"] / flat["runs"])}
-        found |= _wilson(flat["goal sum"], flat["goal n"], z)
-        found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
-        found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
-        found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
-        found["step_mean"] = _mean(flat, "step")
-        found["step_low"], found["step_high"] = _normal(flat, "step", z)
-        for name, prefix in FIGURES.items():
-            found[f"{prefix}_mean"] = _mean(flat, name)
-            found[f"{prefix}_low"], found[f"{prefix}_high"] = _normal(flat, name, z)
-            found[f"{prefix}_unknown"] = _floats(1 - flat[f"{name} n"] / flat["runs"])
-            found[f"{prefix}_saved"] = _mean(flat, f"{name} saved")
+        flat.setdefault("units", flat["runs"])
+        names = ("runs", "units", "stopped", "finished", "unknown")
+        found: dict[str, Any] = {name: pd.array(flat[name].astype(np.int64), dtype="Int64") for name in names}
+        found["unknown_share"] = _floats(flat["unknown"] / flat["runs"])
+        with np.errstate(all="ignore"):
+            found["success_rate"] = _mean(flat, "goal")
+            found["success_low"], found["success_high"] = _of_share(flat, level)
+            found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
+            found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
+            found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
+            for name, prefix in {"step": "step", **FIGURES}.items():
+                found[f"{prefix}_mean"] = _mean(flat, name)
+                found[f"{prefix}_low"], found[f"{prefix}_high"] = _of_mean(flat, name, level)
+                if name != "step":
+                    found[f"{prefix}_unknown"] = _floats(1 - flat[f"{name} n"] / flat["runs"])
+                    found[f"{prefix}_saved"] = _mean(flat, f"{name} saved")
         return found
 
 
+_POWERS = ("units", "ss", "sn", "nn", "sss", "ssn", "snn", "nnn")
+"""Products of a unit's sum s and the number n of its runs that are known: of these come the variance and the skewness between units."""
+
+
 def _mean(flat: dict[str, Floats], name: str) -> Any:
-    with np.errstate(all="ignore"):
-        return _floats(flat[f"{name} sum"] / flat[f"{name} n"])
+    return _floats(flat[f"{name} sum"] / flat[f"{name} n"])
 
 
-def _normal(flat: dict[str, Floats], name: str, z: float) -> tuple[Any, Any]:
-    """The interval of a mean by the normal distribution; NA from too few runs."""
+def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats]:
+    """The number of units, and the sums of squares and of cubes of their errors: a unit's sum less so many means."""
+    n, total = flat[f"{name} n"], flat[f"{name} sum"]
+    ss, sss = flat.get(f"{name} ss", total), flat.get(f"{name} sss", total)
+    alone = {"units": n, "sn": total, "nn": n, "ssn": ss, "snn": total, "nnn": n}  # each run a unit: n is 1
+    units, sn, nn, ssn, snn, nnn = (flat.get(f"{name} {power}", values) for power, values in alone.items())
+    mean = total / n
+    squares = ss - 2 * mean * sn + mean**2 * nn
+    return units, np.where(squares > 1e-12 * ss, squares, 0.0), sss - 3 * mean * ssn + 3 * mean**2 * snn - mean**3 * nnn
+
+
+def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any]:
+    """The interval of a mean of values from 0 on, as `comparing.intervals.of_mean` makes it; NA where all units are the same."""
     n = flat[f"{name} n"]
-    with np.errstate(all="ignore"):
-        mean = flat[f"{name} sum"] / n
-        variance = np.maximum(0.0, flat[f"{name} squares"] / n - mean**2) * n / (n - 1)
-        half = np.where(n >= FEWEST, z * np.sqrt(variance / n), np.nan)
-    return _floats(np.maximum(0.0, mean - half)), _floats(mean + half)
+    mean = flat[f"{name} sum"] / n
+    units, squares, cubes = _between(flat, name)
+    spread = np.sqrt(squares / (units - 1))
+    half = _students(level, units) * spread * np.sqrt(units) / n
+    skewness = units / ((units - 1) * (units - 2)) * cubes / spread**3
+    scale = spread * units / n
+
+    def unskewed(half: Floats) -> Floats:
+        bent = scale * 3 / skewness * (np.cbrt(1 + skewness * (half / scale - skewness / (6 * units))) - 1)
+        return np.where(np.abs(skewness) < 1e-6, half, bent)
+
+    low = np.maximum(0.0, np.fmin(mean * np.exp(-half / mean), mean - unskewed(half)))
+    high = np.fmax(mean * np.exp(np.minimum(700.0, half / mean)), mean - unskewed(-half))
+    there = (units >= FEWEST) & (spread > 0)
+    return _floats(np.where(there, np.minimum(low, mean), np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 
 
-def _wilson(successes: Floats, of: Floats, z: float) -> dict[str, Any]:
-    """The share that reached its goal, of the runs of which that is known, with Wilson's interval."""
-    with np.errstate(all="ignore"):
-        share = successes / of
-        middle = (share + z * z / (2 * of)) / (1 + z * z / of)
-        half = z / (1 + z * z / of) * np.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    low, high = np.where(successes == 0, 0.0, middle - half), np.where(successes == of, 1.0, middle + half)
-    unknown = of == 0
-    parts = {"success_rate": share, "success_low": low, "success_high": high}
-    return {name: _floats(np.where(unknown, np.nan, values)) for name, values in parts.items()}
+def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
+    """The interval of the share that reached its goal, as `comparing.intervals.of_share` makes it."""
+    n, total = flat["goal n"], flat["goal sum"]
+    share, worth, z = total / n, n, np.full(len(n), NormalDist().inv_cdf((1 + level) / 2))
+    units, squares, _ = _between(flat, "goal")
+    alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
+    several = units < n
+    worth = np.where(several, np.where(alone == 0, units, n * alone / np.maximum(alone, together)), n)
+    z = np.where(several, _students(level, units), z)
+    middle = (share + z * z / (2 * worth)) / (1 + z * z / worth)
+    half = z / (1 + z * z / worth) * np.sqrt(share * (1 - share) / worth + z * z / (4 * worth * worth))
+    low, high = np.where(total == 0, 0.0, middle - half), np.where(total == n, 1.0, middle + half)
+    few = units < FEWEST
+    return _floats(np.where(few, np.nan, low)), _floats(np.where(few, np.nan, high))
+
+
+def _students(level: float, units: Floats) -> Floats:
+    """Student's quantile for each number of units."""
+    known = {int(one): student(level, int(one) - 1) for one in np.unique(units) if one > 1}
+    return np.array([known.get(int(one), np.nan) for one in units])

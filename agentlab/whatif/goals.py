@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from agentlab.stop import as_condition
+from agentlab.types import StopReason
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid
 from agentlab.whatif.judging import Judge
@@ -37,4 +38,5 @@ def _at_the_end(records: Records, values: pd.Series[Any]) -> tuple[First, Bools]
     name = str(values.name)
     scores = numbers(values.to_frame(name), name).to_numpy()
     done = np.where(np.isnan(scores), False, scores >= 1)
-    return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), np.isnan(scores)
+    failed = records.reason.astype(str) == str(StopReason.ERROR)  # nothing to give a score to
+    return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), np.isnan(scores) & ~failed

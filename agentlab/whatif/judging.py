@@ -25,6 +25,8 @@ STOPPED, FINISHED, UNKNOWN = 0, 1, 2
 AT_ONCE = 32_000_000
 """So many first rows (of configurations times runs) are held at a time."""
 OUTCOMES = ("stopped", "finished", "unknown")
+ENDS_BEFORE_CONDITIONS = (str(StopReason.TERMINATING_TOOL), str(StopReason.EXPLICIT_STOP))
+"""Ends of a run's own that hold even where its condition raises at the same step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Judge:
         self._limits: dict[tuple[str, Any], Limit] = {}
         self._everywhere: dict[int, Rows] = {}
         self._grids = tuple(grids)
-        self._read_broken: dict[tuple[StopCondition, int, int, int], Sequence[Reading]] = {}
+        self._read_broken: dict[tuple[StopCondition, int, int, int], Sequence[Reading] | None] = {}
         for grid in grids:
             self._prepare(grid)
 
@@ -138,11 +140,14 @@ class Judge:
         broken.off &= raised >= row  # behind a step that was broken off nothing is asked any more
         reached_here = self.goal == row
         unsure_from = words.unsure_from(records, counted)
-        outcome = self._outcome(row, broken, raised, unsure_from=unsure_from)
+        failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, broken)
+        outcome = self._outcome(row, broken, failed, unsure_from=unsure_from)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = self._used(outcome, row, broken)
         goal = self._goal(outcome, row, broken.off, unsure_from)
         goal[reached_here & broken.unsure] = np.nan
+        if self.goal_is_the_end:
+            goal[failed & reached_here] = 0.0  # its own end came to an error
         verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
         self._count_what_was_handed_in(verdict)
         return verdict
@@ -208,22 +213,26 @@ class Judge:
 
     # What ---------------------------------------------------------------------------------------------------------------
 
-    def _outcome(self, row: First, broken: Broken, raised: First, *, unsure_from: First) -> npt.NDArray[np.uint8]:
+    def _failed(self, row: First, raised: First, broken: Broken) -> Bools:
+        """Runs that end by a condition that raised: only a terminating tool and a stop that was asked for win over that."""
+        records = self.records
+        won = records.own_end & (row == records.lengths - 1) & np.isin(records.reason.astype(str), ENDS_BEFORE_CONDITIONS)
+        found: Bools = (row < records.lengths) & (raised == row) & ~broken.off & ~won
+        return found
+
+    def _outcome(self, row: First, broken: Broken, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
         records = self.records
         stops = row < records.lengths
         at_end = stops & (row == records.lengths - 1)
         ends = at_end | ~stops
-        own_wins = records.own_end & ends
+        own_wins = records.own_end & ends & ~failed
         if broken.off.any():
             own_wins &= ~broken.off
-        failed = stops & (raised == row) if raised is not records.lengths else None
-        if failed is not None:
-            own_wins &= ~failed | (records.reason == StopReason.TERMINATING_TOOL)
         outcome = np.where(own_wins, FINISHED, np.where(stops, STOPPED, UNKNOWN)).astype(np.uint8)
         unknown = at_end & ((records.cut_short & ~broken.off) | (records.own_end & broken.unsure & ~broken.off))
         if unsure_from is not records.lengths:
             unsure = (unsure_from < records.lengths) & (row >= unsure_from)
-            unknown |= unsure if failed is None else unsure & ~failed
+            unknown |= unsure & ~failed
         outcome[unknown] = UNKNOWN
         return outcome
 
@@ -263,7 +272,7 @@ class Judge:
             for _, decides in self.deciding(tree, verdict.row, where, goals_only=True):
                 verdict.goal[decides] = np.where(found.broken.unsure[decides], np.nan, 1.0)
         for run, readings in self.read_broken(tree, found, verdict.row, stopped).items():
-            if any(reading.goal for reading in readings):
+            if any(reading.goal for reading in readings or ()):
                 verdict.goal[run] = 1.0
 
     # Why ----------------------------------------------------------------------------------------------------------------
@@ -274,7 +283,7 @@ class Judge:
         if not all(isinstance(leaf, BUILT_IN) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
             for run in np.flatnonzero(where):  # some have to be awaited, and the tree was read as a whole
                 history = prefixes.history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
-                for reading in prefixes.deciding_at(history, tree):
+                for reading in prefixes.deciding_at(history, tree) or ():
                     if reading.goal or not goals_only:
                         yield prefixes.told(reading), np.arange(len(where)) == run
             return
@@ -290,15 +299,16 @@ class Judge:
             if not goals_only or self._is_goal(node):
                 yield self._told(node), decides & where
 
-    def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading]]:
-        """What made a tree met in the steps that were broken off, with what was left of them: by run, where the runs are there."""
+    def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading] | None]:
+        """What made a tree met in the steps that were broken off, with what was left of them (None: it raised): by run, where the runs
+        are there."""
         histories, broken = self.records.histories, found.broken
         if histories is None:
             return {}
         off = stopped & broken.off
         only_rises = conditions.latches(tree) and all(isinstance(leaf, BUILT_IN) for leaf in tree.leaves())
         asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, a part of it does not either
-        read: dict[int, Sequence[Reading]] = {int(run): () for run in np.flatnonzero(off & ~asked)}
+        read: dict[int, Sequence[Reading] | None] = {int(run): () for run in np.flatnonzero(off & ~asked)}
         for run in map(int, np.flatnonzero(asked)):
             key = (tree, run, int(row[run]), int(broken.behind[run]))
             if key not in self._read_broken:

@@ -98,14 +98,6 @@ def read(records: Records, tree: StopCondition) -> Read:
     return background.submit(over_all()).result()
 
 
-def reading_at(history: RunHistory, tree: StopCondition) -> Reading | None:
-    """What a tree says of a history; None where it raises."""
-    try:
-        return background.submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
-    except Exception:
-        return None
-
-
 def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
     """A history as it would have been, had its step at `place` been broken off behind so many of its calls."""
     kept = history.prefix(place)
@@ -122,10 +114,13 @@ def _shortened(step: StepResult, calls: int) -> StepResult:
     return replace(step, calls=made, usage=usage, cost=cost, answer=None, tool_results=(), children=(), readings=None, error=None)
 
 
-def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[Reading]:
-    """What made a tree met after this history."""
-    reading = reading_at(history, tree)
-    return [] if reading is None else list(reading.deciding())
+def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
+    """What made a tree met after this history; None where it raises."""
+    try:
+        reading = background.submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
+    except Exception:
+        return None
+    return list(reading.deciding())
 
 
 def told(reading: Reading) -> str:

@@ -31,15 +31,15 @@ def of(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
     if tree is not None:
         met = stopped & (found.met == row)
         reason[met & ~broken.off] = str(StopReason.STOP_CONDITION)
-        where = (met | (finished & (found.met == row))) & ~broken.off
+        where = (met | (finished & (found.met == row))) & ~broken.off & (found.raised > row)
         if where.any():
             fired[where] = _names(judge, tree, row, where)[where]
         unclear = stopped & (broken.off | broken.unsure) & (met | (not conditions.latches(tree)))
         reason[unclear], fired[unclear] = None, ""  # whether it was met by what was left of the step, a frame cannot tell
         for run, readings in judge.read_broken(tree, found, row, stopped).items():
             limit = found.limits[int(broken.by[run])]
-            reason[run] = str(StopReason.STOP_CONDITION if readings else limit.reason)
-            fired[run] = ", ".join(map(prefixes.told, readings)) or limit.name
+            reason[run] = str(StopReason.ERROR if readings is None else StopReason.STOP_CONDITION if readings else limit.reason)
+            fired[run] = "" if readings is None else ", ".join(map(prefixes.told, readings)) or limit.name
     failed = stopped & (found.raised == row) & ~broken.off
     reason[failed], fired[failed] = str(StopReason.ERROR), ""
     reason[finished] = records.reason[finished]

@@ -10,7 +10,8 @@ lab.suggest(results, by="model").frame                            for each model
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -20,8 +21,9 @@ from agentlab.amounts import counted
 from agentlab.comparing import groups
 from agentlab.comparing.compare import TOO_FEW
 from agentlab.comparing.groups import By
-from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_ratio, wilson
+from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_mean, of_share
 from agentlab.errors import ConfigurationError
+from agentlab.types import StopReason
 from agentlab.whatif import goals
 from agentlab.whatif.candidates import candidates
 from agentlab.whatif.choosing import (
@@ -29,25 +31,21 @@ from agentlab.whatif.choosing import (
     Counts,
     Judged,
     Measured,
-    Units,
     count,
-    folds_of,
-    in_order,
     judge,
     measured,
     preference,
     single,
-    taken,
-    units_of,
 )
 from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Sums, Task
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.grids import Conditions, Grid, Limits, grids
-from agentlab.whatif.records import Bools, Ints, Records
+from agentlab.whatif.records import Bools, Floats, Ints, Records
 from agentlab.whatif.sources import Recorded, records_of
 from agentlab.whatif.suggestion import IN_WORDS, NO_INTERVAL, CostIn, Suggestion, configuration, sentences
 from agentlab.whatif.suggestions import Suggestions
+from agentlab.whatif.units import Units, folds_of, order_of, taken, units_of
 
 __all__ = ["Suggestion", "Suggestions", "suggest"]
 
@@ -108,27 +106,33 @@ def suggest(
     by          column or columns of the runs that make groups, such as `model`, as for `lab.backtest` and `lab.summary`. The answer is
                 then `Suggestions`: one for each group, found and judged on the runs of that group alone
     runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
-    folds       into so many parts the runs are divided for judging; fewer where there are fewer prompts
+    folds       into so many parts the runs are divided for judging; fewer where there are fewer independent units
     level       that of the intervals
 
     **The rule.** Of the configurations that keep at least `keep` of the successes, the one with the least cost; of equal cost the one
     that keeps most; then the one of fewer limits, the one whose form was given first, the strictest. What a run that was cut off in the
     record would have cost with more room is not known: for choosing it counts with what it had cost by then, in every configuration.
 
-    **The judgement.** The rule is applied to all folds but one, and what it chose is tried on that one, in turn. A fold has whole
-    prompts (by `prompt_id`, else `prompt`) where they are known. All figures of the Suggestion are of these held-out runs together,
-    with percentile bootstrap intervals over prompts, or runs where there are none; Wilson's where every success was kept, or none.
+    **The judgement.** The rule is applied to all folds but one, and what it chose is tried on that one, in turn. All figures of the
+    Suggestion are of these held-out runs together.
 
-    **How good that is.** Made-up runs, three in five of them successes, 190 candidates, keep=0.95; shares of the successes in %, means
-    over several hundred samples each:
+    **Independent units.** Repeats of a prompt and replays of a recording are not independent, so no fold divides them, and the
+    intervals are made from the units' sums: a prompt (`prompt_id`, else `prompt`) and whatever shares a `recording_id` with it; of runs
+    of one prompt the recording; else the run. `units` says how many there are. Where the successes come from fewer than 5 there is no
+    suggestion.
 
-                                                              60 runs   200 runs   120 runs of 30 prompts
-        the suggestion on the runs that it was chosen on         97.0       95.8                     96.1
-        truly, on any others                                     94.7       95.3                     94.6
-        the figure given here                                    93.5       95.0                     94.4
-        truly, for what was chosen on four fifths of the runs    93.8       95.2                     94.5
-        how often its interval at 95 % contained the latter        96         94                       94
-        and the suggestion's own truth                             96         90                       93
+    **How good that is.** Made-up runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
+    keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
+
+                                                                     60 x 1   200 x 1   20 x 5   50 x 4
+        kept of the successes on the runs that it was chosen on        96.8      95.4     95.9     95.5
+        truly, on other prompts                                        92.7      94.1     92.7     94.0
+        the figure given here, `kept`                                  92.0      93.9     92.3     93.6
+        truly, for what was chosen on four fifths of the runs          91.9      94.2     92.4     94.0
+        how often the interval of `kept` at 95 % contained the latter  94.5      88.5     95.0     92.0
+        that of `saved`                                                93.0      94.5     94.0     95.0
+        that of `cost`                                                 97.0      93.0     96.0     95.0
+        how often that of `kept` contained the suggestion's own truth  89.5      88.5     91.0     89.5
 
     Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
     keeps are no errors: the Suggestion is then False and says why.
@@ -156,17 +160,15 @@ def suggest(
     if rule.is_given:
         grids(conditions, budget)  # what cannot be tried is an error whatever the runs are
     columns = [] if by is None else groups.columns_of(by)
-    came = records_of(recorded, runs)
-    about = came.with_columns(columns, "by")
-    records = in_order(came)
+    records = records_of(recorded, runs)
     reached, is_open = goals.reached(records, goal)
     if by is None:
         return _suggested(records, reached, is_open, rule)
+    about = records.with_columns(columns, "by")
     names = groups.names_of(about, columns)
-    group_of = names.set_axis(about["run_id"]).reindex(records.about["run_id"]).to_numpy()
     found = {}
     for name in groups.in_order(names):
-        its = np.flatnonzero(group_of == name)
+        its = np.flatnonzero(names == name)
         found[name] = _suggested(taken(records, its), reached[its], is_open[its], rule)
     return Suggestions(tuple(columns), found, about.loc[~names.duplicated(), columns].reset_index(drop=True))
 
@@ -190,21 +192,19 @@ class _Rule:
 
 def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) -> Suggestion:
     """The suggestion for these runs."""
+    order = order_of(records.about)
+    records, reached, is_open = taken(records, order), reached[order], is_open[order]
     keep, cost, folds, level = rule.keep, rule.cost, rule.folds, rule.level
     looked_at = measured(records, reached, is_open, cost)
     successes = int(looked_at.succeeded.sum())
-    nothing = Suggestion(keep, cost, None, runs=len(records), successes=successes)
-    if (lacking := _lacking(looked_at, is_open)) is not None:
+    units = units_of(records.about)
+    nothing = Suggestion(keep, cost, None, runs=len(records), units=units.number, successes=successes)
+    if (lacking := _lacking(looked_at, is_open, units)) is not None:
         return _because(nothing, lacking)
     own = None if rule.is_given else candidates(records, reached, looked_at.succeeded, keep)
     tried = grids(rule.conditions if own is None else own, rule.budget)
-    task = Task(records, tried, reached, is_open)
-    units = units_of(records.about)
-    folds = min(folds, len(set(units.of[looked_at.succeeded].tolist())))
-    if folds < 2:
-        return _because(
-            nothing, "All successes are of one prompt, so there are no others to judge on: record runs of more prompts."
-        )
+    task = Task(records, tried, reached, is_open, units.codes)
+    folds = min(folds, units.count_of(looked_at.succeeded))
     fold = folds_of(units, looked_at.succeeded, folds)
     counts, sums = count(task, looked_at, fold, folds)
     order = preference(tried)
@@ -231,8 +231,9 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         *(kept.value, kept.low, kept.high),
         *(saved.value, saved.low, saved.high),
         *(mean.value, mean.low, mean.high),
-        cost_recorded=float(looked_at.whole[both].mean()) if both.any() else None,
+        cost_recorded=float(looked_at.whole[both].mean()) if mean.value is not None else None,
         runs=len(records),
+        units=units.number,
         successes=successes,
         unknown_share=float(judged.unknown.mean()),
         folds=folds,
@@ -240,8 +241,14 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         frame=frame,
     )
     own_share = float(counts.share[chosen])
-    told = sentences(found, candidates=task.size, own_share=own_share, units=units.what, level=level)
+    told: Iterable[str] = sentences(found, candidates=task.size, own_share=own_share, unit=units.what, level=level)
     warned = _cautions(records, looked_at, is_open, units, judged, by_fold)
+    ended = int((records.reason.astype(str) == str(StopReason.STOP_CONDITION)).sum())
+    if own is not None and ended:
+        told = (
+            *told,
+            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not have: pass it with them.",
+        )
     return dataclasses.replace(found, why=(*told, *warned, *_no_interval(kept, saved, mean)))
 
 
@@ -263,7 +270,7 @@ def _checked_folds(folds: object) -> int:
     return folds
 
 
-def _lacking(looked_at: Measured, is_open: Bools) -> str | None:
+def _lacking(looked_at: Measured, is_open: Bools, units: Units) -> str | None:
     """Why the data cannot answer; None where they can."""
     runs, successes = len(is_open), int(looked_at.succeeded.sum())
     if successes < FEWEST:
@@ -271,6 +278,11 @@ def _lacking(looked_at: Measured, is_open: Bools) -> str | None:
         return (
             f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and it takes {FEWEST}: record more runs, or "
             "say with goal=… what counts as success."
+        )
+    if (several := units.count_of(looked_at.succeeded)) < FEWEST:
+        return (
+            f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent: it takes "
+            f"{FEWEST}. Record runs of more {'prompts' if units.what == 'prompt' else 'answers'}."
         )
     if np.isnan(looked_at.whole).all():
         others = ", ".join(repr(name) for name in get_args(CostIn) if name != looked_at.cost)
@@ -290,14 +302,29 @@ def _longest(task: Task, grid: Grid) -> int:
 def _estimates(judged: Judged, looked_at: Measured, units: Units, level: float) -> tuple[Estimate, Estimate, Estimate]:
     """What is kept of the successes, what is saved of the cost, and the mean cost, on held-out runs."""
 
-    def of(above: Any, below: Any) -> Estimate:
-        known = ~(np.isnan(above) | np.isnan(below))
-        return of_ratio(np.bincount(units.of[known], above[known]), np.bincount(units.of[known], below[known]), level=level)
+    known = ~np.isnan(judged.kept)
+    kept = of_share(judged.kept[known], units.of[known], level=level)
+    spent = ~np.isnan(judged.used) & ~np.isnan(looked_at.whole)
+    used, whole, of = judged.used[spent], looked_at.whole[spent], units.of[spent]
+    if 2 * len(used) < len(spent):
+        unknown = Estimate(None, None, None, len(used), f"unknown for {len(spent) - len(used):,} of {len(spent):,} runs")
+        return kept, unknown, unknown
+    mean = of_mean(used, of, level=level, least=0.0)
+    return kept, _saved(used, whole, of, level), mean
 
-    kept = of(judged.kept, np.ones(len(judged.kept)))
-    if kept.value in (0.0, 1.0) and kept.known >= FEWEST:
-        kept = wilson(round(kept.value * kept.known), kept.known, level=level)
-    return kept, of(looked_at.whole - judged.used, looked_at.whole), of(judged.used, np.ones(len(judged.used)))
+
+def _saved(used: Floats, whole: Floats, of: Ints, level: float) -> Estimate:
+    """The share that is saved of the cost, with the interval of the logarithm of what is left, from the units' errors."""
+    if not used.sum():
+        return Estimate(1.0 if whole.sum() else None, None, None, len(used), "nothing was used")
+    left = float(used.sum() / whole.sum())
+    errors = used / used.mean() - whole / whole.mean()  # of the logarithm of a ratio, to the first order
+    found = of_mean(errors, of, level=level)
+    if found.low is None or found.high is None:
+        return dataclasses.replace(found, value=1 - left)
+    return dataclasses.replace(
+        found, value=1 - left, low=max(0.0, 1 - left * math.exp(found.high)), high=1 - left * math.exp(found.low)
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -353,10 +380,14 @@ def _cautions(  # noqa: PLR0917
     runs, successes = len(records), int(looked_at.succeeded.sum())
     if successes < FEW:
         yield f"{counted(successes, 'success').replace('successs', 'successes')}: {TOO_FEW}."
-    elif units.what == "prompt" and (prompts := len(set(units.of[looked_at.succeeded].tolist()))) < FEW:
-        yield f"Successes of {counted(prompts, 'prompt')}: {TOO_FEW}."
+    elif (several := units.count_of(looked_at.succeeded)) < FEW:
+        yield f"Successes of {units.counted(several)}: {TOO_FEW}."
     if units.one_prompt:
         yield "All runs are of one prompt: this speaks of that prompt, not of others."
+    elif units.what == "run":
+        yield "Neither prompts nor recordings of the runs are known: this takes the runs as independent of each other."
+    if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
+        yield f"{failed:,} of {runs:,} runs ended in an error: they have not reached the goal, and what they cost is in the mean."
     if unknown := int(judged.unknown.sum()):
         yield (
             f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: what they would have "

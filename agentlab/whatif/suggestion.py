@@ -66,6 +66,8 @@ class Suggestion:
     cost_recorded: float | None = None
     """What the same runs cost in the record."""
     runs: int = 0
+    units: int = 0
+    """Independent units in these runs: prompts, recordings or runs, see `lab.suggest`."""
     successes: int = 0
     """Runs that had reached their goal in the record."""
     unknown_share: float | None = None
@@ -127,9 +129,9 @@ class Suggestion:
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
-        x, y = options.setdefault("x", AXES[self.cost_in]), options.setdefault("y", "success_rate")
+        options = {"x": AXES[self.cost_in], "y": "success_rate", **options}
         axes = sugar.call("agentlab.plots:what_if", self.frame, **options)
-        return ringed(axes, self.frame, x, y, self.code if self else "")
+        return ringed(axes, self.frame, self.code if self else "", **options)
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -147,7 +149,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").in_short()
-            'keeps 100.0% (88.6% to 100.0%) of the successes and saves 82.6% (70.4% to 88.4%) of the tokens'
+            'keeps 100.0% (88.6% to 100.0%) of the successes and saves 82.6% (72.4% to 90.0%) of the tokens'
         """
         kept = with_interval(self.kept, self.kept_low, self.kept_high)
         saved = with_interval(self.saved, self.saved_low, self.saved_high)
@@ -159,10 +161,10 @@ class Suggestion:
         return f'<div class="{AS_WRITTEN}">{head}<ul>{why}</ul></div>'
 
 
-def ringed(axes: Any, frame: pd.DataFrame, x: str, y: str, told: str) -> Any:
-    """The axes with a ring around what is chosen; `told` is what that is."""
-    chosen = frame[frame["chosen"]]
-    chosen = chosen[chosen[[x, y]].notna().all(axis=1)]
+def ringed(axes: Any, frame: pd.DataFrame, told: str, *, x: str, y: str, most_unknown: float = 0.05, **_: Any) -> Any:
+    """The axes with a ring around what is chosen, where it is drawn; `told` is what that is. The rest are the options of the plot."""
+    unknown = ["unknown_share" if name == "step_mean" else f"{name.rpartition('_')[0]}_unknown" for name in (x, y)]
+    chosen = frame[frame["chosen"] & frame[[x, y]].notna().all(axis=1) & (frame[unknown].max(axis=1) <= most_unknown)]
     if len(chosen):
         points = list(zip(chosen[x].astype(float), chosen[y].astype(float), strict=True))
         sugar.call("agentlab.plots._what_if:draw_ring", axes, points, told)
@@ -181,7 +183,7 @@ def configuration(grid: Grid, longest: int) -> Configuration:
     return Configuration(grid.stop, Budget(**limits), f"{code}, budget={budget_code(limits)}")
 
 
-def sentences(found: Suggestion, *, candidates: int, own_share: float, units: str, level: float) -> Iterator[str]:
+def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str, level: float) -> Iterator[str]:
     """What a suggestion comes to, in words."""
     code = found.code
     yield (
@@ -190,7 +192,8 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, units: st
     )
     before, after = amount(found.cost_recorded, found.cost_in), amount(found.cost, found.cost_in)
     yield (
-        f"On runs it was not chosen on ({found.folds} parts, by {units}) the rule {found.in_short()} (intervals at {level:.4g}): "
+        f"On runs it was not chosen on ({found.folds} parts, by {unit}, {found.units:,} in all) the rule {found.in_short()} "
+        f"(intervals at {level:.4g}): "
         f"{after} a run in place of {before}."
     )
     if found.kept is not None and found.kept < found.keep:
@@ -198,7 +201,8 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, units: st
     same = f"In {found.same_choice} of {found.folds} parts the same configuration was chosen"
     yield f"{same}." if 2 * found.same_choice > found.folds else f"{same}: others would do about as well, see frame."
     if found.found is not None and found.found.stop is None and found.found.budget is None:
-        yield "So no limit that was tried keeps so much for less: it is the record itself that is suggested."
+        what = "none is" if found.unknown_share else "it is the record itself that is"
+        yield f"So no limit that was tried keeps so much for less: {what} suggested."
 
 
 IN_WORDS = {"cost_usd": "the cost", "tokens": "the tokens", "time_s": "the time", "steps": "the steps"}

@@ -23,7 +23,7 @@ _FIGURES = (
     "kept", "kept_low", "kept_high", "saved", "saved_low", "saved_high", "cost", "cost_low", "cost_high", "cost_recorded",
     "unknown_share",
 )  # fmt: skip
-_COUNTS = ("runs", "successes", "folds", "same_choice")
+_COUNTS = ("runs", "units", "successes", "folds", "same_choice")
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,9 +49,9 @@ class Suggestions:
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """A row a group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, `successes`,
-        `folds`, `same_choice`; `kept`, `saved`, `cost`, each with `_low` and `_high`, `cost_recorded` and `unknown_share`, all from
-        runs that had no part in choosing; `small_sample` and `no_interval`, in words.
+        """A row a group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, independent
+        `units`, `successes`, `folds`, `same_choice`; `kept`, `saved`, `cost`, each with `_low` and `_high`, `cost_recorded` and
+        `unknown_share`, all from runs that had no part in choosing; `small_sample` and `no_interval`, in words.
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
@@ -117,10 +117,10 @@ class Suggestions:
         if table.empty:
             raise ConfigurationError(f"There are no candidates to show: {_reasons(self.groups)}")
         cost_in = next(iter(self.groups.values())).cost_in
-        x, y = options.setdefault("x", AXES[cost_in]), options.setdefault("y", "success_rate")
-        axes = sugar.call("agentlab.plots:what_if", table, **{"by": list(self.by), **options})
+        options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
+        axes = sugar.call("agentlab.plots:what_if", table, **options)
         told = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
-        return ringed(axes, table, x, y, told)
+        return ringed(axes, table, told, **options)
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:

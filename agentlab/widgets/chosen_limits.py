@@ -20,8 +20,8 @@ DEFAULT_TURNS = Budget().max_turns or 0
 class ChosenLimits(MutableMapping[str, Value]):
     """The limits by name, None where there is none. To set one moves its slider; `del` takes the limit away."""
 
-    def __init__(self, names: list[str]) -> None:
-        self._values: dict[str, Value] = dict.fromkeys(names)
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values: dict[str, Value] = dict(values)
         self.on_change: Callable[[], None] | None = None
         """Called behind every change."""
         self._lock = threading.Lock()
@@ -84,13 +84,15 @@ def grid_of(chosen: Mapping[str, Value]) -> Grid:
 def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
     """What a run's budget has to say, so that it ends where the record does under these limits; empty: the default will do.
 
-    A budget ends a run after 20 turns unless it says otherwise. Where the record has `longest` steps, and more than that, it has to.
+    A budget ends a run after 20 turns unless it says otherwise: as in the record, where that is known. Else, where the record has
+    `longest` steps, and more than that, it has to.
     """
     limits = limits_of(chosen)
-    turns = min((value for name in ("StepCountIs", "max_turns") if (value := chosen.get(name)) is not None), default=longest)
-    if "max_turns" not in limits and turns > DEFAULT_TURNS and longest > DEFAULT_TURNS:
-        return {"max_turns": turns, **limits}
-    return limits
+    if "max_turns" in chosen:
+        limits = {"max_turns": chosen["max_turns"], **limits}
+        return limits if limits["max_turns"] != DEFAULT_TURNS else {n: value for n, value in limits.items() if n != "max_turns"}
+    turns = longest if chosen.get("StepCountIs") is None else min(longest, chosen["StepCountIs"])
+    return {"max_turns": turns, **limits} if turns > DEFAULT_TURNS else limits
 
 
 def as_code(chosen: Mapping[str, Value], longest: int) -> str:

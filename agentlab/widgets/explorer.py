@@ -25,7 +25,8 @@ from agentlab.widgets.picture import Picture
 from agentlab.widgets.style import STYLE
 from agentlab.widgets.trade_off import TradeOff
 from agentlab.widgets.tried_figures import Others, Trials, Tried
-from agentlab.widgets.tried_limits import offers
+from agentlab.widgets.tried_limits import USUAL, Value, offers
+from agentlab.widgets.tried_record import notes, recorded_limits
 from agentlab.widgets.tried_rows import left_out, rows_of
 from agentlab.widgets.written import Html
 
@@ -46,16 +47,23 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
               `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`, `max_calls`,
               `timeout`
 
+    It opens with the limits that the runs had, and with their figures as recorded. A limit that you do not change stays as it was in
+    each run; one that differs from run to run is `None`, as recorded, until you set it for all. A frame has the limits in columns such
+    as `max_turns` and `HasToolCall.limit`; the page says what it does not know.
+
     `explorer.stop` and `explorer.budget` are what was chosen, for `agent.run(…)`; `explorer.code` is the same as text.
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
-    behind the frontier, as `lab.backtest` gives them.
+    behind the frontier, as `lab.backtest` gives them. Where some runs are unknown the page gives a range for the success, and a mean
+    only for most of the runs, with their number; it compares them with what the same runs took.
     Errors: ConfigurationError for what is no record of runs, and for names and goals that there are not.
 
     Example:
         >>> explorer = lab.explore([result, *others], limits={"StepCountIs": [2, 4, 8]})
+        >>> explorer.code
+        "stop=StepCountIs(8) | HasToolCall('finalize')"
         >>> explorer.limits["StepCountIs"] = 4
         >>> explorer.code
-        'stop=StepCountIs(4)'
+        "stop=StepCountIs(4) | HasToolCall('finalize')"
     """
     return Explorer(recorded, goal=goal, runs=runs, limits=limits)
 
@@ -66,8 +74,10 @@ class Explorer(LiveView):
     def __init__(self, recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> None:
         super().__init__()
         records = records_of(recorded, runs)
-        self._offered = offers(records, limits)
-        self._trials = Trials(records, self._offered, goal)
+        self._recorded = recorded_limits(records)
+        usual = tuple(dict.fromkeys((*USUAL, *self._recorded.of_budget)))
+        self._offered = offers(records, limits, usual, self._recorded.shared)
+        self._trials = Trials(records, self._offered, self._recorded, goal)
         self._others = Others(self._trials)
         self._picture = TradeOff(self._trials.record)
         self._goal = _goal_words(goal)
@@ -76,9 +86,7 @@ class Explorer(LiveView):
         self._comparing = threading.Lock()
         self._changed_at = 0.0
         self._longest = self._trials.longest
-        self.limits = ChosenLimits([name for name, offer in self._offered.items() if offer.values])
-        if "StepCountIs" in self.limits and self._longest:
-            self.limits["StepCountIs"] = self._longest  # as in the record: what runs would have done behind it is unknown
+        self.limits = ChosenLimits(self._trials.opening)
         self.limits.on_change = self._touched
 
     # What was chosen --------------------------------------------------------------------------------------------------------
@@ -86,18 +94,21 @@ class Explorer(LiveView):
     @property
     def stop(self) -> StopCondition | None:
         """The stop condition that was chosen, for `agent.run(…, stop=…)`; None where there is none."""
-        return stop_of(self.limits.snapshot())
+        return stop_of(self._trials.complete(self.limits.snapshot()))
 
     @property
     def budget(self) -> Budget | None:
         """The budget that was chosen, for `agent.run(…, budget=…)`; None: the default will do."""
-        limits = budget_of(self.limits.snapshot(), self._longest)
+        limits = budget_of(self._trials.complete(self.limits.snapshot()), self._longest)
         return Budget(**limits) if limits else None
 
     @property
     def code(self) -> str:
         """Both as they are written between the brackets of `agent.run(…)`."""
-        return as_code(self.limits.snapshot(), self._longest)
+        return self._code_of(self.limits.snapshot())
+
+    def _code_of(self, chosen: Mapping[str, Value]) -> str:
+        return as_code(self._trials.complete(chosen), self._longest)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -117,18 +128,24 @@ class Explorer(LiveView):
             self._tried = tried = self._trials.of(chosen)
         return tried
 
+    def _unsaid(self) -> str:
+        """What there is no slider for, and why."""
+        return left_out(self._offered) + notes(self._recorded, list(self.limits))
+
     # Live -------------------------------------------------------------------------------------------------------------------
 
     def _compose(self) -> None:
-        self.rows = rows_of(self._offered, self.limits)
+        self.rows = rows_of(self._offered, self.limits, self._recorded.differing)
         self.summary, self.figures, self.ends, self.chart = (Html() for _ in range(4))
         self.code_text, self.progress = Html(), Html()
         self.copy = CopyButton()
         heading = Html("<b>Limits</b>", _dom_classes=("agentlab-heading",))
         code_heading = Html("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
-        missing = Html(left_out(self._offered), _dom_classes=("agentlab-message",))
+        self.back = widgets.Button(description="As recorded", tooltip="Back to the limits that the runs had")
+        self.back.on_click(lambda _: self.limits.update(self._trials.opening))
+        missing = Html(self._unsaid(), _dom_classes=("agentlab-message",))
         chosen = widgets.VBox(
-            [heading, *(row.view for row in self.rows.values()), missing, code_heading, self.code_text, self.copy],
+            [heading, *(row.view for row in self.rows.values()), self.back, missing, code_heading, self.code_text, self.copy],
             layout=widgets.Layout(flex="0 1 22em", min_width="19em"), _dom_classes=("agentlab-editor", "agentlab-tried"),
         )  # fmt: skip
         about = Html(markup.note(f"The goal: {self._goal}."))
@@ -168,7 +185,7 @@ class Explorer(LiveView):
         self.figures.value = tried_markup.figures(tried, self._trials.record)
         self.ends.value = tried_markup.ends(tried)
         self.chart.value = self._pictured(tried).as_html()
-        text = as_code(tried.chosen, self._longest)
+        text = self._code_of(tried.chosen)
         self.copy.text = text  # first: the code that is to be seen is what is copied
         self.code_text.value = tried_markup.code(text)
         done, whole = self._compared, len(self._others.several)
@@ -198,8 +215,8 @@ class Explorer(LiveView):
         if self._widget is None:
             self._others.finish()
         tried = self._now()
-        about = markup.note(f"The goal: {self._goal}.") + left_out(self._offered)
-        return StaticTrial(tried, self._trials.record, as_code(tried.chosen, self._longest), about, self._pictured(tried))
+        about = markup.note(f"The goal: {self._goal}.") + self._unsaid()
+        return StaticTrial(tried, self._trials.record, self._code_of(tried.chosen), about, self._pictured(tried))
 
     def __repr__(self) -> str:
         return f"Explorer({counted(self._trials.record.row['runs'], 'run')}, {self.code})"
@@ -228,9 +245,9 @@ class StaticTrial:
         row = self._tried.row
         ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
         unknown = tried_markup.share(row["unknown_share"])
-        rate = tried_markup.share(row["success_rate"])
         return markup.printable(
-            f"{self._code}\n{counted(row['runs'], 'run')}: {rate} reached the goal, {unknown} unknown. {ended}"
+            f"{self._code}\n{counted(row['runs'], 'run')}{', as recorded' if self._tried.is_record else ''}: "
+            f"{tried_markup.reached(row)} reached the goal, {unknown} unknown. {ended}"
         )
 
     def _html(self, picture: str = "") -> str:
@@ -248,7 +265,7 @@ class StaticTrial:
 
 def _goal_words(goal: Goal) -> str:
     if goal is None:
-        return "the agent came to an end of its own"
+        return "the agent finished on its own, or called the tool that ended the run"
     if isinstance(goal, str):
         return f"{goal} of at least 1"
     if isinstance(goal, Mapping | pd.Series):

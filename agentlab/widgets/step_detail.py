@@ -107,7 +107,8 @@ def _messages(run: Run, step: StepResult) -> str:
     if step.response is not None and step.response.refusal:
         parts.append(_said("Model, refusing", prose(step.response.refusal, f"{here}.response.refusal")))
     if step.text:
-        parts.append(_said("Model", prose(step.text, f"{here}.text")))
+        seams = "".join(f'<div class="agentlab-note">{line(str(seam))}</div>' for seam in step.seams[-MOST_CALLS:])
+        parts.append(_said("Model", prose(step.text, f"{here}.text") + seams))
     elif step.calls:
         asks = "asks for tools, and says nothing else" if step.tool_calls else "no text"
         parts.append(_said("Model", note(asks)))

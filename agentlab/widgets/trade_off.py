@@ -14,7 +14,8 @@ from PIL import Image
 
 from agentlab.plots import _figure as look
 from agentlab.plots._what_if import draw_what_if, number
-from agentlab.plots._what_if_data import what_if_data
+from agentlab.plots._what_if_data import MOST_UNKNOWN, what_if_data
+from agentlab.widgets import tried_markup
 from agentlab.widgets.picture import Picture
 from agentlab.widgets.tried_figures import Tried
 
@@ -73,10 +74,9 @@ class TradeOff:
         if not nothing:
             frontier = self._axes.plot([], [], color=look.BLUE, linewidth=1.6, label="frontier")
             other = self._axes.plot([], [], linestyle="none", marker="o", markersize=4, color=look.BLUE, label="other limits")
-            unsure = self._axes.plot(
-                [], [], linestyle="none", marker="o", markersize=4, color=look.BLUE, markerfacecolor="none",
-                label="over 5% unknown",
-            )  # fmt: skip
+            left_out = int((others["unknown"] > MOST_UNKNOWN).sum())
+            words = f"{left_out:,} not drawn: over {MOST_UNKNOWN:.0%} unknown"
+            unsure = self._axes.plot([], [], linestyle="none", label=words) if left_out else []
             self._axes.legend(
                 handles=[self._mark, *record, *frontier, *other, *unsure], loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=5,
                 fontsize=look.SMALL_POINTS, labelcolor=look.TEXT, frameon=False, handletextpad=0.3, columnspacing=1.0,
@@ -114,8 +114,6 @@ class TradeOff:
             else:
                 bar.set_data([at[0]] * 2, [low, high])
         self._mark.set_data(*(([at[0]], [at[1]]) if at is not None else ([], [])))
-        self._mark.set_markerfacecolor("none" if row["unknown_share"] > 0.05 else look.VERMILLION)
-        self._mark.set_markeredgewidth(2)
         if at is not None:
             self._reach(max([at[0], *(float(end) for end in ends["x"] if end is not None)]))
 
@@ -130,13 +128,15 @@ class TradeOff:
         return self.x.removesuffix("_mean")
 
     def _point(self, tried: Tried) -> tuple[float, float] | None:
+        """Where it is drawn; None where too much is unknown, since means of other runs cannot be compared."""
         x, y = tried.row[self.x], tried.row[Y]
-        return None if x is None or y is None else (float(x), float(y))
+        unknown = max(tried_markup.unknown_of(tried.row, self._stem), tried.row["success_unknown"])
+        return None if x is None or y is None or unknown > MOST_UNKNOWN else (float(x), float(y))
 
     def _said(self, tried: Tried) -> str:
         told = []
         for name, one in (("These limits", tried), ("The record", self._record)):
-            x, y = (one.row[column] for column in (self.x, Y))
-            words = [("unknown" if value is None else number(float(value), column)) for value, column in ((y, Y), (x, self.x))]
-            told.append(f"{name}: {words[0]} reached the goal at {words[1]} a run, {one.row['unknown_share']:.0%} unknown.")
+            at = self._point(one)
+            words = "not drawn" if at is None else f"{number(at[1], Y)} reached the goal at {number(at[0], self.x)} per run"
+            told.append(f"{name}: {words}, {one.row['unknown_share']:.0%} unknown.")
         return " ".join(told)

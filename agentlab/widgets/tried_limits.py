@@ -71,13 +71,14 @@ KINDS = {
         Kind("MaxTokensUsed", "Tokens", "", int, "tokens", MaxTokensUsed),
         Kind("MaxCost", "Cost", "USD", Decimal, "cost_usd", MaxCost),
         Kind("HasToolCall", "Tool called", "", tuple, "tools", HasToolCall),
-        Kind("max_turns", "Turns of the budget", "", int, "steps"),
-        Kind("max_tokens", "Tokens of the budget", "", int, "tokens"),
-        Kind("max_cost", "Cost of the budget", "USD", Decimal, "cost_usd"),
+        Kind("max_turns", "Max turns", "", int, "steps"),
+        Kind("max_tokens", "Max tokens", "", int, "tokens"),
+        Kind("max_cost", "Max cost", "USD", Decimal, "cost_usd"),
         Kind("max_calls", "Model calls", "", int, "calls"),
         Kind("timeout", "Time", "s", float, "time_s"),
     )
 }
+NOTHING: Mapping[str, Value] = {}
 USUAL = ("StepCountIs", "MaxTokensUsed", "MaxCost", "max_calls", "timeout", "HasToolCall")
 
 
@@ -96,18 +97,29 @@ class Offer:
         return min(range(len(self.values)), key=lambda place: abs(float(self.values[place]) - float(value)), default=0)
 
 
-def offers(records: Records, limits: object = None) -> dict[str, Offer]:
+def offers(
+    records: Records, limits: object, usual: Sequence[str] = USUAL, recorded: Mapping[str, Value] = NOTHING
+) -> dict[str, Offer]:
     """The limits by name, each with its values. `limits` names those that are wanted; a dict gives values to try, None the usual.
+    The value that the runs had is among the values.
 
     Raises ConfigurationError for a name that is no limit, and LimitError for a value that is none.
     """
-    wanted = _wanted(limits)
-    return {name: _offer(records, KINDS[name], values) for name, values in wanted.items()}
+    wanted = _wanted(limits, usual)
+    return {name: _with(recorded.get(name), _offer(records, KINDS[name], values)) for name, values in wanted.items()}
 
 
-def _wanted(limits: object) -> Mapping[str, Sequence[Value] | None]:
+def _with(value: Value, offer: Offer) -> Offer:
+    if value is None:
+        return offer
+    if isinstance(value, tuple):
+        return Offer(offer.kind, tuple(dict.fromkeys((*value, *offer.values))))
+    return Offer(offer.kind, tuple(sorted({*offer.values, value})))
+
+
+def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Sequence[Value] | None]:
     if limits is None:
-        return dict.fromkeys(USUAL)
+        return dict.fromkeys(usual)
     if isinstance(limits, str) or not isinstance(limits, Iterable):
         raise ConfigurationError(
             f"explore(…, limits={limits!r}): pass names in a list, such as ['StepCountIs', 'MaxCost'], or a dict."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import ipywidgets as widgets
@@ -16,22 +16,23 @@ from agentlab.widgets.page_parts import RangeSlider
 from agentlab.widgets.tried_limits import Offer, Value
 from agentlab.widgets.written import Html
 
-NO_LIMIT = "no limit"
+NO_LIMIT, AS_RECORDED = "no limit", "as recorded"
+"""What None is: no limit, or each run's own where these differ."""
 
 
 class LimitRow:
     """One limit: what is typed, ticked, slid, or set from code is the same value."""
 
-    def __init__(self, offer: Offer, chosen: ChosenLimits) -> None:
+    def __init__(self, offer: Offer, chosen: ChosenLimits, none: str = NO_LIMIT) -> None:
         self.offer, self._chosen, self._name = offer, chosen, offer.kind.name
         value, kind = chosen[self._name], offer.kind
         middle = offer.values[len(offer.values) // 2]
-        told = f"{self._name}: none, or a value from {offer.values[0]} to {offer.values[-1]} and beyond"
-        face = Face(kind.label, unit=kind.unit, help=told, nothing=NO_LIMIT, start=middle, label_width="7.5em", width="14.5em")
+        told = f"{self._name}: {none}, or a value from {offer.values[0]} to {offer.values[-1]} and beyond"
+        face = Face(kind.label, unit=kind.unit, help=told, nothing=none, start=middle, label_width="7.5em", width="14.5em")
         self.number = NumberField(face, kind.number, value, self._write)
         words = [f"{kind.label} {_in_words(one, kind.unit)}" for one in offer.values]
         self.slider = RangeSlider(
-            label=f"{kind.label}, slider", texts=[*words, f"{kind.label}: {NO_LIMIT}"], place=offer.place_of(value)
+            label=f"{kind.label}, slider", texts=[*words, f"{kind.label}: {none}"], place=offer.place_of(value)
         )
         self.slider.observe(self._slid, "place")
         self.view = widgets.VBox([self.number.view, self.slider], _dom_classes=("agentlab-limit-row",))
@@ -54,7 +55,7 @@ class LimitRow:
 class ToolTicks:
     """The tools that were called: a box each; a run stops when one of those that are ticked was called."""
 
-    def __init__(self, offer: Offer, chosen: ChosenLimits) -> None:
+    def __init__(self, offer: Offer, chosen: ChosenLimits, none: str = NO_LIMIT) -> None:
         self._chosen, self._name = chosen, offer.kind.name
         self.boxes = {
             name: widgets.Checkbox(
@@ -65,7 +66,8 @@ class ToolTicks:
         }  # fmt: skip
         for name, box in self.boxes.items():
             box.observe(self._ticking(name), "value")
-        head = Html("Stop when one of these tools was called:", _dom_classes=("agentlab-tools-head",))
+        each = "" if none == NO_LIMIT else f" ({none} while none is ticked)"
+        head = Html(f"Stop when one of these tools was called{each}:", _dom_classes=("agentlab-tools-head",))
         self.view = widgets.VBox([head, widgets.HBox(list(self.boxes.values()), _dom_classes=("agentlab-ticks",))])
 
     def show(self) -> None:
@@ -83,10 +85,12 @@ class ToolTicks:
         return ticked
 
 
-def rows_of(offered: Mapping[str, Offer], chosen: ChosenLimits) -> dict[str, LimitRow | ToolTicks]:
-    """A row for each limit that there are values for."""
+def rows_of(offered: Mapping[str, Offer], chosen: ChosenLimits, differing: Set[str]) -> dict[str, LimitRow | ToolTicks]:
+    """A row for each limit that there are values for; of those that are `differing` each run has its own."""
     return {
-        name: ToolTicks(offer, chosen) if offer.kind.number is tuple else LimitRow(offer, chosen)
+        name: (ToolTicks if offer.kind.number is tuple else LimitRow)(
+            offer, chosen, AS_RECORDED if name in differing else NO_LIMIT
+        )
         for name, offer in offered.items()
         if offer.values
     }

@@ -16,14 +16,19 @@ from .widget_page import LIVE
 def opened(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("explore", [EXPLORER]))
     lab.run_cell(0)
-    expect(lab.page.get_by_role("slider", name="Steps, slider")).to_be_visible()
+    steps = lab.page.get_by_role("slider", name="Steps, slider")
+    expect(steps).to_have_attribute("aria-valuetext", "Steps: no limit")
+    expect(lab.number("Max turns")).to_have_value("10")
+    lab.wait_for_output(0, "40 runs, as recorded")
+    lab.wait_for_output(0, "stop=None, budget=Budget(max_turns=10)")
+    steps.press("ArrowLeft")
+    expect(lab.number("Steps")).to_have_value("10")
 
 
 def test_figures_follow_a_slider_a_number_and_code(lab: LabPage) -> None:
     opened(lab)
     steps = lab.page.get_by_role("slider", name="Steps, slider")
     picture = lab.page.locator(f"{LIVE} img")
-    expect(lab.number("Steps")).to_have_value("10")
     before = picture.get_attribute("src")
     steps.focus()
     for _ in range(4):
@@ -58,6 +63,9 @@ def test_figures_follow_a_slider_a_number_and_code(lab: LabPage) -> None:
     lab.page.get_by_label("search", exact=True).check()
     lab.wait_for_output(0, "stop=MaxCost(0.0035) | HasToolCall('search')")
     lab.wait_for_saved(0, "HasToolCall(&#x27;search&#x27;)")
+    lab.page.get_by_role("button", name="As recorded").click()
+    lab.wait_for_output(0, "40 runs, as recorded")
+    expect(lab.page.get_by_label("search", exact=True)).not_to_be_checked()
 
 
 def test_the_code_is_copied(lab: LabPage) -> None:
@@ -67,7 +75,7 @@ def test_the_code_is_copied(lab: LabPage) -> None:
     lab.wait_for_output(0, "stop=StepCountIs(4)")
     lab.page.get_by_role("button", name="Copy as code").click()
     lab.wait_for_output(0, "Copied.")
-    assert lab.page.evaluate("navigator.clipboard.readText()") == "stop=StepCountIs(4)"
+    assert lab.page.evaluate("navigator.clipboard.readText()") == "stop=StepCountIs(4), budget=Budget(max_turns=10)"
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])

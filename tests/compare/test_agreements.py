@@ -54,8 +54,9 @@ def test_always_the_same_reason_has_no_kappa_and_full_agreement() -> None:
 def test_too_few_scenarios_for_an_interval_say_so() -> None:
     row = lab.agreement(crossed(a=[C, T], b=[C, T])).pairs.iloc[0]
 
-    assert (row["kappa"], row["no_interval"]) == (1, "kappa: only 2 known, an interval takes 5")
-    assert row["small_sample"].startswith("2 scenarios: fewer than 20")
+    assert (row["kappa"], row["units"]) == (1, 2)
+    assert row["no_interval"] == "share, kappa: only 2 known, an interval takes 5"
+    assert row["small_sample"].startswith("2 independent units: fewer than 20")
 
 
 @pytest.mark.parametrize(

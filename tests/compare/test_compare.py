@@ -44,8 +44,8 @@ def test_real_runs_in_the_order_of_their_first() -> None:
         1,
     )
     assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
-    assert one["no_interval"] == "tokens: none known; cost: none known"
-    assert one["small_sample"] == "1 run ended: fewer than 20, intervals from so few tend to be too narrow"
+    assert one["no_interval"] == "completion: only one known, an interval takes 5; tokens, cost: none known"
+    assert one["small_sample"] == "1 independent unit: fewer than 20, intervals from so few tend to be too narrow"
 
 
 def test_unknown_values_are_left_out_and_counted_never_0() -> None:
@@ -56,7 +56,8 @@ def test_unknown_values_are_left_out_and_counted_never_0() -> None:
     assert row["tokens_low"] < 300 < row["tokens_high"]
     assert (row["cost_mean"], row["cost_low"], row["cost_unknown"]) == (0, None, 0)
     assert row["no_interval"] == "cost: all 8 values are the same"
-    assert row["small_sample"].startswith("8 runs ended, tokens known of 5: fewer than 20")
+    assert row["small_sample"].startswith("8 independent units, tokens known of 5: fewer than 20")
+    assert row["left_out"] == "tokens: 3 of 8 unknown"
 
 
 def test_runs_that_still_go_on_are_counted_and_enter_nothing_else() -> None:
@@ -72,7 +73,7 @@ def test_runs_that_still_go_on_are_counted_and_enter_nothing_else() -> None:
         pytest.param([1, 0, 0, 0], None, 4, 0.25, 0.25, None, id="1 or 0"),
         pytest.param([0.5, 0.9, 1.0, None], None, 3, None, 0.8, "success: scores are graded, pass success_at=…", id="graded"),
         pytest.param([0.5, 0.9, 1.0, None], 0.9, 3, 2 / 3, 0.8, None, id="graded, from a score on"),
-        pytest.param([None] * 4, None, 0, None, None, "success: none known", id="none known"),
+        pytest.param([None] * 4, None, 0, None, None, "success, score, tokens, cost: none known", id="none known"),
     ],
 )
 def test_scores(
@@ -173,6 +174,9 @@ def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> Non
         pytest.param(lambda: lab.summary(runs_of(["a"]), by=[]), "by=[]: pass the name of a column", id="no columns"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), level=95), "level=95: pass a number between 0 and 1", id="level"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), success_at="x"), "success_at='x'", id="success_at"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), failures="drop"), "choose one of count, leave_out", id="failures"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "misses the column task", id="no such unit"),
+        pytest.param(lambda: lab.agreement(runs_of(["a"]), unit=3), "unit=3: pass the name of a column", id="unit"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() misses the column cots", id="no such value"),
         pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "no such group; there are a.", id="against"),
@@ -199,8 +203,8 @@ def test_differences_on_the_same_prompts_by_hand() -> None:
     assert (row["difference"], row["pairs"], row["left_out"]) == (pytest.approx(14 / 5), 5, 2)
     assert (row["ties"], row["more"]) == (0.2, 0.8)
     assert (row["group_mean"], row["against_mean"]) == (pytest.approx(34.8), 32)
-    assert 0 < row["low"] < 14 / 5 < row["high"] <= 6
-    assert row["small_sample"].startswith("5 pairs: fewer than 20")
+    assert -1 < row["low"] < 0 < 14 / 5 < row["high"] < 8
+    assert (row["units"], row["small_sample"][:35]) == (5, "5 independent units: fewer than 20,")
 
 
 def test_pairing_sees_what_the_spread_between_prompts_hides() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import subprocess
-import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import agentlab as lab
 from agentlab import errors
-from agentlab.comparing.agreements import cohen, fleiss
-from agentlab.comparing.intervals import FEWEST, checked_level, kaplan_meier, of_mean, of_median, of_ratio, percentile, wilson
+from agentlab.comparing.intervals import (
+    FEWEST,
+    Estimate,
+    checked_level,
+    kaplan_meier,
+    mcnemar,
+    of_change,
+    of_mean,
+    of_median,
+    of_share,
+    wilson,
+)
+
+from .made import crossed, runs_of
 
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
@@ -51,27 +64,89 @@ def test_a_share_of_nothing_is_unknown() -> None:
     assert (found.value, found.low, found.high, found.why) == (None, None, None, "none known")
 
 
+answers = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 8)), min_size=1, max_size=40)
+
+
 @settings(deadline=None, max_examples=60)
-@given(numbers, st.randoms(use_true_random=False))
-def test_a_bootstrap_interval_contains_its_estimate_whatever_the_order(values: list[float], rng: random.Random) -> None:
-    mixed = rng.sample(values, len(values))
-    for estimate in (of_mean, of_median):
-        found = estimate(values)
-        assert found == estimate(mixed)
-        assert found.known == len(values)
+@given(answers, st.randoms(use_true_random=False))
+def test_an_interval_contains_its_estimate_whatever_the_order_of_values_and_the_names_of_units(
+    rows: list[tuple[float, int]], rng: random.Random
+) -> None:
+    mixed = [(value, -unit) for value, unit in rng.sample(rows, len(rows))]
+    for estimate in (of_share, of_mean, of_median):
+        found = estimate(*map(list, zip(*rows, strict=True)))
+        assert found == estimate(*map(list, zip(*mixed, strict=True)))
+        assert (found.known, found.units) == (len(rows), len({unit for _, unit in rows}))
         assert (found.low is None) == (found.high is None) == (found.why is not None)
         if found.low is not None and found.high is not None and found.value is not None:
-            assert min(values) - 1e-6 <= found.low <= found.value <= found.high <= max(values) * (1 + 1e-9) + 1e-6
+            assert found.low <= found.value <= found.high
 
 
-def test_the_mean_s_interval_is_scipy_s() -> None:
-    values = np.sort(np.random.default_rng(3).lognormal(size=25))
-    theirs = stats.bootstrap((values,), np.mean, n_resamples=9_999, rng=np.random.default_rng(7)).confidence_interval
+@given(numbers)
+def test_the_mean_of_values_from_0_on_has_an_interval_from_0_on_and_a_median_one_among_its_values(values: list[float]) -> None:
+    mean, median = of_mean(values, least=0.0), of_median(values)
 
-    found = of_mean(values)
+    assert mean.low is None or mean.low >= 0
+    assert median.low is None or (median.low in values and median.high in values)
 
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), rel=0.03)
+
+def clustered(repeats: int, units: int = 12) -> tuple[Any, Any]:
+    random = np.random.default_rng(3)
+    values = np.repeat(random.normal(size=units), repeats) + random.normal(size=units * repeats)
+    return values, np.repeat(np.arange(units), repeats)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_the_interval_of_a_mean_is_student_s_from_the_sums_of_units_and_wider_on_the_longer_side(
+    repeats: int, level: float
+) -> None:
+    values, units = clustered(repeats)
+    means = values.reshape(12, repeats).mean(axis=1)
+    theirs = stats.ttest_1samp(means, 0).confidence_interval(level)
+
+    found = of_mean(values, units, level=level)
+
+    assert found.value == pytest.approx(means.mean())
+    outside = (theirs.low - found.low, found.high - theirs.high)  # type: ignore[operator]
+    assert min(outside) == pytest.approx(0, abs=1e-9) and max(outside) > 0
+    longer = "high" if stats.skew(means) > 0 else "low"
+    assert max(outside) == outside[longer == "high"]
+
+
+def test_units_of_different_sizes_have_the_error_of_a_ratio() -> None:
+    values, units = clustered(6)
+    kept = np.random.default_rng(5).random(len(values)) < 0.6
+    values, units = values[kept], units[kept]
+    errors = [sum(v - values.mean() for v, u in zip(values, units, strict=True) if u == unit) for unit in range(12)]
+    error = math.sqrt(12 / 11 * sum(e * e for e in errors)) / len(values)
+
+    found = of_mean(values, units)
+
+    half = stats.t.ppf(0.975, 11) * error
+    assert min(found.value - found.low - half, found.high - found.value - half) == pytest.approx(0, abs=1e-9)  # type: ignore[operator]
+
+
+def test_the_share_of_units_with_one_answer_each_has_wilson_s_interval() -> None:
+    assert of_share([1, 1, 0, 1, 0, 1, 1]) == wilson(5, 7)
+
+
+def test_a_share_of_units_that_agree_with_themselves_is_worth_its_units() -> None:
+    one, ten = (
+        of_share([1, 0, 1, 1, 0, 1]),
+        of_share([1] * 10 + [0] * 10 + [1] * 20 + [0] * 10 + [1] * 10, [*np.repeat(range(6), 10)]),
+    )
+
+    assert ten.value == one.value
+    assert ten.low < one.low < one.high < ten.high  # type: ignore[operator]  # Student's quantile in place of the normal one
+    assert of_share([1] * 60, [*np.repeat(range(6), 10)]).low == pytest.approx(6 / (6 + stats.t.ppf(0.975, 5) ** 2))
+
+
+def test_a_median_lies_between_ranks_that_the_binomial_distribution_allows() -> None:
+    for number in (6, 10, 25, 60):
+        found = of_median(range(number))
+        outside = stats.binom.cdf(found.low, number, 0.5)  # type: ignore[arg-type]
+        assert 2 * outside <= 0.05 or found.low == 0
 
 
 def test_a_wider_level_gives_a_wider_interval() -> None:
@@ -79,6 +154,58 @@ def test_a_wider_level_gives_a_wider_interval() -> None:
     narrow, wide = of_mean(values, level=0.8), of_mean(values, level=0.99)
 
     assert wide.low < narrow.low < narrow.high < wide.high  # type: ignore[operator]
+
+
+# Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
+
+counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60)).filter(lambda three: sum(three) >= FEWEST)
+
+
+def changes(more: int, fewer: int, same: int, level: float = 0.95) -> Estimate:
+    return of_change([1] * more + [-1] * fewer + [0] * same, level=level)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_s_exact_test_is_scipy_s(more: int, fewer: int) -> None:
+    assert mcnemar(more, fewer) == pytest.approx(stats.binomtest(more, more + fewer).pvalue if more + fewer else 1)
+
+
+@given(counts, st.sampled_from([0.8, 0.95, 0.99]))
+def test_a_change_excludes_0_only_where_mcnemar_s_exact_test_does_and_the_other_way_round_has_the_other_sign(
+    given: tuple[int, int, int], level: float
+) -> None:
+    more, fewer, same = given
+    found, other = changes(more, fewer, same, level), changes(fewer, more, same, level)
+
+    assert found.value == pytest.approx((more - fewer) / sum(given))
+    assert -1 <= found.low <= found.value <= found.high <= 1  # type: ignore[operator]
+    assert (found.low, found.high) == pytest.approx((-other.high, -other.low), abs=1e-9)  # type: ignore[operator]
+    if found.low > 1e-12 or found.high < -1e-12:  # type: ignore[operator]
+        assert stats.binomtest(more, more + fewer).pvalue <= 1 - level
+
+
+@pytest.mark.parametrize(("more", "fewer", "same"), [(0, 1, 43), (12, 2, 16), (21, 9, 70), (1, 9, 2)])
+def test_a_change_has_tango_s_interval(more: int, fewer: int, same: int) -> None:
+    found, number = changes(more, fewer, same), more + fewer + same
+
+    def score(change: float) -> float:  # with the share of the rarer at its likeliest for this difference, found on a grid
+        grid = np.linspace(max(0.0, -change), (1 - change) / 2, 200_001)[1:-1]
+        likely = more * np.log(grid + change) + fewer * np.log(grid) + same * np.log(1 - 2 * grid - change)
+        rare = grid[int(np.argmax(likely))]
+        return (more - fewer - number * change) / math.sqrt(number * (2 * rare + change - change**2))
+
+    assert score(found.low) == pytest.approx(stats.norm.ppf(0.975), abs=1e-3)  # type: ignore[arg-type]
+    assert score(found.high) == pytest.approx(-stats.norm.ppf(0.975), abs=1e-3)  # type: ignore[arg-type]
+
+
+def test_where_tango_s_interval_and_mcnemar_s_exact_test_differ_0_is_inside() -> None:
+    found = changes(5, 0, 5)  # Tango's interval alone begins above 0; chance parts five pairs so with 1 in 16
+
+    assert (found.low, mcnemar(5, 0)) == (0, 0.0625)
+    assert found.high > 0.7  # type: ignore[operator]
+
+
+# Where there is none ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,7 +223,16 @@ def test_an_interval_that_cannot_be_made_says_why(values: list[float], value: fl
         assert (found.value, found.low, found.high, found.why) == (value, None, None, why)
 
 
-def test_the_fewest_values_give_an_interval() -> None:
+@pytest.mark.parametrize("estimate", [of_share, of_mean, of_median])
+def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estimate]) -> None:
+    values, units = [0.0, 1, 1] * 20, [*np.repeat(range(4), 15)]
+
+    assert estimate(values, units).why == "60 values in 4 independent units, an interval takes 5 units"
+    assert estimate(values[:3], [1, 1, 1]).why == "3 values in 1 independent unit, an interval takes 5 units"
+    assert estimate(values, [*np.repeat(range(5), 12)]).why in (None, "the means of all 5 units are the same")
+
+
+def test_the_fewest_units_give_an_interval() -> None:
     found = of_mean([1.0, 2, 3, 4, 5][:FEWEST])
 
     assert found.why is None
@@ -109,36 +245,6 @@ def test_a_level_that_is_none_is_an_error(level: object) -> None:
         checked_level(level)
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_a_ratio_is_that_of_the_sums_whatever_the_order_of_units(units: list[tuple[int, int]], rng: random.Random) -> None:
-    found = of_ratio(*zip(*units, strict=True))
-
-    assert found == of_ratio(*zip(*rng.sample(units, len(units)), strict=True))
-    counted = [unit for unit in units if unit[1]]
-    assert found.known == len(counted)
-    if counted:
-        assert found.value == pytest.approx(sum(above for above, _ in counted) / sum(below for _, below in counted))
-    if found.low is not None and found.high is not None and found.value is not None:
-        assert found.low <= found.value <= found.high
-
-
-def test_a_ratio_with_one_below_each_is_a_mean() -> None:
-    values = np.random.default_rng(3).normal(size=40)
-    theirs = stats.bootstrap((values,), np.mean, n_resamples=9_999, method="percentile", rng=np.random.default_rng(7))
-
-    found = of_ratio(values, np.ones(40))
-
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.02)
-
-
-def test_a_ratio_of_few_units_or_of_nothing_says_why_it_has_no_interval() -> None:
-    assert of_ratio([], []).why == of_ratio([1], [0]).why == "none known"
-    assert of_ratio([1, 2, 3, 4], [2, 2, 4, 5]).why == "only 4 known, an interval takes 5"
-    assert of_ratio([1] * 9, [2] * 9).why == "all 9 are the same"
-
-
 # Kappa -----------------------------------------------------------------------------------------------------------------------
 
 FLEISS_1971 = [  # Fleiss, Levin and Paik: 14 raters, 10 subjects, 5 categories; kappa 0.210
@@ -148,23 +254,20 @@ FLEISS_1971 = [  # Fleiss, Levin and Paik: 14 raters, 10 subjects, 5 categories;
 
 
 def test_fleiss_kappa_of_the_known_example() -> None:
-    chosen = np.array([[np.eye(5)[place] for place, count in enumerate(row) for _ in range(count)] for row in FLEISS_1971])
+    rated = [[str(place) for place, count in enumerate(row) for _ in range(count)] for row in FLEISS_1971]
+    found = lab.agreement(crossed(**{f"rater {number}": [row[number] for row in rated] for number in range(14)}))
 
-    assert fleiss(chosen, np.ones((1, 10)))[0] == pytest.approx(0.210, abs=5e-4)
+    assert found.overall["kappa"].item() == pytest.approx(0.210, abs=5e-4)
 
 
 def test_cohen_s_kappa_by_hand() -> None:
     # 20 both yes, 15 both no, 5 and 10 apart: observed 0.7, expected 0.5, kappa 0.4
-    pairs = [(0, 0)] * 20 + [(0, 1)] * 5 + [(1, 0)] * 10 + [(1, 1)] * 15
+    first, second = ["yes"] * 25 + ["no"] * 25, ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
+    row = lab.agreement(crossed(a=first, b=second)).pairs.iloc[0]
 
-    assert cohen(np.eye(2)[np.array(pairs)], np.ones((1, 50)))[0] == pytest.approx(0.4)
-
-
-def test_resamples_on_which_it_is_not_defined_are_too_many() -> None:
-    drawn = np.array([0.5] * 90 + [math.nan] * 10)
-
-    assert percentile(0.5, drawn, 10).why == "not defined on too many resamples: nearly all are the same"
-    assert percentile(0.5, np.linspace(0, 1, 101), 10, level=0.9).low == pytest.approx(0.05)
+    share = wilson(35, 50)
+    assert row["kappa"] == pytest.approx(0.4)
+    assert (row["kappa_low"], row["kappa_high"]) == pytest.approx(tuple((end - 0.5) / 0.5 for end in (share.low, share.high)))  # type: ignore[operator]
 
 
 # Survival --------------------------------------------------------------------------------------------------------------------
@@ -200,23 +303,38 @@ def test_no_runs_no_curve() -> None:
     assert kaplan_meier([], []).times == ()
 
 
-NO_SCIPY = """
-import sys
-sys.modules["scipy"] = None
-import agentlab as lab, pandas as pd
-from agentlab.comparing.intervals import of_mean, wilson
-assert wilson(1, 2).value == 0.5
-try:
-    of_mean([1, 2, 3, 4, 5])
-except lab.errors.ConfigurationError as error:
-    print(error)
-"""
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_the_error_of_a_curve_is_that_of_the_sums_of_units(repeats: int) -> None:
+    random = np.random.default_rng(2)
+    times = random.integers(1, 9, 12 * repeats)
+    units = np.repeat(np.arange(12), repeats)
+    found = kaplan_meier([*times], [True] * len(times), units)
+
+    at = found.times.index(4)
+    over = (times > 4).astype(float)  # where nobody is censored the curve is a share
+    errors = [float((over - over.mean())[units == unit].sum()) for unit in range(12)]
+    error = math.sqrt(sum(e * e for e in errors)) / len(times)
+    quantile = stats.norm.ppf(0.975) if repeats == 1 else stats.t.ppf(0.975, 11) * math.sqrt(12 / 11)
+    half = quantile * error / over.mean() / abs(math.log(over.mean()))
+    assert found.low[at] == pytest.approx(over.mean() ** math.exp(half))
 
 
-def test_without_scipy_the_error_says_what_to_install() -> None:
-    done = subprocess.run([sys.executable, "-c", NO_SCIPY], capture_output=True, text=True, check=False)
+def test_a_curve_of_few_units_has_no_interval() -> None:
+    assert set(kaplan_meier([1, 2, 3, 4], [True] * 4).low) == {None}
+    assert set(kaplan_meier([1, 2, 3, 4] * 3, [True] * 12, [1, 2, 3, 4] * 3).high) == {None}
+    assert set(kaplan_meier([1, 2, 3, 4, 5], [True] * 5).low) != {None}
+    assert lab.plots.survival_data(runs_of(["a"] * 12, steps=[1, 2, 3] * 4, prompt_id=["p"] * 12))["low"].isna().all()
 
-    assert (done.stdout, done.stderr) == (
-        "Bootstrap intervals need the package scipy: pip install 'agentlab-jupyter[stats]'.\n",
-        "",
-    )
+
+def test_curves_are_scipy_s() -> None:
+    random = np.random.default_rng(4)
+    times, ended = random.integers(1, 20, 50), random.random(50) < 0.7
+    theirs = stats.ecdf(stats.CensoredData(uncensored=times[ended], right=times[~ended])).sf
+    interval = theirs.confidence_interval(method="log-log")
+    found = kaplan_meier([*times], [*ended])
+
+    assert found.alive == pytest.approx(theirs.probabilities)
+    ends = [*zip(found.low, found.high, strict=True)]
+    expected = [*zip(interval.low.probabilities, interval.high.probabilities, strict=True)]
+    inside = [place for place, alive in enumerate(found.alive) if 0 < alive < 1]
+    assert [ends[place] for place in inside] == [pytest.approx(expected[place]) for place in inside]

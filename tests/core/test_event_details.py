@@ -9,6 +9,7 @@ import pytest
 
 from agentlab import Budget, ContinuationPolicy, MaxCost, RunSettings, TerminatingTools, events
 from agentlab.columns import EVENT_COLUMNS, Source
+from agentlab.results import Seam
 
 BEFORE = RunSettings()
 
@@ -37,6 +38,11 @@ def detail(event: events.Event) -> Any:
         ),
         pytest.param(
             events.ContinuationEnded(1.0, 2, "completed", 1, 0.5), "completed after 1 attempt and 0.5 s", id="after one attempt"
+        ),
+        pytest.param(
+            events.ContinuationEnded(1.0, 2, "completed", 1, 0.5, (Seam(2, 9), Seam(3, 30, "once more"))),
+            "completed after 1 attempt and 0.5 s, 9 characters dropped where the pieces meet",
+            id="with something dropped",
         ),
         pytest.param(
             events.ToolPayloadRepair(1.0, 2, "incomplete", True, True), "incomplete tool call: asked again, whole", id="repaired"

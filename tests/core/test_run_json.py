@@ -17,7 +17,7 @@ from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.history import RunHistory
-from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, StepResult
+from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import (
     AllOf,
@@ -98,6 +98,7 @@ responses = st.builds(
     natives,
     jsons,
 )
+seams = st.lists(st.builds(Seam, st.integers(1, 99), st.integers(0, 10**6), texts), max_size=2).map(tuple)
 children = st.builds(
     ChildUse,
     texts,
@@ -206,6 +207,7 @@ steps = st.builds(
     errors,
     st.none() | responses,
     st.lists(children, max_size=2).map(tuple),
+    seams,
 )
 often = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -245,6 +247,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "ContinuationOutcome": st.sampled_from(["completed", "retry_limit"]),
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "ChildUse": children,
+        "tuple[Seam, ...]": seams,
     }
     return st.builds(
         kind, *[known[each.name] if each.name in known else by_type[str(each.type)] for each in dataclasses.fields(kind)]

@@ -82,6 +82,11 @@ def test_the_caller_gets_the_answer_and_what_is_left() -> None:
     assert_is_whole(child)
 
 
+def test_the_answer_keeps_its_white_space() -> None:
+    run = done(boss(worker(["    return x\n"]).as_tool("worker"), {"task": "Write the line."}).run("go"))
+    assert told(run)[0].startswith("    return x\n\n\n[worker-1")
+
+
 def test_the_output_of_a_terminating_tool_is_the_answer() -> None:
     script = [call("finalize", {"answer": "42"})]
     run = boss(worker(script).as_tool("ask", terminating=["finalize"]), {"task": "?"}).run("go")

@@ -41,9 +41,10 @@ BUILD = {
 
 def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
     """The wires that a scenario is recorded over, each with the provider that speaks it."""
-    yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=f"{ADDRESS}/v1", headers=HEADERS)
+    at, prefill = f"{ADDRESS}/v1", scenario.prefill
+    yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=at, headers=HEADERS, prefill=prefill)
     yield "messages", lab.Provider("anthropic", model=MODEL_NAME, base_url=ADDRESS, api_key="none", headers=HEADERS)
-    yield "responses", lab.Provider("compatible-responses", model=MODEL_NAME, base_url=f"{ADDRESS}/v1", headers=HEADERS)
+    yield "responses", lab.Provider("compatible-responses", model=MODEL_NAME, base_url=at, headers=HEADERS)
 
 
 def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:

@@ -91,6 +91,8 @@ class Scenario:
     """Cap on the tokens of one response."""
     continuation: str | None = None
     """What the model is told after each cut answer; None means the first cut is the end."""
+    prefill: bool = False
+    """Whether the model continues right behind its own words in place of that."""
     wires: tuple[str, ...] = ("chat", "messages", "responses")
     """Over which it was tried; a model this small may well say something else where the prompt differs by a line."""
     extra: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 1})
@@ -222,6 +224,21 @@ Monday, Tuesday, Wednesday, Thursday,
 ## Answer
 Friday, Saturday, Sunday."""
 
+WITHOUT_SPACES = LISTS.replace(", ", ",")
+"""The server strips the space that a piece begins with, so that pieces of this list fit together."""
+
+WHOLE_LISTS = """\
+Answer with a list.
+
+## Question
+Count from one to twelve.
+## Answer
+one, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve.
+## Question
+Name the days of the week.
+## Answer
+Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday."""
+
 SCENARIOS = (
     Scenario(
         name="terminating-tool",
@@ -265,13 +282,25 @@ SCENARIOS = (
     Scenario(
         name="continued-text",
         shows="the same answer, continued twice until it ends of itself",
-        instructions=LISTS,
+        instructions=WITHOUT_SPACES,
         prompt="Name the months of the year.",
         max_tokens=8,
         continuation=CONTINUE,
         turns=1,
         finish_reasons=("length", "length", "stop"),
         wires=("chat", "messages"),
+    ),
+    Scenario(
+        name="prefilled-text",
+        shows="the same answer, continued twice right behind its own words",
+        instructions=WHOLE_LISTS,
+        prompt="Name the months of the year.",
+        max_tokens=8,
+        continuation=CONTINUE,
+        prefill=True,
+        turns=1,
+        finish_reasons=("length", "length", "stop"),
+        wires=("chat",),
     ),
     Scenario(
         name="truncated-tool-call",

@@ -75,19 +75,18 @@ def test_nothing_beats_a_point_on_the_frontier_and_all_others_are_beaten(points:
         assert chosen[place] or (chosen & (x <= x[place]) & (y >= y[place])).any()
 
 
-def test_what_is_too_much_unknown_is_hollow_and_not_on_the_frontier() -> None:
-    frame = backtested([1, 2, 3, None], [0.2, 0.9, 0.8, 0.5], [0.0, 0.2, 0.05, 1.0])
+def test_what_is_too_much_unknown_is_not_drawn_beside_the_rest() -> None:
+    frame = backtested([1, 2, 3, None], [0.2, 0.9, 0.8, 0.5], [0.0, 0.2, 0.05, 0.0])
     ax = lab.plots.what_if(frame)
 
     assert line(ax, "frontier").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert line(ax, "points").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
-    assert line(ax, "unsure").get_xydata().tolist() == [[2, 0.9]]
-    assert line(ax, "unsure").get_markerfacecolor() == "none"
     assert legend_of(ax) == [
-        "frontier: the most\nfor as little", "more than 5% of\nthe runs unknown", "1 not drawn:\ncost or success unknown",
-        "1  StepCountIs 1", "2  StepCountIs 2\n    20% of the runs unknown", "3  StepCountIs 3\n    5% of the runs unknown",
+        "frontier: the most\nfor as little", "1 not drawn: more than\n5% of the runs unknown", "1 not drawn:\ncost or success unknown",
+        "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip
-    assert "StepCountIs 3: 80% at $3.00; unknown: 0% to 20% of the runs." in ax.alt
+    assert "unknown: 0% to 5% of the runs. Not drawn, since more than 5% of the runs is unknown: 1." in ax.alt
+    assert "more than 1% of the runs unknown in all" in lab.plots.what_if(frame.iloc[[1, 2]], most_unknown=0.01).alt
     assert line(lab.plots.what_if(frame, most_unknown=0.2), "frontier").get_xydata().tolist() == [[1, 0.2], [2, 0.9]]
 
 
@@ -121,7 +120,7 @@ def test_nothing_to_draw_and_what_is_wrong() -> None:
 
 
 def test_it_draws_into_given_axes_and_many_points_have_no_names() -> None:
-    frame = lab.backtest(steps(), StepCountIs(list(range(1, 60))))
+    frame = backtested([float(place) for place in range(1, 60)], [place / 60 for place in range(1, 60)])
     ax = lab.plots.what_if(frame)
     assert not any(text.get_text() == "1" for text in ax.texts)
     assert lab.plots.what_if(frame, ax=ax) is ax

@@ -10,7 +10,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
-OF_A_USER = ("bedrock", "telemetry", "cluster", "parquet", "stats", "serve", "lab")
+OF_A_USER = ("bedrock", "telemetry", "cluster", "parquet", "serve", "lab")
 """The extras of whoever uses agentlab; `inspect` is at odds with the rest, and has an environment of its own."""
 
 

@@ -75,10 +75,32 @@ def newest_calls_a_tool(history: RunHistory) -> bool:
     return bool(history[-1].tool_calls)
 
 
-def third_raises(history: RunHistory) -> bool:
-    """Raises after three steps."""
-    if len(history) >= 3:
-        raise RuntimeError("no more than three")
+@dataclass(frozen=True, slots=True)
+class RaisesFrom:
+    """A function of the history that raises from a step on; before that it answers no."""
+
+    step: int
+    __name__ = "raises"
+
+    def __call__(self, history: RunHistory) -> bool:
+        """No, or an error."""
+        if len(history) >= self.step:
+            raise RuntimeError(f"no more than {self.step}")
+        return False
+
+
+async def raises_later(history: RunHistory) -> bool:
+    """Has to be awaited, and then raises."""
+    await asyncio.sleep(0)
+    if len(history) >= 2:
+        raise RuntimeError("no more than two")
+    return False
+
+
+def raises_where_nothing_is_said(history: RunHistory) -> bool:
+    """Raises on a step without text: another answer for a step that was broken off."""
+    if not history[-1].text and len(history[-1].calls) < 2:
+        raise RuntimeError("no text")
     return False
 
 
@@ -164,7 +186,9 @@ built_in = st.one_of(
 )
 OWN = [
     Custom(newest_calls_a_tool),
-    Custom(third_raises),
+    *(Custom(RaisesFrom(step)) for step in (1, 2, 3, 5)),
+    Custom(raises_later),
+    Custom(raises_where_nothing_is_said),
     Custom(even),
     Custom(Answers(), "answers"),
     LastUsed(),

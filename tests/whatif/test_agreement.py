@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab import Budget, StopReason
+from agentlab import Budget, Custom, StepCountIs, StopReason
 from agentlab.evaluate import read_condition
 from agentlab.history import RunHistory
 from agentlab.stop import StopCondition
@@ -19,7 +19,17 @@ from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason
 from agentlab.whatif.prefixes import told
 
-from .made import UNBOUNDED, any_tree, budgets, built_in_tree, run, scripts
+from .made import (
+    UNBOUNDED,
+    RaisesFrom,
+    any_tree,
+    budgets,
+    built_in_tree,
+    raises_later,
+    raises_where_nothing_is_said,
+    run,
+    scripts,
+)
 
 OF_LIMITS = {StopReason.TURN_LIMIT, StopReason.CALL_LIMIT, StopReason.TOKEN_BUDGET, StopReason.COST_BUDGET, StopReason.TIMEOUT}
 CUT_OFF = {*OF_LIMITS, StopReason.STOP_CONDITION}
@@ -60,7 +70,8 @@ def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunRe
     assert answer["cost_usd"] == (
         None if live.history.cost_usd is None else pytest.approx(float(live.history.cost_usd), abs=1e-12)
     )
-    reached = live.terminated or (record.terminated and live.history.calls == record.history.calls)
+    same_end = record.terminated and live.history.calls == record.history.calls and not _failed(live)
+    reached = live.terminated or same_end
     assert answer["goal_reached"] == reached
 
 
@@ -147,6 +158,27 @@ def test_a_frame_does_not_tell_which_of_two_limits_was_met_first_inside_a_step()
     frame = only(lab.backtest(lab.frame([record]), budget=limits, per="run", runs=lab.frame([record], "runs")))
     assert [whole[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, "cost_budget", "max_cost", 1]
     assert [frame[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, None, None, None]
+
+
+PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
+
+
+@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_where_nothing_is_said)], ids=repr)
+@pytest.mark.parametrize("tree", [lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2)])
+@pytest.mark.parametrize("limits", [{}, {"max_tokens": 30}, {"max_cost": "0.002"}, {"max_calls": 2}, {"max_turns": 2}], ids=repr)
+@pytest.mark.parametrize(
+    "script",
+    [[], [call("look", {}), say("done")], [PAUSED, PAUSED, call("look", {}, tokens=(3, 7))], [PAUSED, say("done")], [call("halt")],
+     [call("look", {}), PAUSED, PAUSED, say("", tokens=(3, 7))]],
+    ids=["own end", "second", "paused", "paused end", "tool stops", "paused later"],
+)  # fmt: skip
+def test_a_predicate_that_raises_ends_the_run_as_an_error_here_too(
+    script: list[Said], limits: dict[str, Any], tree: Any, leaf: StopCondition
+) -> None:
+    record = run(script)
+    live = run(script, tree(leaf), Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
+    answer = only(lab.backtest([record], tree(leaf), budget=limits, per="run"))
+    assert_agrees(answer, record, live, limits)
 
 
 @settings(max_examples=40, deadline=None)

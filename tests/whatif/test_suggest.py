@@ -26,8 +26,8 @@ from agentlab import (
 )
 from agentlab.condition_code import condition_code
 from agentlab.testing import ScriptedProvider
-from agentlab.whatif.choosing import folds_of, in_order, units_of
 from agentlab.whatif.from_frames import from_frames
+from agentlab.whatif.units import folds_of, order_of, taken, units_of
 from tests.plots.made import look, looping, run_of
 from tests.whatif.made_runs import drawn, known, steps_of
 
@@ -169,7 +169,8 @@ def test_each_part_is_judged_by_what_was_chosen_on_the_others() -> None:
     steps = drawn(np.random.default_rng(5), 90, prompts=20)
     found = suggest(steps, StepCountIs(range(1, 15)), keep=0.9, cost="steps", folds=4)
 
-    records = in_order(from_frames(steps))
+    records = from_frames(steps)
+    records = taken(records, order_of(records.about))
     won = records.goal < records.lengths
     fold = folds_of(units_of(records.about), won, 4)
     kept, used = np.zeros(len(records)), np.zeros(len(records))
@@ -205,7 +206,7 @@ def test_folds_have_whole_prompts_and_as_many_successes_each(seed: int, folds: i
 
 def test_units_are_prompts_where_they_are_known_and_runs_else() -> None:
     runs = ["a", "b", "c", "d"]
-    assert units_of(pd.DataFrame({"run_id": runs, "prompt_id": ["x", "x", None, None]})).of.tolist() == [2, 2, 0, 1]
+    assert units_of(pd.DataFrame({"run_id": runs, "prompt_id": ["x", "x", None, None]})).of.tolist() == [0, 0, 1, 2]
     assert units_of(pd.DataFrame({"run_id": runs, "prompt": ["x", "x", "y", "y"], "prompt_id": None})).what == "prompt"
     assert units_of(pd.DataFrame({"run_id": runs})).what == "run"
     one = units_of(pd.DataFrame({"run_id": runs, "prompt": "x"}))
@@ -311,7 +312,7 @@ def test_from_a_store_by_its_prompts(tmp_path: Any) -> None:
     found = suggest(store, StepCountIs([2, 3, 4]), cost="steps")
 
     assert found.stop == StepCountIs(3)
-    assert any("(5 parts, by prompt)" in sentence for sentence in found.why)
+    assert any("(5 parts, by prompt, 6 in all)" in sentence for sentence in found.why)
     store.close()
 
 

@@ -28,6 +28,21 @@ def test_what_runs_that_were_cut_off_would_have_cost_is_left_out_and_told() -> N
     assert suggest(steps, StepCountIs([4]), cost="steps").unknown_share == 0.0
 
 
+def test_where_most_runs_are_unknown_nothing_is_said_to_be_saved() -> None:
+    handed_in = steps_of([3] * 12 + [5] * 18, [True] * 30).assign(**{"HasToolCall.met": False})
+    last = handed_in["stop_reason"].notna()
+    ended_by_condition = last & handed_in["step"].eq(5)
+    handed_in.loc[ended_by_condition, ["stop_reason", "action", "HasToolCall.met"]] = ["stop_condition", "execute_tools", True]
+    found = suggest(handed_in, cost="steps")
+
+    assert found.successes == 30 and found.kept == 1.0
+    assert (found.saved, found.cost, found.cost_recorded) == (None, None, None)
+    assert "No interval for what is saved: unknown for 18 of 30 runs." in found.why
+    assert "18 of 30 runs ended by a stop condition, which these limits do not have: pass it with them." in found.why
+    assert "saves an unknown share of the steps" in found.in_short()
+    assert "Suggested, with a ring" not in found.plot().alt, "it is not drawn"
+
+
 def test_no_success_is_made_up_for_runs_that_were_cut_off() -> None:
     found = suggest(known(), StepCountIs([3]), keep=0.9, cost="steps")
 
@@ -85,7 +100,7 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
         pytest.param(
             steps_of([2] * 9, [True] * 6 + [False] * 3, prompts=["p"] * 6 + ["q"] * 3),
             {},
-            "All successes are of one prompt",
+            "All 6 successes are of 1 prompt, and runs of one prompt are not independent: it takes 5. Record runs of more prompts.",
             id="one prompt succeeds",
         ),
     ],
@@ -114,10 +129,11 @@ def test_small_samples_say_so() -> None:
     few = suggest(steps_of([2] * 12, [True] * 12), StepCountIs([2, 3]), cost="steps")
     assert any(sentence.startswith("12 successes: fewer than 20") for sentence in few.why)
 
-    prompts = suggest(steps_of([2] * 30, [True] * 30, prompts=["a", "b", "c"] * 10), StepCountIs([2, 3]), cost="steps")
-    assert prompts.folds == 3
-    assert any(sentence.startswith("Successes of 3 prompts: fewer than 20") for sentence in prompts.why)
-    assert any("No interval for what is kept: only 3 known, an interval takes 5" in sentence for sentence in prompts.why)
+    prompts = suggest(steps_of([2] * 30, [True] * 30, prompts=[*"abcdef"] * 5), StepCountIs([2, 3]), cost="steps")
+    assert (prompts.units, prompts.folds) == (6, 5)
+    assert any(sentence.startswith("Successes of 6 prompts: fewer than 20") for sentence in prompts.why)
+    assert (prompts.kept, prompts.kept_high) == (1.0, 1.0) and 0.4 < (prompts.kept_low or 0) < 0.5, "as of six, not of thirty"
+    assert any("No interval for what is saved: the means of all 6 units are the same" in sentence for sentence in prompts.why)
 
     one = suggest(steps_of([2] * 30, [True] * 30, prompts=["a"] * 30), StepCountIs([2, 3]), cost="steps")
     assert any("All runs are of one prompt" in sentence for sentence in one.why)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -13,11 +15,12 @@ from other_threads import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
+from agentlab.errors import ProviderConnectionError
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest
 from agentlab.widgets.explorer import Explorer
-from agentlab.widgets.tried_figures import FINISHED_WORD, UNKNOWN_WORD
+from agentlab.widgets.tried_figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD
 from agentlab.widgets.tried_limits import round_values
 from agentlab.widgets.tried_rows import LimitRow, ToolTicks
 
@@ -78,8 +81,8 @@ FIGURES = ("runs", "stopped", "finished", "unknown", "success_rate", "success_lo
 
 @pytest.mark.parametrize(
     "limits",
-    [{}, {"StepCountIs": 4}, {"StepCountIs": None}, {"MaxCost": "0.003"}, {"MaxTokensUsed": 700, "HasToolCall": "search"},
-     {"HasToolCall": ("read_page", "search")}, {"timeout": 1e-9}],
+    [{}, {"StepCountIs": 4}, {"max_turns": None}, {"max_turns": 5}, {"MaxCost": "0.003"},
+     {"MaxTokensUsed": 700, "HasToolCall": "search"}, {"HasToolCall": ("read_page", "search")}, {"timeout": 1e-9}],
 )  # fmt: skip
 @pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
 def test_its_figures_are_those_of_the_backtest(recorded: list[Run], limits: dict[str, Any], as_frame: bool) -> None:
@@ -87,14 +90,11 @@ def test_its_figures_are_those_of_the_backtest(recorded: list[Run], limits: dict
     explorer = lab.explore(source)
     for name, value in limits.items():
         explorer.limits[name] = value
-    if explorer.stop is None and explorer.budget is None:
-        assert explorer.frame["unknown"].iloc[0] == sum(run.result is not None and run.result.truncated for run in recorded)
-        return
-
-    expected = lab.backtest(source, explorer.stop, budget=explorer.budget)
+    tried = explorer.stop, explorer.budget if explorer.budget != Budget(max_turns=None) else {"max_turns": 1_000}
+    expected = lab.backtest(source, tried[0], budget=tried[1])
     for name in FIGURES:
         assert explorer.frame[name].tolist() == expected[name].tolist() or explorer.frame[name].isna().all(), name
-    by_run = lab.backtest(source, explorer.stop, budget=explorer.budget, per="run")
+    by_run = lab.backtest(source, tried[0], budget=tried[1], per="run")
     ends = dict(explorer._now().ends)
     assert ends.pop(FINISHED_WORD) == (by_run["outcome"] == "finished").sum()
     assert ends.pop(UNKNOWN_WORD) == (by_run["outcome"] == "unknown").sum()
@@ -113,15 +113,17 @@ def test_the_others_are_what_a_backtest_gives_and_can_be_drawn(recorded: list[Ru
     explorer = lab.explore(recorded)
     others = explorer.others
 
-    assert (
-        len(others) == len(others.drop_duplicates(["StepCountIs", "MaxCost", "MaxTokensUsed", "timeout", "HasToolCall"])) <= 1_000
-    )
+    assert len(others) == len(others.drop_duplicates(list(explorer.limits))) <= 1_000
     steps = others[
-        others["StepCountIs"].notna() & others[["MaxCost", "MaxTokensUsed", "timeout", "HasToolCall"]].isna().all(axis=1)
+        others["StepCountIs"].notna()
+        & others[["MaxCost", "MaxTokensUsed", "timeout", "HasToolCall"]].isna().all(axis=1)
+        & others["max_turns"].eq(8)
     ]
-    expected = lab.backtest(recorded, StepCountIs([int(value) for value in steps["StepCountIs"]]))
+    expected = lab.backtest(recorded, StepCountIs([int(value) for value in steps["StepCountIs"]]), budget={"max_turns": 8})
+    assert (others["unknown"] > 0).any() == (others["max_turns"].isna() | others["max_turns"].gt(8)).any(), "all but looser ones"
     assert steps["cost_mean"].tolist() == expected["cost_mean"].tolist()
     assert "on the frontier" in lab.plots.what_if(others).alt
+    assert others["HasToolCall"].isna().all(), "to end at the first search would be a success"
 
 
 def test_a_goal_of_ones_own(recorded: list[Run]) -> None:
@@ -132,17 +134,180 @@ def test_a_goal_of_ones_own(recorded: list[Run]) -> None:
     assert "HasToolCall" in explorer.bundle()["text/html"]
 
 
+# As recorded ----------------------------------------------------------------------------------------------------------------------
+
+
+async def finalize(query: str) -> str:
+    """Hand the answer in."""
+    return query
+
+
+def handed_in(place: int, stop: Any = None, **budget: Any) -> Run:
+    """A run that calls `finalize` in its third to eighth step, and ends there unless another condition is given."""
+    last = 3 + place % 6
+
+    def script(request: ModelRequest, index: int) -> Any:
+        return call("finalize" if index == last else "search", {"query": str(index)}, tokens=(100 + place, 20), cost="0.002")
+
+    run = lab.Agent(ScriptedProvider(script), tools=[search, finalize]).run(
+        "Go.", stop=stop or HasToolCall("finalize"), budget=Budget(**budget)
+    )
+
+    async def to_its_end() -> None:
+        await run
+
+    asyncio.run(to_its_end())
+    return run
+
+
+def shown(explorer: Explorer) -> str:
+    """The words on the page."""
+    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", explorer.bundle()["text/html"].split("</style>")[1]))
+
+
+@pytest.fixture(scope="module")
+def thirty_six() -> list[Run]:
+    return [handed_in(place) for place in range(36)]
+
+
+@pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
+def test_it_opens_with_the_limits_of_the_runs(thirty_six: list[Run], as_frame: bool) -> None:
+    explorer = lab.explore(lab.frame(thirty_six) if as_frame else thirty_six)
+    runs, found = lab.frame(thirty_six, "runs"), explorer.frame.iloc[0]
+
+    assert explorer.code == "stop=HasToolCall('finalize')" and explorer.limits["HasToolCall"] == ("finalize",)
+    assert found["cost_mean"] == pytest.approx(float(runs["cost_usd"].mean())) == pytest.approx(0.011)
+    assert (found["unknown"], found["stopped"], found["success_rate"]) == (0, 36, 1.0)
+    assert dict(explorer._now().ends) == {"HasToolCall": 36, FINISHED_WORD: 0, UNKNOWN_WORD: 0}
+    assert "100% reached the goal cost $0.011 per run 36 runs, as recorded" in shown(explorer)
+    assert shown(explorer).count("the same 0%") == 4, "it is the record"
+    explorer.limits["StepCountIs"] = 5
+    assert (
+        "$0.009 per run" in shown(explorer)
+        and "$0.002 less (18%)" in shown(explorer)
+        and "as recorded The" not in shown(explorer)
+    )
+
+
+def test_where_most_runs_are_unknown_there_is_no_mean(thirty_six: list[Run]) -> None:
+    explorer = lab.explore(thirty_six)
+    explorer.limits.update(HasToolCall=None, StepCountIs=8)  # now only the runs that had taken eight steps can answer
+    page = shown(explorer)
+
+    assert explorer.frame["unknown"].iloc[0] == 30
+    assert "cost unknown for 30 of 36 runs" in page and "83% of the runs unknown" in page
+    assert "$" not in page and "steps unknown for 30 of 36 runs none: not all known unknown 83%" in page
+    assert page.count("the same 0%") == 1, "of the goal, which all had reached by then"
+    assert explorer._static().outputs()[1][1]["image/png"]["alt"].startswith("These limits: not drawn, 83% unknown.")
+
+
+def test_where_some_runs_are_unknown_the_mean_says_of_which_and_is_compared_on_these(thirty_six: list[Run]) -> None:
+    explorer = lab.explore(thirty_six)
+    explorer.limits.update(HasToolCall=None, StepCountIs=4)
+    known = [run for place, run in enumerate(thirty_six) if place % 6 >= 1]
+    recorded = sum(float(run.history.cost_usd or 0) for run in known) / 30
+
+    assert "cost $0.008 per run, of the 30 known 36 runs" in shown(explorer)
+    assert f"${recorded - 0.008:.3g} less ({1 - 0.008 / recorded:.0%}) on these runs" in shown(explorer)
+
+
+def test_of_a_share_that_is_known_in_part_there_is_a_range() -> None:
+    explorer = lab.explore([made(place, turns=4) for place in range(27)])
+    assert "33% reached the goal" in shown(explorer)
+    explorer.limits["max_turns"] = 9
+    assert "33% to 100% reached the goal" in shown(explorer) and "none: not all known" in shown(explorer)
+    assert "33% to 100% reached the goal" in explorer.bundle()["text/plain"]
+
+
+def test_runs_with_limits_of_their_own_keep_them_until_one_is_set_for_all() -> None:
+    several = [handed_in(place, StepCountIs(2 + place % 3), max_turns=12) for place in range(36)]
+    explorer = lab.explore(several)
+    mean = float(lab.frame(several, "runs")["cost_usd"].mean())
+
+    assert explorer.limits["StepCountIs"] is None and explorer.limits["max_turns"] == 12
+    assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(mean) and explorer.frame["unknown"].iloc[0] == 0
+    assert "Steps: not the same in all runs, or not known. As recorded until you set one for all." in shown(explorer)
+    explorer.limits["MaxCost"] = "0.006"  # each still ends at its own number of steps
+    assert dict(explorer._now().ends) == {"MaxCost": 24, "StepCountIs": 12, FINISHED_WORD: 0, UNKNOWN_WORD: 0}
+    explorer.limits.update(MaxCost=None, StepCountIs=3)
+    assert dict(explorer._now().ends) == {"StepCountIs": 24, FINISHED_WORD: 0, UNKNOWN_WORD: 12}, "a third ended after two"
+
+
+@pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
+@pytest.mark.parametrize(
+    ("stop", "says", "ended"),
+    [
+        (lab.Custom(lambda history: len(history) >= 2, "two"), "Stays as recorded, and is not in the code: two.", "two"),
+        (HasToolCall("search") & StepCountIs(2), "a combination of HasToolCall, StepCountIs", "another condition"),
+        (~HasToolCall("nobody"), "a combination of HasToolCall", "another condition"),
+        (lab.FinishReasonIs("tool_calls"), "is not in the code: FinishReasonIs", "FinishReasonIs"),
+    ],
+    ids=["own", "all", "not", "no slider"],
+)
+def test_a_condition_without_a_slider_stays_as_it_was(stop: Any, says: str, ended: str, as_frame: bool) -> None:
+    several = [handed_in(place, stop) for place in range(12)]
+    explorer = lab.explore(lab.frame(several) if as_frame else several)
+
+    assert (explorer.stop, explorer.limits["StepCountIs"], explorer.frame["unknown"].iloc[0]) == (None, None, 0)
+    assert says in shown(explorer)
+    assert explorer._now().ends[0] == (ended, 12)
+    explorer.limits["StepCountIs"] = 5
+    assert explorer._now().ends[0] == (ended, 12) and explorer.frame["unknown"].iloc[0] == 0
+    explorer.limits["StepCountIs"] = 1
+    assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(0.002)
+
+
+def test_a_frame_that_does_not_say_the_limits() -> None:
+    frame = lab.frame([handed_in(place, StepCountIs(3)) for place in range(12)])
+    kept = frame.drop(columns=[name for name in frame.columns if "max_" in name or name.startswith(("StepCountIs", "condition"))])
+    explorer = lab.explore(kept)
+
+    assert (explorer.code, explorer.frame["unknown"].iloc[0], explorer.frame["step_mean"].iloc[0]) == ("stop=None", 0, 3.0)
+    assert "is not in the code: a condition that is not in the frame" in shown(explorer)
+    assert row_texts(explorer, "StepCountIs")[-1] == "Steps: as recorded"
+
+
+def row_texts(explorer: Explorer, name: str) -> list[str]:
+    _ = explorer.widget
+    return list(row(explorer, name).slider.texts)
+
+
+def test_the_button_goes_back_to_the_record(live: Explorer) -> None:
+    opening = dict(live.limits)
+    live.limits.update(max_turns=3, MaxCost="0.001")
+    live.back.click()
+    assert dict(live.limits) == opening
+    wait_until(lambda: "as recorded" in live.summary.value)
+
+
+def test_runs_that_ended_in_an_error_are_counted_as_such(recorded: list[Run]) -> None:
+    def breaks(request: ModelRequest, index: int) -> Any:
+        return ProviderConnectionError("gone") if index == 2 else call("search", {"query": "?"}, cost="0.001")
+
+    failed = lab.Agent(ScriptedProvider(breaks), tools=[search]).run("Find it.")
+    with contextlib.suppress(errors.AgentlabError):
+        asyncio.run(failed.step()), asyncio.run(failed.step())
+    explorer = lab.explore([*recorded[:5], failed])
+
+    assert dict(explorer._now().ends)[FAILED_WORD] == 1
+    explorer.limits["StepCountIs"] = 30
+    assert dict(explorer._now().ends)[FAILED_WORD] == 1 and explorer.frame["success_rate"].iloc[0] == pytest.approx(5 / 6)
+
+
 # One value ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_it_begins_with_the_record(live: Explorer) -> None:
-    assert dict(live.limits) == {"StepCountIs": 8, "MaxTokensUsed": None, "MaxCost": None, "timeout": None, "HasToolCall": None}
-    assert (live.stop, live.budget, live.code) == (StepCountIs(8), None, "stop=StepCountIs(8)")
+    assert dict(live.limits) == {
+        "StepCountIs": None, "MaxTokensUsed": None, "MaxCost": None, "timeout": None, "HasToolCall": None, "max_turns": 8,
+    }  # fmt: skip
+    assert (live.stop, live.budget, live.code) == (None, Budget(max_turns=8), "stop=None, budget=Budget(max_turns=8)")
     assert "Model calls: one call a step in all of these runs" in live.bundle()["text/html"]
 
 
 def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
     steps, cost = row(live, "StepCountIs"), row(live, "MaxCost")
+    live.limits["StepCountIs"] = 8
     steps.slider.place = 3
     assert live.limits["StepCountIs"] == 4
     wait_until(lambda: steps.number.number.value == 4 and "StepCountIs(4)" in live.code_text.value)
@@ -150,7 +315,7 @@ def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
     cost.number.unlimited.value = False
     cost.number.number.value = 0.0021
     assert live.stop == StepCountIs(4) | MaxCost("0.0021")
-    wait_until(lambda: live.copy.text == "stop=StepCountIs(4) | MaxCost(0.0021)")
+    wait_until(lambda: live.copy.text == "stop=StepCountIs(4) | MaxCost(0.0021), budget=Budget(max_turns=8)")
     assert cost.slider.place == cost.offer.place_of(Decimal("0.0021")), "the nearest, and the value stays"
     assert live.limits["MaxCost"] == Decimal("0.0021")
 
@@ -162,23 +327,23 @@ def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
 
 
 def test_a_value_that_is_no_limit_says_so_and_changes_nothing(live: Explorer) -> None:
-    steps = row(live, "StepCountIs")
-    steps.number.number.value = -3
-    assert "must be at least 1" in steps.number.message.value and "Still in force: 8" in steps.number.message.value
-    assert live.limits["StepCountIs"] == 8
+    turns = row(live, "max_turns")
+    turns.number.number.value = -3
+    assert "must be at least 1" in turns.number.message.value and "Still in force: 8" in turns.number.message.value
+    assert live.limits["max_turns"] == 8
     with pytest.raises(errors.LimitError, match="at least 1"):
         live.limits["StepCountIs"] = 0
     with pytest.raises(KeyError, match="MaxCost"):
         live.limits["MaxCosts"] = 1
-    steps.slider.place = 10_000
-    assert live.limits["StepCountIs"] is None, "behind the last is no limit"
+    turns.slider.place = 10_000
+    assert live.limits["max_turns"] is None, "behind the last is no limit"
 
 
 def test_tools_are_ticked(live: Explorer) -> None:
     ticks = live.rows["HasToolCall"]
     assert isinstance(ticks, ToolTicks) and set(ticks.boxes) == {"search", "read_page"}
     ticks.boxes["search"].value = True
-    assert live.stop == StepCountIs(8) | HasToolCall("search")
+    assert live.stop == HasToolCall("search")
     live.limits["HasToolCall"] = ["read_page"]
     wait_until(lambda: ticks.boxes["read_page"].value and not ticks.boxes["search"].value)
     ticks.boxes["read_page"].value = False
@@ -187,7 +352,7 @@ def test_tools_are_ticked(live: Explorer) -> None:
 
 def test_the_code_can_be_pasted(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded)
-    explorer.limits.update(StepCountIs=4, MaxCost="0.02", timeout=30, HasToolCall=("finalize", "it's"))
+    explorer.limits.update(StepCountIs=4, MaxCost="0.02", timeout=30, HasToolCall=("finalize", "it's"), max_turns=20)
     named = {name: getattr(lab, name) for name in ("StepCountIs", "MaxCost", "HasToolCall", "Budget")}
 
     assert (
@@ -195,13 +360,13 @@ def test_the_code_can_be_pasted(recorded: list[Run]) -> None:
     )
     assert eval(f"dict({explorer.code})", named) == {"stop": explorer.stop, "budget": explorer.budget}
     explorer.limits.update(dict.fromkeys(explorer.limits))
-    assert (explorer.code, explorer.stop) == ("stop=None", None)
+    assert (explorer.code, explorer.stop) == ("stop=None, budget=Budget(max_turns=None)", None)
 
 
 def test_where_the_record_has_more_steps_than_a_budget_allows_the_code_says_so() -> None:
     explorer = lab.explore(steps_of(2, 30))
 
-    assert explorer.code == "stop=StepCountIs(30), budget=Budget(max_turns=30)"
+    assert explorer.code == "stop=None, budget=Budget(max_turns=30)"
     assert "the steps have no column &#x27;tools&#x27;" in explorer.bundle()["text/html"]
     explorer.limits["StepCountIs"] = 5
     assert explorer.code == "stop=StepCountIs(5)"
@@ -211,7 +376,7 @@ def test_the_limits_that_are_wanted(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded, limits={"max_cost": [0.004, 0.002], "max_turns": None})
     assert list(explorer.limits) == ["max_cost", "max_turns"]
     explorer.limits["max_cost"] = 0.002
-    assert explorer.code == "stop=None, budget=Budget(max_cost=0.002)"
+    assert explorer.code == "stop=None, budget=Budget(max_turns=8, max_cost=0.002)"
     for wrong in (["MaxCosts"], "MaxCost", 3, []):
         with pytest.raises(errors.ConfigurationError, match="explore"):
             lab.explore(recorded, limits=wrong)
@@ -237,7 +402,7 @@ def steps_of(runs: int, steps: int, **columns: Any) -> pd.DataFrame:
 def test_one_run(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded[0])
     html = explorer.bundle()["text/html"]
-    assert "none: too few runs" in html and "<span>1 run</span>" in html
+    assert "none: 1 independent unit, and it takes 5" in html and "<span>1 run, as recorded</span>" in html
 
 
 def test_where_no_cost_is_known_there_is_no_slider_for_it_and_that_is_said() -> None:
@@ -272,7 +437,7 @@ def test_what_a_model_made_up_is_text() -> None:
 def test_where_nobody_can_click_there_is_a_table_and_a_picture(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     first, second = (lab.explore(recorded, limits=["StepCountIs", "MaxCost"])._static().outputs() for _ in range(2))
-    assert "stop=StepCountIs(8)" in first[0][0]["text/plain"]
+    assert "stop=None, budget=Budget(max_turns=8)" in first[0][0]["text/plain"]
     assert first[1][0]["image/png"] == second[1][0]["image/png"], "the same at every execution"
     assert first[1][1]["image/png"]["alt"].startswith("These limits: 78% reached the goal")
 

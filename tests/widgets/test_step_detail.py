@@ -194,3 +194,17 @@ def test_sections_open_as_they_were_left() -> None:
     run = run_of([say("done")])
     page = detail(run, 1, frozenset({"raw"}))
     assert re.findall(r'data-section="(\w+)" open', page) == ["raw"]
+
+
+def test_the_pieces_of_a_continued_answer_and_what_was_dropped_between_them_are_shown() -> None:
+    start = f"The harbour of {HOSTILE} and {KEY} was very qui"
+    cut = say(start, finish=FinishReason.MAX_TOKENS)
+    run = run_of([cut, replace(say(f"{start}et."), text=f"{start}et."), say("next")], 1)
+    assert run.history[0].text == f"{start}et."
+    told = shown(run, 1)
+    assert f"Call 2 continues at character {len(start)}: dropped {len(start)} repeated characters: 'The harbour" in told
+    assert "<script>" not in detail(run, 1)
+    assert KEY not in detail(run, 1)
+    once = run_of([say("half", finish=FinishReason.MAX_TOKENS), say(" and half")], 1)
+    assert "Call 2 continues at character 4." in shown(once, 1)
+    assert "continues" not in shown(run_of([say("whole")], 1), 1)
