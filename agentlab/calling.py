@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from decimal import Decimal
@@ -73,6 +75,25 @@ def leave(before: _Reset) -> None:
 def here() -> CallSite | None:
     """The tool call that this is done for; None outside of a run."""
     return _here.get()
+
+
+_watcher: ContextVar[Callable[[Any], None] | None] = ContextVar("agentlab_watcher", default=None)
+
+
+@contextlib.contextmanager
+def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
+    """Hand every run that is made within this to `watcher`, in tasks and threads that are started here too."""
+    before = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
+def made(run: Drive) -> None:
+    """Hand a new run to the watcher, where there is one."""
+    if (watcher := _watcher.get()) is not None:
+        watcher(run)
 
 
 def is_spent(left: Remaining) -> bool:

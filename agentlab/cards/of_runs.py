@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -125,16 +124,15 @@ def experiment(value: Experiment) -> Card:
 
 def results(value: ExperimentResults) -> Card:
     """How many runs stand how."""
-    states = Counter("failed" if one.failed else one.state.replace("_", " ") for one in value.standing)
     few, count = ends_of(list(value.problems.items()))
     table = Table(("run", "problem"), tuple(few), count) if few else None
     note = "`.runs` and `.steps` are tables of them, `.summary()` compares them, `.plot()` draws it."
-    return Card(f"Results of {value.grid.name}", (("runs", len(value)), *states.items()), table, note)
+    return Card(f"Results of {value.grid.name}", (("runs", len(value)), *value.states.items()), table, note)
 
 
 def dry_run(value: DryRun) -> Card:
     """What is to be done at most; what nothing bounds says so."""
-    bounds = ("max_calls", "max_tokens", "max_cost_usd")
+    bounds = ("call_limit", "token_limit", "cost_limit_usd")
     rows = [(name, NO_LIMIT if name in bounds and getattr(value, name) is None else held) for name, held in fields_of(value).rows]
     return Card("DryRun", tuple(rows), note=f"{value}")
 

@@ -1,4 +1,4 @@
-"""What an experiment may take at most, before anything is asked of anybody."""
+"""What the limits of an experiment add up to, before any request is sent."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ from agentlab.types import Usage, UsageSource
 
 @dataclass(frozen=True, slots=True)
 class DryRun(Shown):
-    """How many runs there are and what they may take at most; None where nothing bounds it.
+    """How many runs there are, and what their limits add up to; None where some run has no such limit.
 
-    `runs` are all cells, `done` those that have ended, `to_do` the rest. `max_calls`, `max_tokens` and `max_cost_usd` bound the rest
-    together; a limit on tokens or cost may be passed by one model call a run. `unbounded` says whose cost nothing bounds.
+    `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no bounds: a run may pass its own limit on
+    tokens or cost by one model call, and an experiment that of its budget by one step of each run under way; what a score costs is not
+    in them. `unlimited` says whose cost has no limit.
 
     Example:
         >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))
         >>> lab.Experiment({"brief": brief}, ["?"], [limits], repeats=5).dry_run()
-        DryRun(5 of 5 runs to do: at most 30 calls, any number of tokens; at most $0.1000, and what one more mod...
+        DryRun(5 of 5 runs to do; limits together: 30 calls, any number of tokens, $0.1000. A run may pass its limit by one...
     """
 
     runs: int
     done: int
     to_do: int
-    max_calls: int | None
-    max_tokens: int | None
-    max_cost_usd: Decimal | None
-    unbounded: tuple[str, ...] = ()
+    call_limit: int | None
+    token_limit: int | None
+    cost_limit_usd: Decimal | None
+    unlimited: tuple[str, ...] = ()
+    scored: bool = False
 
     def __str__(self) -> str:
         runs = f"{self.to_do} of {self.runs} run{'s' * (self.runs != 1)} to do"
-        calls = "any number of calls" if self.max_calls is None else f"at most {self.max_calls:,} calls"
-        tokens = "any number of tokens" if self.max_tokens is None else f"{self.max_tokens:,} tokens"
-        if self.max_cost_usd is not None:
-            cost = f"at most {about_dollars(self.max_cost_usd)}, and what one more model call a run costs"
+        calls = "any number of calls" if self.call_limit is None else f"{self.call_limit:,} calls"
+        tokens = "any number of tokens" if self.token_limit is None else f"{self.token_limit:,} tokens"
+        cost = "any cost" if self.cost_limit_usd is None else about_dollars(self.cost_limit_usd)
+        said = [f"{runs}; limits together: {calls}, {tokens}, {cost}."]
+        if self.cost_limit_usd is not None:
+            said.append("A run may pass its limit by one model call.")
         else:
-            named = ", ".join(map(one_line, self.unbounded[:3])) + " and others" * (len(self.unbounded) > 3)
+            named = ", ".join(map(one_line, self.unlimited[:3])) + " and others" * (len(self.unlimited) > 3)
             who = f" of {named}" if named else ""
-            cost = f"cost unknown: nothing bounds that{who}; set Budget(max_cost=…) in the settings, or for the whole experiment"
-        return f"{runs}: {calls}, {tokens}; {cost}."
+            said.append(f"Nothing limits the cost{who}: set Budget(max_cost=…) in the settings, or for the whole experiment.")
+        return " ".join(said) + " What the score costs is not included." * self.scored
 
     def __repr__(self) -> str:
         return f"DryRun({self})"
@@ -54,7 +58,7 @@ class DryRun(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What one run may take at most; None where nothing bounds it."""
+    """The limits of one run; None where it has none."""
 
     calls: int | None
     tokens: int | None
@@ -82,14 +86,13 @@ def _dearest(provider: str, model: str, tokens: int, address: str) -> Decimal | 
     return max(known) if costs[0] is not None and costs[1] is not None else None
 
 
-def estimated(bounds: Sequence[Bound], *, runs: int, left: Budget | None, max_runs: int | None, at_once: int) -> DryRun:
-    """The sum over the runs to be done; where the whole experiment has a budget, no more than what is `left` of it and the runs
-    that are under way when it is spent."""
+def estimated(bounds: Sequence[Bound], *, runs: int, left: Budget | None, max_runs: int | None, scored: bool) -> DryRun:
+    """The sum over the runs to be done; where the whole experiment has a budget, no more than what is `left` of it."""
     to_do = len(bounds) if max_runs is None else min(len(bounds), max_runs)
     dearest = sorted(bounds, key=lambda one: (one.cost_usd is not None, -(one.cost_usd or 0)))[:to_do]
-    calls = _at_most([one.calls for one in bounds], to_do, None if left is None else left.max_calls, at_once)
-    tokens = _at_most([one.tokens for one in bounds], to_do, None if left is None else left.max_tokens, at_once)
-    cost = _at_most([one.cost_usd for one in bounds], to_do, None if left is None else left.max_cost, at_once)
+    calls = _together([one.calls for one in bounds], to_do, None if left is None else left.max_calls)
+    tokens = _together([one.tokens for one in bounds], to_do, None if left is None else left.max_tokens)
+    cost = _together([one.cost_usd for one in bounds], to_do, None if left is None else left.max_cost)
     open_ended = tuple(dict.fromkeys(one.who for one in dearest if one.cost_usd is None)) if cost is None else ()
     return DryRun(
         runs,
@@ -99,14 +102,14 @@ def estimated(bounds: Sequence[Bound], *, runs: int, left: Budget | None, max_ru
         None if tokens is None else int(tokens),
         None if cost is None else Decimal(cost),
         open_ended,
+        scored,
     )
 
 
-def _at_most(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None, at_once: int) -> int | Decimal | None:
-    """The largest that can be, of so many of these; what is begun before the budget is spent ends by itself."""
+def _together(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None) -> int | Decimal | None:
+    """The largest sum of so many of these, or what is left for all of them, whichever is less."""
     listed = list(each)
     if None in listed:
-        return None
-    known = sorted([one for one in listed if one is not None], reverse=True)[:to_do]
-    whole: int | Decimal = sum(known)
-    return whole if left is None else min(whole, left + sum(known[:at_once]))
+        return left
+    whole: int | Decimal = sum(sorted([one for one in listed if one is not None], reverse=True)[:to_do])
+    return whole if left is None else min(whole, left)

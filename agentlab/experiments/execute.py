@@ -6,37 +6,51 @@ In this process it is a coroutine; in another one (`in_worker`) it comes and goe
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import pickle
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
-from agentlab import background, events
+from agentlab import background, calling, events
 from agentlab.agent import Agent
+from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError, StorageError
+from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.pace import Pace, keep_pace
-from agentlab.experiments.spending import NOTHING, Spent, spent_before, spent_by
-from agentlab.redaction import Redactor, without_keys
-from agentlab.results import RunResult
+from agentlab.experiments.scoring import SCORE_NOTE, OtherRuns, Score, charged_as, is_stale, scored
+from agentlab.experiments.spending import (
+    BESIDE,
+    CUT_OFF,
+    RUN,
+    SCORE,
+    TOOLS,
+    Purse,
+    Spent,
+    note_beside,
+    spent_before,
+    spent_by,
+    spent_in,
+)
+from agentlab.redaction import Redactor
+from agentlab.results import StepResult
 from agentlab.run import Run
-from agentlab.storage import MemoryStorage, StoredRun, StoredStep
+from agentlab.storage import MemoryStorage, StoredRun, StoredStep, writers
 from agentlab.storage.but_for_keys import hidden
-from agentlab.storage.cut_off import find
-from agentlab.storage.keeper import Keeper
-from agentlab.storage.run_json import said
-from agentlab.storage.store import ENDED, OPEN, Store
+from agentlab.storage.cut_off import CALLED, find
+from agentlab.storage.keeper import Keeper, secrets_of
+from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.transport import Transport
 from agentlab.types import StopReason
 
-Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
-
-SCORE = "score"
-"""The name under which a score is noted of its run."""
-
 FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
+
+NOT_STARTED = "not_started"
+
+NOTES = (SCORE_NOTE, BESIDE, MADE_BY)
+"""What is noted of a run, and goes with it to another process and back."""
 
 LONGEST_WAIT_S = 5.0
 """How long a run that somebody else is at work on is waited for."""
@@ -44,18 +58,25 @@ LONGEST_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all cells of an experiment share; `store` is None where a worker cannot reach the store."""
+    """What all cells of an experiment share; `store` is None where a worker cannot reach the store. `made_by` says what runs are made
+    by, by agent and settings, and `scored_by` the same of the score."""
 
     agents: Mapping[str, Agent]
     settings: Mapping[str, Mapping[str, Any]]
     transport: Transport
     store: Store | None
     score: Score | None
+    made_by: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    scored_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One cell to be carried out. `again` has a score that raised tried once more."""
+    """One cell to be carried out. `again` has a score that is there made once more.
+
+    For another process `lease` is what the run may use there, counted from its beginning (its time from `leased_at` on, in seconds
+    since 1970), `spent` what it has used so far, and `before` the run as it is kept where a worker cannot read it.
+    """
 
     run_id: str
     label: str
@@ -64,6 +85,10 @@ class Job:
     prompt: str
     interval_s: float | None = None
     again: bool = False
+    lease: Budget | None = None
+    leased_at: float = 0.0
+    spent: Mapping[str, Spent] = field(default_factory=dict)
+    before: SentBack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +97,21 @@ class SentBack:
 
     run: StoredRun
     steps: tuple[StoredStep, ...]
-    score: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
     more: tuple[SentBack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a cell. `state` is that of its run; `problem` says what went wrong outside of the run itself."""
+    """What became of a cell. `state` is that of its run, `spent` what it has used by now, by what it was used for; `problem` says what
+    went wrong outside of the run itself, `held_back` why the budget of the experiment let it, or its score, go no further."""
 
     run_id: str
     state: str
-    spent: Spent = NOTHING
+    spent: Mapping[str, Spent] = field(default_factory=dict)
     stop_reason: str | None = None
     problem: str = ""
+    held_back: str = ""
     sent_back: SentBack | None = None
 
     @property
@@ -93,10 +120,9 @@ class Outcome:
         return self.stop_reason in FAILED or bool(self.problem)
 
 
-async def carry_out(
-    common: Common, job: Job, pace: Pace | None = None, watch: Callable[[str, Spent], None] | None = None
-) -> Outcome:
-    """Have the cell's run at its end, and its score noted. Raises StorageError where it can be kept nowhere."""
+async def carry_out(common: Common, job: Job, purse: Purse, pace: Pace | None = None) -> Outcome:
+    """Have the cell's run at its end, and its score noted; or let go of it after its last step, once the budget in the purse is spent.
+    Raises StorageError where it can be kept nowhere."""
     store = common.store
     if store is None:
         raise ConfigurationError("There is no store here.")
@@ -105,25 +131,36 @@ async def carry_out(
     if state == OPEN:
         return Outcome(job.run_id, OPEN, problem="Another process is at work on it.")
     if kept is not None and state == ENDED:
-        result = None
-        end = json.loads(kept.end or "{}")
-        spent, reason = spent_before(store.storage, [kept])[job.run_id], end.get("stop_reason")
+        result, reason = None, json.loads(kept.end or "{}").get("stop_reason")
+        for part, spent in spent_before(store.storage, [kept])[job.run_id].items():
+            purse.book(job.run_id, spent, part)
     else:
-        run = _run(common, store, job, kept)
+        run = _run(common, store, job, kept, purse)
         keep_pace(run, pace)
+        of_tools = OtherRuns(store.storage, job.run_id, purse, TOOLS, refuse=False)
         while run.result is None:
-            await run.step_quietly()
-            if watch is not None:
-                watch(job.run_id, spent_by(run.history))
-        result, spent, reason = run.result, spent_by(run.history), run.result.stop_reason.value
+            if why := purse.spent_up():
+                run.cancel()  # its observers see an end; the store lets go of it, and it goes on another time
+                state = INTERRUPTED if len(run.history) else NOT_STARTED
+                return Outcome(job.run_id, state, purse.parts(job.run_id), held_back=why)
+            with calling.watched(of_tools):
+                await run.step_quietly()
+            if not _was_cancelled(run):  # a step that was cut off is booked already
+                purse.book(job.run_id, spent_by(run.history))
+        result, reason = run.result, run.result.stop_reason.value
         if store.unsaved.get(job.run_id) is not None:
             store.save()
-    if common.score is not None and reason not in FAILED and _wants_score(store, job):
+    held_back = ""
+    if common.score is not None and reason not in FAILED and _wants_score(common, store, job):
         if result is None:
             result = store.load(job.run_id, common.agents[job.agent]).result
         if result is not None:
-            store.storage.note(job.run_id, SCORE, await _scored(common.score, result))
-    return Outcome(job.run_id, ENDED, spent, reason)
+            judges = OtherRuns(store.storage, job.run_id, purse, SCORE, refuse=True)
+            text = await scored(common.score, result, common.scored_by, judges)
+            held_back = judges.refused
+            if text is not None:
+                store.storage.note(job.run_id, SCORE_NOTE, text)
+    return Outcome(job.run_id, ENDED, purse.parts(job.run_id), reason, held_back=held_back)
 
 
 async def _settled(store: Store, run_id: str) -> StoredRun | None:
@@ -147,86 +184,71 @@ def detail_of(kept: StoredRun | None) -> str:
 class _Interruptible:
     """Keeps a run in a store, and lets go of it where it is cancelled: it is then interrupted, and goes on another time."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, purse: Purse, made_by: str | None) -> None:
+        self.store, self.purse, self.made_by = store, purse, made_by
 
     def follow_run(self, run: Run) -> Callable[[events.Event], None]:
         """The observer of this run."""
-        return _Interruption(self.store, run, self.store.follow_run(run))
+        return _Interruption(self, run, self.store.follow_run(run))
 
     def __call__(self, event: events.Event) -> None:
         """Nothing: an event does not say whose it is."""
 
 
 class _Interruption:
-    def __init__(self, store: Store, run: Run, keeper: Keeper) -> None:
-        self._store, self._run, self._keeper = store, run, keeper
+    def __init__(self, whose: _Interruptible, run: Run, keeper: Keeper) -> None:
+        self._whose, self._run, self._keeper = whose, run, keeper
 
     def __call__(self, event: events.Event) -> None:
-        reason = event.step.stop_reason if isinstance(event, events.TurnCompleted) else None
-        reason = event.result.stop_reason if isinstance(event, events.RunEnded) else reason
-        if reason is StopReason.CANCELLED:
-            self._store.let_go(self._run)
+        run, store, made_by = self._run, self._whose.store, self._whose.made_by
+        if isinstance(event, events.TurnCompleted) and event.step.stop_reason is StopReason.CANCELLED:
+            store.let_go(run)
+            if run.caller is None:
+                self._was_cut_off(event.step)
+        elif isinstance(event, events.RunEnded) and event.result.stop_reason is StopReason.CANCELLED:
+            store.let_go(run)
         else:
             self._keeper(event)
+            is_new = isinstance(event, events.RunStarted) and not run.history  # steps that are there were made by what is noted
+            if is_new and made_by and run.caller is None and run.id not in store.unsaved:
+                store.storage.note(run.id, MADE_BY, hidden(made_by, Redactor(secrets_of(run)).text))
+
+    def _was_cut_off(self, step: StepResult) -> None:
+        """Book a step that was paid for and is not kept; it is taken again."""
+        run, purse = self._run, self._whose.purse
+        lost = purse.parts(run.id).get(CUT_OFF, Spent()) + spent_in(step)
+        purse.book(run.id, lost, CUT_OFF)
+        note_beside(self._whose.store.storage, run.id, CUT_OFF, lost)
 
 
-def _run(common: Common, store: Store, job: Job, kept: StoredRun | None) -> Run:
+def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: Purse) -> Run:
     """The run of the cell, new or to be gone on with, kept in the store from here on."""
-    agent, observer = common.agents[job.agent], _Interruptible(store)
+    agent = common.agents[job.agent]
+    observer = _Interruptible(store, purse, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if kept is None:
         run = fresh.known_as(job.run_id, label=job.label)
         run.observers = tuple([one for one in run.observers if one is not store])  # the agent's own: once is enough
-        return run
-    settings = fresh.limits.snapshot()  # of which functions cannot be kept
-    run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-    run.known_as(job.run_id, label=job.label).transport = common.transport
-    following = observer.follow_run(run)
-    run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], following)
+    else:
+        settings = fresh.limits.snapshot()  # of which functions cannot be kept
+        run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
+        run.known_as(job.run_id, label=job.label).transport = common.transport
+        following = observer.follow_run(run)
+        run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], following)
+    run.ceiling = charged_as(purse)
     return run
 
 
-# The score ----------------------------------------------------------------------------------------------------------------------
+def _was_cancelled(run: Run) -> bool:
+    return run.result is not None and run.result.stop_reason is StopReason.CANCELLED
 
 
-def _wants_score(store: Store, job: Job) -> bool:
-    noted = store.storage.notes(SCORE, [job.run_id]).get(job.run_id)
-    return noted is None or (job.again and "error" in json.loads(noted))
-
-
-async def _scored(score: Score, result: RunResult) -> str:
-    """The score as JSON text; with the error in the place of one that raised, or gave what is no score."""
-    try:
-        value: Any = score(result)
-        if inspect.isawaitable(value):
-            value = await value
-        value = _plain(value)
-    except Exception as error:
-        return json.dumps({"error": Redactor().text(f"{type(error).__name__}: {said(error)}")})
-    return hidden(json.dumps({"score": value}), without_keys)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        wrong = next((key for key in value if not isinstance(key, str)), None)
-        if wrong is not None:
-            raise TypeError(f"the score has the key {wrong!r}: use texts.")
-        return {key: _number(one, f"score[{key!r}]") for key, one in value.items()}
-    return _number(value, "score")
-
-
-def _number(value: Any, what: str) -> float | bool | None:
-    """A number or a bool; those of numpy too. None is a score that is not known."""
-    item = getattr(value, "item", None)
-    value = item() if callable(item) else value
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
-        return float(value) if value == value else None  # noqa: PLR0124  not a number: not known
-    if hasattr(value, "__float__"):  # a Decimal, a Fraction
-        return float(value)
-    raise TypeError(f"{what} is {value!r}: return a number, a bool, a dict of them, or None.")
+def _wants_score(common: Common, store: Store, job: Job) -> bool:
+    noted = store.storage.notes(SCORE_NOTE, [job.run_id]).get(job.run_id)
+    if noted is None:
+        return True
+    before = json.loads(noted)
+    return (job.again and "error" in before) or is_stale(before, common.scored_by)
 
 
 # Another process ------------------------------------------------------------------------------------------------------------------
@@ -264,17 +286,20 @@ def in_worker(common: bytes, job: Job) -> Outcome:
 
 
 async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:
+    purse = Purse(job.lease, None, {job.run_id: job.spent}, waited_s=time.time() - job.leased_at)
     if common.store is not None:
         try:
-            return await carry_out(common, job, pace)
+            return await carry_out(common, job, purse, pace)
         except StorageError as error:
             outcome = _rescued(common.store, job, error)
             if outcome is None:
                 raise
             return outcome
     here = Store()
-    outcome = await carry_out(replace(common, store=here), job, pace)
-    return replace(outcome, sent_back=_sent_back(here, job.run_id))
+    if job.before is not None:
+        take_in(here, job.before)
+    outcome = await carry_out(replace(common, store=here), job, purse, pace)
+    return replace(outcome, sent_back=sent_from(here, job.run_id))
 
 
 def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
@@ -287,7 +312,8 @@ def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
         here.keep(one)
         store.let_go(one)
     reason = run.result.stop_reason.value
-    return Outcome(job.run_id, ENDED, spent_by(run.history), reason, str(error), _sent_back(here, job.run_id))
+    spent, sent = {RUN: spent_by(run.history)}, sent_from(here, job.run_id)
+    return Outcome(job.run_id, ENDED, spent, reason, problem=str(error), sent_back=sent)
 
 
 def _below(run: Run) -> list[Run]:
@@ -300,27 +326,37 @@ def _below(run: Run) -> list[Run]:
     return [one for one in found if one.recall is None]
 
 
-def _sent_back(store: Store, run_id: str) -> SentBack:
-    """The run, and all others of a store that is of this run alone."""
+def sent_from(store: Store, run_id: str) -> SentBack | None:
+    """A run as it is kept, with the runs of its sub-agents; None where it is not."""
     storage = store.storage
-    score = storage.notes(SCORE, [run_id]).get(run_id)
-    one, *more = sorted(storage.runs(), key=lambda kept: kept.head.run_id != run_id)
-    others = [SentBack(kept, tuple(storage.steps(kept.head.run_id))) for kept in more]
-    return SentBack(one, tuple(storage.steps(run_id)), score, tuple(others))
+    if find(storage, run_id) is None:
+        return None
+    heads = {kept.head.run_id: kept for kept in storage.runs()}
+    below: dict[str, list[str]] = {}
+    for kept in heads.values():
+        below.setdefault(str(json.loads(kept.head.body).get("parent_run_id")), []).append(kept.head.run_id)
+    notes = {name: storage.notes(name) for name in (*NOTES, CALLED)}
+
+    def sent(one: str) -> SentBack:
+        mine = {name: noted[one] for name, noted in notes.items() if one in noted}
+        return SentBack(heads[one], tuple(storage.steps(one)), mine, tuple([sent(other) for other in below.get(one, ())]))
+
+    return sent(run_id)
 
 
 def take_in(store: Store, sent: SentBack) -> None:
-    """Put a run that came back where it belongs. Raises StorageError where that cannot be done."""
+    """Put a run that came back where it belongs; one that has not ended goes on from there. Raises StorageError where that cannot be
+    done."""
     head, storage = sent.run.head, store.storage
-    kept = find(storage, head.run_id)
+    kept, writer = find(storage, head.run_id), head.writer if sent.run.end is not None else writers.NOBODY
     if kept is None:
-        storage.begin(head, sent.steps, sent.run.end)
+        storage.begin(replace(head, writer=writer), sent.steps, sent.run.end)
     elif kept.end is None:
-        if kept.head.writer != head.writer:
-            storage.claim(head.run_id, head.writer, instead_of=kept.head.writer)
-        storage.add(head.run_id, head.writer, sent.steps[kept.steps :], sent.run.end)
-    if sent.score is not None:
-        storage.note(head.run_id, SCORE, sent.score)
+        if kept.head.writer != writer:
+            storage.claim(head.run_id, writer, instead_of=kept.head.writer)
+        storage.add(head.run_id, writer, sent.steps[kept.steps :], sent.run.end)
+    for name, text in sent.notes.items():
+        storage.note(head.run_id, name, text)
     for one in sent.more:
         take_in(store, one)
 

@@ -1,7 +1,7 @@
 """The same task over agents, prompts and settings, several times: in parallel, resumable, with a budget over the whole.
 
 study = lab.Experiment(agents=[a, b], prompts=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
-study.dry_run()                                  # how many runs, and what they may cost at most
+study.dry_run()                                  # how many runs, and what their limits add up to
 results = await study.run(concurrency=8)         # interrupt it, and run it again: it goes on
 results.runs, results.steps, results.calls, results.tools
 """
@@ -9,9 +9,10 @@ results.runs, results.steps, results.calls, results.tools
 from __future__ import annotations
 
 import functools
+import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,17 +23,22 @@ from agentlab.budget import Budget
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import execute, schedule
 from agentlab.experiments.estimate import DryRun, bound, estimated
-from agentlab.experiments.execute import Common, Job, Outcome, Score, SentBack
+from agentlab.experiments.execute import Common, Job, Outcome, SentBack
 from agentlab.experiments.grid import Grid, Where, grid
+from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.pace import Pace, intervals
 from agentlab.experiments.progress import Progress
+from agentlab.experiments.remarks import remarks
 from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.schedule import Elsewhere, Executor
-from agentlab.experiments.spending import Purse, Spent, spent_before
-from agentlab.experiments.standing import Standing, jobs, standings
+from agentlab.experiments.scoring import Score
+from agentlab.experiments.spending import TOOLS, Purse, Spent, spent_before
+from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.shown import Shown
+from agentlab.storage import StoredRun
+from agentlab.storage.cut_off import find
 from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
 
@@ -50,12 +56,17 @@ class Experiment(Shown):
     repeats      how often each is run
     cells        only these, in place of all: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
     where        a function of a Cell: only those for which it is true
-    score        a function of a RunResult, sync or async: a number, a bool, or a dict of them. It is not asked about failed runs
+    score        a function of a RunResult, sync or async: a number, a bool, or a dict of them whose entry "score" is the one that rates
+                 of success are made of. It is not asked about failed runs. What agents cost that it runs, such as a model as judge,
+                 is counted and bounded by the budget; where its code changes, runs are scored again
     store        a path, or a Store: every step is kept there at once, and another process goes on with it. None: in memory
     name         the experiment's name in its store: ids of runs are made of it, of the agent's, prompt's and settings' names, and of
                  the repeat, the same on every day
-    budget       over the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`); no further run starts
-                 once one of them is met, what is under way ends by itself. max_turns bounds runs, and plays no part here
+    budget       over the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). What runs under way may
+                 still use is reserved; once a limit is met no run takes a further step, so that each worker passes it by one step at
+                 most. Runs that were held back go on from there when `run()` is called with a larger budget. missing_usage: `fail`
+                 ends it at the first unknown usage or cost, the others are as in a run. max_turns and
+                 max_tokens_per_turn bound runs only
     max_runs     so many runs at most, those that are kept already included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; a recording waits for nobody
 
@@ -113,6 +124,7 @@ class Experiment(Shown):
         self._transport: Transport | None = current() if is_chosen() else None
         self._waiting: list[SentBack] = []
         self._problems: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
         self._running = False
 
     # Before -----------------------------------------------------------------------------------------------------------------
@@ -129,12 +141,12 @@ class Experiment(Shown):
         frame: pd.DataFrame = sugar.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
         return frame
 
-    def dry_run(self, *, concurrency: int = 8, retry: bool = False) -> DryRun:
-        """How many runs there are to be done and what they may cost at most. No request is made.
+    def dry_run(self, *, retry: bool = False) -> DryRun:
+        """How many runs there are to be done, and what their limits add up to. No request is made.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], [dict(budget=lab.Budget(max_calls=6))], repeats=5)
-            >>> study.dry_run().to_do, study.dry_run().max_calls
+            >>> study.dry_run().to_do, study.dry_run().call_limit
             (5, 30)
         """
         to_do = [one for one in self._to_do(retry=retry) if one.state != ENDED]
@@ -146,15 +158,22 @@ class Experiment(Shown):
             who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
             bounds.append(bound(limits.budget, model.name, model.model, who, address))
         begun = spent_before(self.store.storage, kept.values()) if kept else {}
-        left = None if self.budget is None else _left(self.budget, sum(begun.values(), Spent()))
+        spent = sum([spent for parts in begun.values() for spent in parts.values()], Spent())
+        left = None if self.budget is None else _left(self.budget, spent)
         max_runs = (
             None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
         )
-        return estimated(bounds, runs=len(standing), left=left, max_runs=max_runs, at_once=concurrency)
+        return estimated(bounds, runs=len(standing), left=left, max_runs=max_runs, scored=self.score is not None)
 
     def _to_do(self, *, retry: bool) -> list[Standing]:
-        standing, _ = standings(self.grid, self.store)
+        standing, _ = self._standings()
         return [one for one, _ in jobs(self.grid, standing, scoring=self.score is not None, retry=retry)]
+
+    def _standings(self) -> tuple[list[Standing], dict[str, StoredRun]]:
+        return standings(self.grid, self.store, self._scored_by())
+
+    def _scored_by(self) -> str:
+        return "" if self.score is None else f"{PYTHON} {code_of(self.score)}"
 
     # Doing it ---------------------------------------------------------------------------------------------------------------
 
@@ -195,68 +214,109 @@ class Experiment(Shown):
 
     async def _run(self, concurrency: int, executor: Executor | None, progress: bool, retry: bool) -> ExperimentResults:
         self._save()
-        standing, kept = standings(self.grid, self.store)
+        standing, kept = self._standings()
         to_do = jobs(self.grid, standing, scoring=self.score is not None, retry=retry)
         now = {one.cell: one for one in standing} | {one.cell: one for one, _ in to_do}
-        provider_of = {one.run_id: self._providers[cell] for cell, one in now.items()}
-        scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
-        purse = Purse(self.budget, self.max_runs, spent_before(self.store.storage, kept.values()) if kept else {})
+        provider_of = {
+            self.grid.run_id(cell, attempt): self._providers[cell]
+            for cell, one in now.items()
+            for attempt in range(1, one.attempt + 1)
+        }
         total = Counter(self._providers.values())
         done_before = total - Counter(provider_of[job.run_id] for _, job in to_do)
         bars = Progress(total, done_before, shown=progress)
-        for run_id, spent in purse.by_run.items():
+
+        def show(run_id: str, spent: Spent) -> None:
             if run_id in provider_of:
                 bars.spent(provider_of[run_id], run_id, spent)
-        left_out: dict[str, str] = {}
-        self._problems = {}
 
-        def may_start(job: Job) -> bool:
-            why_not = "" if job.run_id in scoring_only else purse.why_not(job.run_id)
+        purse = self._purse(standing, kept, show)
+        own = self._own_budgets()
+        scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
+        self._problems, self._left_out = {}, {}
+
+        def may_start(job: Job) -> bool | None:
+            why_not = purse.why_not(job.run_id)
+            if why_not and job.run_id in scoring_only:  # a score may cost nothing; a judge is refused when it is asked
+                return True
             if why_not:
-                left_out[job.run_id] = why_not
-            else:
-                purse.begun(job.run_id)
-            return not why_not
+                self._left_out[job.run_id] = why_not
+                return False
+            pair = (job.agent, job.settings)
+            return purse.reserve(job.run_id, pair, own[pair], at_once=concurrency) or None
 
-        def watch(run_id: str, spent: Spent) -> None:
-            purse.book(run_id, spent)
-            bars.spent(provider_of[run_id], run_id, spent)
-
-        def done(job: Job, outcome: Outcome) -> None:
-            if outcome.state == ENDED:
-                watch(job.run_id, outcome.spent)
-            if outcome.problem:
-                self._problems[job.run_id] = outcome.problem
+        def done(job: Job, outcome: Outcome) -> bool:
             if outcome.sent_back is not None:
                 self._take_in(outcome.sent_back)
+            spent = outcome.spent
+            if outcome.problem and (last := find(self.store.storage, job.run_id)) is not None:  # such as of a worker that died
+                spent = {**spent_before(self.store.storage, [last])[job.run_id], **spent}
+            for part, used in spent.items():
+                purse.book(job.run_id, used, part)
+            pair = (job.agent, job.settings)
+            purse.release(job.run_id, pair, ended=outcome.state == ENDED)
+            if outcome.held_back:
+                if purse.spent_up():
+                    scoring_only.discard(job.run_id)
+                else:  # a worker had less than there is: twice as much the next time
+                    purse.learn(pair, purse.of(job.run_id) + purse.of(job.run_id))
+                return True
+            if outcome.problem:
+                self._problems[job.run_id] = outcome.problem
             bars.ended(provider_of[job.run_id], failed=outcome.failed)
+            return False
 
         try:
             failures = await self._work_off(
                 [(provider_of[job.run_id], job) for _, job in to_do],
                 executor,
                 concurrency,
+                purse,
                 may_start=may_start,
                 done=done,
-                watch=watch,
             )
         finally:
             bars.close()
         self._refuse_to_hide(failures)
+        self._left_out |= dict.fromkeys(self._left_out, purse.spent_up()) if purse.spent_up() else {}
         results = self.results()
-        self._tell(results, left_out, purse)
+        rescored = sum(one.score_changed for one in standing) - sum(one.score_changed for one in results.standing)
+        self._tell(results, purse, rescored=rescored)
         return results
 
+    def _own_budgets(self) -> dict[tuple[str, str], Budget]:
+        """The budget of each run, by agent and settings."""
+        cells = {(cell.agent, cell.settings): cell for cell in self.grid.cells}
+        return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in cells.items()}
+
+    def _purse(self, standing: list[Standing], kept: dict[str, StoredRun], notify: Callable[[str, Spent], None]) -> Purse:
+        """What is spent already, and what runs of each agent and settings have used so far."""
+        before = spent_before(self.store.storage, kept.values()) if kept else {}
+        groups = {(one.cell.agent, one.cell.settings) for one in standing}
+        purse = Purse(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
+        for one in standing:
+            if one.state == ENDED:
+                purse.learn((one.cell.agent, one.cell.settings), purse.of(one.run_id))
+        return purse
+
     async def _work_off(
-        self, todo: list[tuple[str, Job]], executor: Executor | None, concurrency: int, *, may_start: Any, done: Any, watch: Any
+        self,
+        todo: list[tuple[str, Job]],
+        executor: Executor | None,
+        concurrency: int,
+        purse: Purse,
+        *,
+        may_start: Callable[[Job], bool | None],
+        done: Callable[[Job, Outcome], bool],
     ) -> list[StorageError]:
         now = current()
         transport = now if is_chosen() or self._transport is None else self._transport
-        common = Common(self.grid.agents, self.grid.settings, transport, self.store, self.score)
+        made_by = all_made_by(self.grid)
+        common = Common(self.grid.agents, self.grid.settings, transport, self.store, self.score, made_by, self._scored_by())
         if executor is None:
 
             async def here(job: Job) -> Outcome:
-                return await execute.carry_out(common, job, self._paces.get(provider_by_run[job.run_id]), watch)
+                return await execute.carry_out(common, job, purse, self._paces.get(provider_by_run[job.run_id]))
 
             provider_by_run = {job.run_id: provider for provider, job in todo}
             return await schedule.work_off(todo, here, concurrency=concurrency, may_start=may_start, done=done)
@@ -274,7 +334,13 @@ class Experiment(Shown):
             (provider, replace(job, interval_s=at_most[provider] * self._interval_s[provider] if provider in at_most else None))
             for provider, job in todo
         ]
-        start = functools.partial(schedule.held, elsewhere, held_s, {job.run_id: provider for provider, job in todo})
+
+        async def leased(job: Job) -> Outcome:
+            before = None if within_reach else execute.sent_from(self.store, job.run_id)
+            lease, spent = purse.lease(job.run_id), purse.parts(job.run_id)
+            return await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
+
+        start = functools.partial(schedule.held, leased, held_s, {job.run_id: provider for provider, job in todo})
         try:
             return await schedule.work_off(paced, start, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most)
         finally:
@@ -290,8 +356,8 @@ class Experiment(Shown):
             >>> study.results()
             ExperimentResults('experiment', 2 runs: 2 not started)
         """
-        standing, _ = standings(self.grid, self.store)
-        return ExperimentResults(self.grid, self.store, tuple(standing), dict(self._problems))
+        standing, _ = self._standings()
+        return ExperimentResults(self.grid, self.store, tuple(standing), dict(self._problems), dict(self._left_out))
 
     def _take_in(self, sent: SentBack) -> None:
         try:
@@ -316,30 +382,17 @@ class Experiment(Shown):
                 "was begun. Mend that, and call run() once more: nothing is lost."
             )
 
-    def _tell(self, results: ExperimentResults, left_out: dict[str, str], purse: Purse) -> None:
-        told = []
-        failed = [one for one in results.standing if one.failed or one.run_id in results.problems]
-        if failed:
-            first = failed[0]
-            why = results.problems.get(first.run_id) or execute.detail_of(first.kept)
-            why = why.partition("\n")[0].rstrip(".")
-            again = "run()" if first.run_id in results.problems else "run(retry=True)"
-            told.append(
-                f"{len(failed)} of {len(results.standing)} runs failed, the first, {first.run_id}: {why}. Try again with {again}."
-            )
-        raised = sum(one.score_failed for one in results.standing)
-        if raised:
-            told.append(f"{raised} score{'s' * (raised != 1)} raised, see score_error; run(retry=True) tries again.")
-        if left_out:
-            why = next(iter(left_out.values()))
-            told.append(
-                f"{len(left_out)} run{'s were' if len(left_out) != 1 else ' was'} left out, since the budget of the "
-                f"experiment is spent: {why}. To go on, set study.budget or study.max_runs, and run it again."
+    def _tell(self, results: ExperimentResults, purse: Purse, *, rescored: int) -> None:
+        said = list(remarks(results, scoring=self.score is not None, rescored=rescored))
+        if (by_tools := purse.spent_on(TOOLS)).calls:
+            said.append(
+                f"Tools ran agents by themselves ({by_tools.dollars}): that is in results.spent, and in no row. Pass such an agent as "
+                "a tool, with agent.as_tool(…), and it counts in the run."
             )
         if purse.blind:
-            told.append(f"{purse.blind} of the experiment cannot be watched in full: some of what was used is unknown.")
-        if told:
-            warnings.warn(" ".join(told), AgentlabWarning, stacklevel=4)
+            said.append(f"{purse.blind} of the experiment cannot be watched in full: some of what was used is unknown.")
+        if said:
+            warnings.warn(" ".join(said), AgentlabWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         grid_ = self.grid

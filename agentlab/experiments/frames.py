@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab.columns import STEP_COLUMNS
-from agentlab.experiments.standing import NOT_STARTED, Standing
+from agentlab.experiments.execute import NOT_STARTED
+from agentlab.experiments.spending import SCORE, Spent, spent_beside
+from agentlab.experiments.standing import Standing
 from agentlab.recorder import FRAMES, any_array, array, to_frame
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
         own = ["state", "begun_at"]
         front["state"] = made["state"].array
         front["attempt"] = array([one.attempt for one in results.standing], "Int64")
-        front["problem"] = array([results.problems.get(one.run_id) for one in results.standing], "string")
+        why = {**results.left_out, **results.problems}
+        front["problem"] = array([why.get(one.run_id) for one in results.standing], "string")
+        front["changed"] = array([", ".join(one.changed) or None for one in results.standing], "string")
+        front |= _of_scores(results)
         made = made[[name for name in made.columns if name not in own] + ["begun_at"]]
     return pd.concat([pd.DataFrame(front, index=made.index), made], axis=1)
 
@@ -75,7 +80,7 @@ def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.Data
 
 def _front(standing: Sequence[Standing], places: Sequence[int]) -> dict[str, Any]:
     """The names of the cells and their scores, for rows of these cells."""
-    notes = [{} if one.score is None else json.loads(one.score) for one in standing]
+    notes = [_note(one) for one in standing]
     scores = [note.get("score") for note in notes]
     parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
     whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
@@ -91,6 +96,26 @@ def _front(standing: Sequence[Standing], places: Sequence[int]) -> dict[str, Any
         values = [score.get(part) if isinstance(score, dict) else None for score in scores]
         made[f"score.{part}"] = _numbers(values, places)
     return made
+
+
+def _note(one: Standing) -> dict[str, Any]:
+    if one.score_changed:
+        return {"error": "This was scored by another version of the score function: study.run() scores it again."}
+    return {} if one.score is None else json.loads(one.score)
+
+
+def _of_scores(results: ExperimentResults) -> dict[str, Any]:
+    """What the agents used that the score of each run ran: nothing where it ran none, NA where it is not known."""
+    noted = spent_beside(results.store.storage, [one.run_id for one in results.standing if one.kept is not None])
+    known = []
+    for one in results.standing:
+        has_note = one.score is not None and "by" in json.loads(one.score)
+        known.append(noted.get(one.run_id, {}).get(SCORE, Spent() if has_note else None))
+    return {
+        "score_calls": array([None if one is None else one.calls for one in known], "Int64"),
+        "score_tokens": array([None if one is None or one.unknown_tokens else one.tokens for one in known], "Int64"),
+        "score_cost_usd": array([None if one is None or one.unknown_cost else float(one.cost_usd) for one in known], "Float64"),
+    }
 
 
 def _numbers(values: list[Any], places: Sequence[int]) -> Any:

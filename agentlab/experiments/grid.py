@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
@@ -146,6 +146,17 @@ def _check(made: Grid) -> None:
 def _listed(what: str, given: object) -> Sequence[Any]:
     if isinstance(given, str | bytes | Agent) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{what}={given!r}: pass a list, such as {what}=[…].")
+    if hasattr(
+        given, "columns"
+    ):  # a DataFrame of pandas or polars, which iterates over the names of its columns, or over the columns
+        names = [str(name) for name in given.columns]
+        column = next((name for name in names if name in (what, what.rstrip("s"))), names[0] if names else "column")
+        raise ConfigurationError(
+            f"{what}: this is a table with the columns {', '.join(map(repr, names)) or '(none)'}: pass one of them, such as "
+            f"{what}=list(frame[{column!r}])."
+        )
+    if isinstance(given, Set) and not isinstance(given, KeysView):
+        raise ConfigurationError(f"{what}={given!r}: a set has no order, and ids of runs are made by the order: pass a list.")
     listed = list(given)
     if not listed:
         raise ConfigurationError(f"{what}=[]: there is nothing to run. Pass at least one.")

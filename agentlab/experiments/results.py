@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentlab import sugar
 from agentlab.experiments.grid import Grid
-from agentlab.experiments.standing import Standing
+from agentlab.experiments.spending import Spent, spent_before
+from agentlab.experiments.standing import Standing, standings
 from agentlab.run import Run
 from agentlab.shown import Shown
 from agentlab.storage.store import Store
@@ -26,8 +28,14 @@ class ExperimentResults(Shown):
     that were. Sorted by cell: the order in which they ran plays no part.
 
     In front stand `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or not known) and `score_error`; a score that is
-    a dict has a column `score.<key>` each. `runs` has besides `state` (`ended`, `interrupted`, `open`, `not_started`), the `attempt`,
-    and a `problem` that was not the run's own, such as a worker that died. Of several attempts the newest counts.
+    a dict has a column `score.<key>` each, and `score` is its entry of that name. Of several attempts the newest counts. `runs` has
+
+    state         `ended`, `interrupted`, `open` or `not_started`
+    attempt       counts from 1
+    problem       what was not the run's own, such as a worker that died, or a budget of the experiment that was spent
+    changed       the tools, middleware and conditions whose code has changed since the run was made; NA: none
+    score_calls, score_tokens, score_cost_usd   what the agents used that the score ran, such as a model as judge
+    replayed      True: from a recording; False: live
 
     Example:
         >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?"]).run(progress=False)
@@ -39,11 +47,19 @@ class ExperimentResults(Shown):
         1  endless  ended  turn_limit     20
     """
 
-    def __init__(self, grid: Grid, store: Store, standing: tuple[Standing, ...], problems: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        store: Store,
+        standing: tuple[Standing, ...],
+        problems: Mapping[str, str],
+        left_out: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.grid: Grid = grid
         self.store: Store = store
         self.standing: tuple[Standing, ...] = standing
         self.problems: Mapping[str, str] = problems
+        self.left_out: Mapping[str, str] = left_out
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -106,6 +122,20 @@ class ExperimentResults(Shown):
             'Paris.'
         """
         return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.standing if one.kept is not None]
+
+    @cached_property
+    def spent(self) -> Spent:
+        """What the experiment has used in all: runs, earlier attempts, sub-agents, the agents that scores ran, and steps that were
+        cut off and taken again. A step that was under way when its process was killed is not in it.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
+            >>> results.spent.calls, results.spent.tokens
+            (2, 30)
+        """
+        _, kept = standings(self.grid, self.store)
+        parts = spent_before(self.store.storage, kept.values()) if kept else {}
+        return sum([spent for one in parts.values() for spent in one.values()], Spent())
 
     def frame(self, what: str = "runs") -> pd.DataFrame:
         """Any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
@@ -173,10 +203,21 @@ class ExperimentResults(Shown):
             return by
         return ["agent", "settings"] if self.runs["settings"].nunique() > 1 else "agent"
 
+    @property
+    def states(self) -> dict[str, int]:
+        """How many runs are in which state, in words.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
+            >>> results.states
+            {'ended': 2}
+        """
+        said = ("failed (counted as failures)" if one.failed else one.state.replace("_", " ") for one in self.standing)
+        return dict(Counter(said))
+
     def __len__(self) -> int:
         return len(self.standing)
 
     def __repr__(self) -> str:
-        states = Counter("failed" if one.failed else one.state for one in self.standing)
-        told = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in states.items())
-        return f"ExperimentResults({self.grid.name!r}, {len(self.standing)} runs: {told})"
+        states = ", ".join(f"{count} {state}" for state, count in self.states.items())
+        return f"ExperimentResults({self.grid.name!r}, {len(self.standing)} runs: {states})"

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.experiments.execute import Job, Outcome, in_worker
-from agentlab.experiments.standing import NOT_STARTED
+from agentlab.experiments.execute import NOT_STARTED, Job, Outcome, in_worker
 from agentlab.redaction import without_keys
 from agentlab.storage.run_json import said
 
@@ -25,44 +24,49 @@ async def work_off(
     start: Callable[[Job], Awaitable[Outcome]],
     *,
     concurrency: int,
-    may_start: Callable[[Job], bool],
-    done: Callable[[Job, Outcome], None],
+    may_start: Callable[[Job], bool | None],
+    done: Callable[[Job, Outcome], bool],
     at_most: Mapping[str, int] | None = None,
 ) -> list[StorageError]:
     """Carry all jobs out, (provider, job) each, so many at once; of the providers that has its turn which has the fewest under way.
 
-    A job that fails is an outcome; one whose run cannot be kept ends the starting of others, and is in what comes back. To cancel this
-    cancels what is under way. `at_most` caps what is under way by provider.
+    `may_start` answers None where a job has to wait for one under way, and False where it is left out; `done` is True where the job is
+    to be taken up once more. A job that fails is an outcome; one whose run cannot be kept ends the starting of others, and is in what
+    comes back. To cancel this cancels what is under way. `at_most` caps what is under way by provider.
     """
-    waiting: dict[str, deque[Job]] = {}
-    for provider, job in jobs:
-        waiting.setdefault(provider, deque()).append(job)
-    running: dict[asyncio.Task[Outcome], tuple[str, Job]] = {}
+    waiting: dict[tuple[str, str, str], deque[tuple[int, Job]]] = {}
+    for place, (provider, job) in enumerate(jobs):
+        waiting.setdefault((provider, job.agent, job.settings), deque()).append((place, job))
+    running: dict[asyncio.Task[Outcome], tuple[tuple[str, str, str], int, Job]] = {}
     under_way: Counter[str] = Counter()
     failures: list[StorageError] = []
 
-    def next_provider() -> str | None:
+    def next_job() -> tuple[tuple[str, str, str], int, Job] | None:
         free = [
-            name
-            for name, left in waiting.items()
-            if left and (at_most is None or under_way[name] < at_most.get(name, concurrency))
+            group
+            for group, left in waiting.items()
+            if left and (at_most is None or under_way[group[0]] < at_most.get(group[0], concurrency))
         ]
-        return min(free, key=lambda name: under_way[name], default=None)
+        for group in sorted(free, key=lambda group: (under_way[group[0]], waiting[group][0][0])):
+            while waiting[group] and (may := may_start(waiting[group][0][1])) is not None:
+                place, job = waiting[group].popleft()
+                if may:
+                    return group, place, job
+        return None
 
     try:
         while True:
-            while len(running) < concurrency and not failures and (free := next_provider()) is not None:
-                job = waiting[free].popleft()
-                if may_start(job):
-                    running[asyncio.ensure_future(_outcome(start, job, failures))] = (free, job)
-                    under_way[free] += 1
+            while len(running) < concurrency and not failures and (chosen := next_job()) is not None:
+                running[asyncio.ensure_future(_outcome(start, chosen[2], failures))] = chosen
+                under_way[chosen[0][0]] += 1
             if not running:
                 return failures
             finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
-                whose, job = running.pop(task)
-                under_way[whose] -= 1
-                done(job, task.result())
+                group, place, job = running.pop(task)
+                under_way[group[0]] -= 1
+                if done(job, task.result()):
+                    waiting[group].appendleft((place, job))
     finally:
         for task in running:
             task.cancel()

@@ -1,22 +1,45 @@
-"""What the runs of an experiment have used together, and whether its budget is spent."""
+"""What the runs of an experiment have used together, what is reserved for those under way, and whether the budget is spent."""
 
 from __future__ import annotations
 
 import json
+import math
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
+from agentlab.amounts import about_dollars, counted, read_of
 from agentlab.budget import Budget
+from agentlab.calling import LEAST_USD
 from agentlab.history import RunHistory
+from agentlab.results import StepResult
 from agentlab.storage import Storage, StoredRun
 from agentlab.storage.cut_off import cut_off
+
+PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}
+"""The limits of a budget that are shared by all runs, and the part of `Spent` that each bounds."""
+
+RUN, SCORE, TOOLS, CUT_OFF = "run", "score", "tools", "cut_off"
+"""What a run's money went to: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves, and
+steps that were cut off and not kept."""
+
+BESIDE = "spent beside the run"
+"""The name of the note that keeps what was spent on all but the run itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one run or several have used, as far as it is known; `unknown_tokens` and `unknown_cost` say that some of it is not."""
+    """What one run or several have used, as far as it is known. `unknown_tokens` and `unknown_cost` are True where a part is not known:
+    the sums are then a lower bound.
+
+    Example:
+        >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
+        >>> results.spent
+        Spent(2 calls, 30 tokens, $0.0000)
+    """
 
     calls: int = 0
     tokens: int = 0
@@ -33,17 +56,34 @@ class Spent:
             self.unknown_cost or other.unknown_cost,
         )
 
+    def __repr__(self) -> str:
+        tokens = f"{'at least ' * self.unknown_tokens}{counted(self.tokens, 'token')}"
+        return f"Spent({counted(self.calls, 'call')}, {tokens}, {self.dollars})"
 
-NOTHING = Spent()
+    @property
+    def dollars(self) -> str:
+        """The cost in words: `$0.0400`, `at least $0.0400`, `cost unknown`."""
+        if self.unknown_cost and not self.cost_usd:
+            return "cost unknown"
+        return f"{'at least ' * self.unknown_cost}{about_dollars(self.cost_usd)}"
 
 
 def spent_by(history: RunHistory) -> Spent:
-    """What a run has used so far."""
+    """What a run has used so far, its sub-agents included."""
     return Spent(history.calls, history.known_tokens, history.known_cost_usd, history.tokens is None, history.cost_usd is None)
 
 
-def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, Spent]:
-    """What runs have used by what is kept of them, their sub-agents included, by their ids."""
+def spent_in(step: StepResult) -> Spent:
+    """What one step used, its sub-agents not included."""
+    tokens, cost_usd = sum(call.usage.known_tokens for call in step.calls), sum(call.cost.usd or 0 for call in step.calls)
+    return Spent(len(step.calls), tokens, Decimal(cost_usd), step.usage.total_tokens is None, step.cost.usd is None)
+
+
+# What is kept -------------------------------------------------------------------------------------------------------------------
+
+
+def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, dict[str, Spent]]:
+    """What runs have used by what is kept of them: by their ids, then by what it was used for."""
     kept, found = list(kept), dict[str, Spent]()
     in_parts = []
     for run in kept:
@@ -57,7 +97,8 @@ def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, Spent
         found[run_id] += _spent(json.loads(text))
     for run_id, uses in cut_off(storage, kept).items():
         found[run_id] += spent_by(RunHistory((), uses))
-    return found
+    more = spent_beside(storage, found)
+    return {run_id: {RUN: spent, **more.get(run_id, {})} for run_id, spent in found.items()}
 
 
 def _spent(row: dict[str, float | int]) -> Spent:
@@ -68,58 +109,200 @@ def _spent(row: dict[str, float | int]) -> Spent:
 
 def _part(row: dict[str, float | int], calls: str, tokens: str, cost: str) -> Spent:
     known_tokens, known_cost = row.get(tokens), row.get(cost)
-    counted = int(row.get(calls, 0)), int(known_tokens or 0), Decimal(str(known_cost or 0))
-    return Spent(*counted, known_tokens is None, known_cost is None)
+    counted_ = int(row.get(calls, 0)), int(known_tokens or 0), Decimal(str(known_cost or 0))
+    return Spent(*counted_, known_tokens is None, known_cost is None)
+
+
+def spent_beside(storage: Storage, run_ids: Iterable[str] | None = None) -> dict[str, dict[str, Spent]]:
+    """What is noted of money that is in no step of a run: by the runs' ids, then by what it was used for."""
+    notes = storage.notes(BESIDE, None if run_ids is None else list(run_ids))
+    return {
+        run_id: {
+            part: Spent(calls, tokens, Decimal(usd), unknown_tokens, unknown_cost)
+            for part, (calls, tokens, usd, unknown_tokens, unknown_cost) in json.loads(text).items()
+        }
+        for run_id, text in notes.items()
+    }
+
+
+def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
+    """Keep what was spent on this part, in the place of what was noted of it before."""
+    parts = {**spent_beside(storage, [run_id]).get(run_id, {}), part: spent}
+    plain = {
+        name: [one.calls, one.tokens, str(one.cost_usd), one.unknown_tokens, one.unknown_cost] for name, one in parts.items()
+    }
+    storage.note(run_id, BESIDE, json.dumps(plain))
+
+
+# The budget ---------------------------------------------------------------------------------------------------------------------
 
 
 class Purse:
-    """The budget of an experiment and what is used of it, run by run."""
+    """The budget of an experiment, what is used of it, and what is reserved for the runs under way. Any thread may book.
 
-    def __init__(self, budget: Budget | None, max_runs: int | None, before: dict[str, Spent]) -> None:
-        self.budget, self.max_runs = budget, max_runs
-        self.by_run = dict(before)
-        self._since = time.monotonic()
-        self.total = sum(before.values(), Spent())
+    A run reserves what the dearest run of its group (its agent and settings) has used so far; before one has ended, the limit of its
+    own budget, or else it is the only one of its group. A reservation bounds what is begun; whether a further step may be taken depends
+    on what was spent.
+    """
 
-    def begun(self, run_id: str) -> None:
-        """This run is begun, or gone on with."""
-        self.by_run.setdefault(run_id, Spent())
+    def __init__(
+        self,
+        budget: Budget | None,
+        max_runs: int | None,
+        before: Mapping[str, Mapping[str, Spent]],
+        *,
+        groups: int = 1,
+        waited_s: float = 0.0,
+        notify: Callable[[str, Spent], None] = lambda run_id, spent: None,
+    ) -> None:
+        self.budget, self.max_runs, self.groups = budget, max_runs, groups
+        self.total = Spent()
+        self._parts: dict[str, dict[str, Spent]] = {}
+        self._reserved: dict[str, tuple[object, dict[str, Any]]] = {}
+        self._dearest: dict[object, dict[str, Any]] = {}
+        self._since = time.monotonic() - waited_s
+        self._notify = notify
+        self._lock = threading.Lock()
+        for run_id, parts in before.items():
+            for part, spent in parts.items():
+                self.book(run_id, spent, part)
 
-    def book(self, run_id: str, spent: Spent) -> None:
-        """What this run has used by now."""
-        before = self.by_run.get(run_id, Spent())
-        self.by_run[run_id] = spent
-        total = self.total
-        self.total = Spent(
-            total.calls + spent.calls - before.calls,
-            total.tokens + spent.tokens - before.tokens,
-            total.cost_usd + spent.cost_usd - before.cost_usd,
-            total.unknown_tokens or spent.unknown_tokens,
-            total.unknown_cost or spent.unknown_cost,
-        )
+    def parts(self, run_id: str) -> dict[str, Spent]:
+        """What this run has used, by what it was used for."""
+        return dict(self._parts.get(run_id, {}))
+
+    def of(self, run_id: str) -> Spent:
+        """What this run has used in all."""
+        return sum(self.parts(run_id).values(), Spent())
+
+    def book(self, run_id: str, spent: Spent, part: str = RUN) -> None:
+        """Have this be what the run has used for that by now."""
+        with self._lock:
+            before = self._parts.setdefault(run_id, {}).get(part, Spent())
+            self._parts[run_id][part] = spent
+            total = self.total + spent
+            self.total = Spent(
+                total.calls - before.calls,
+                total.tokens - before.tokens,
+                total.cost_usd - before.cost_usd,
+                total.unknown_tokens,
+                total.unknown_cost,
+            )
+        self._notify(run_id, self.of(run_id))
+
+    def spent_on(self, part: str) -> Spent:
+        """What all runs have used for that."""
+        return sum([parts[part] for parts in list(self._parts.values()) if part in parts], Spent())
+
+    # Whether to begin, and to go on -----------------------------------------------------------------------------------------
 
     def why_not(self, run_id: str) -> str:
         """Why this run may not be begun, or gone on with; empty where it may."""
-        if self.max_runs is not None and run_id not in self.by_run and len(self.by_run) >= self.max_runs:
-            return f"{len(self.by_run)} runs of {self.max_runs} (max_runs)"
+        if self.max_runs is not None and run_id not in self._parts and len(self._parts) >= self.max_runs:
+            return f"{len(self._parts)} runs of {self.max_runs} (max_runs)"
+        return self.spent_up()
+
+    def spent_up(self) -> str:
+        """Why no further step may be taken; empty where one may."""
         budget, total = self.budget, self.total
         if budget is None:
             return ""
+        if budget.missing_usage == "fail" and (what := self._not_known(budget)):
+            return f"{what}, and missing_usage='fail'"
         if budget.max_calls is not None and total.calls >= budget.max_calls:
             return f"{total.calls:,} calls of {budget.max_calls:,} (max_calls)"
         if budget.max_tokens is not None and total.tokens >= budget.max_tokens:
-            return f"{total.tokens:,} tokens of {budget.max_tokens:,} (max_tokens)"
+            return f"{'at least ' * total.unknown_tokens}{total.tokens:,} tokens of {budget.max_tokens:,} (max_tokens)"
         if budget.max_cost is not None and total.cost_usd >= budget.max_cost:
-            return f"${total.cost_usd.normalize():f} of ${budget.max_cost.normalize():f} (max_cost)"
-        elapsed_s = time.monotonic() - self._since
-        if budget.timeout is not None and elapsed_s >= budget.timeout:
-            return f"{elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
+            used = read_of("max_cost", total.cost_usd, budget.max_cost)
+            return f"{'at least ' * total.unknown_cost}{used} (max_cost)"
+        if budget.timeout is not None and self._elapsed_s >= budget.timeout:
+            return f"{self._elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
         return ""
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._since
+
+    def _not_known(self, budget: Budget) -> str:
+        """Whose use is not known, in words."""
+        cost_counts = budget.max_cost is not None and self.total.unknown_cost
+        if not self.total.unknown_tokens and not cost_counts:
+            return ""
+        for run_id, parts in list(self._parts.items()):
+            for part, spent in list(parts.items()):
+                if spent.unknown_tokens or (cost_counts and spent.unknown_cost):
+                    what = "usage" if spent.unknown_tokens else "cost"
+                    whose = {RUN: run_id, SCORE: f"the score of {run_id}", TOOLS: f"an agent that a tool of {run_id} ran"}
+                    return f"the {what} of {whose.get(part, f'a step of {run_id} that was cut off')} is unknown"
+        return ""
+
+    def reserve(self, run_id: str, group: object, own: Budget, *, at_once: int) -> bool:
+        """Reserve what this run may use, where that is free; `own` is its own budget. False: it has to wait for one under way."""
+        reserved: dict[str, Any] = {}
+        used, known = self.of(run_id), self._dearest.get(group)
+        for limit, part in PART_OF.items():
+            most = None if self.budget is None else getattr(self.budget, limit)
+            if most is None:
+                continue
+            free = most - getattr(self.total, part) - self._held(limit, part)
+            if free <= 0:
+                return False
+            mine, cap = getattr(used, part), getattr(own, limit)
+            if known is not None and known[limit]:
+                wanted = max(known[limit] - mine, known[limit] / 4)
+            elif known is not None:  # it failed, or what it cost is not known
+                wanted = free / at_once
+            elif cap is not None:
+                wanted = max(cap - mine, cap / 4)
+            elif any(other == group for other, _ in self._reserved.values()):
+                return False
+            else:
+                wanted = free / max(1, min(at_once, self.groups - len(self._dearest)))
+            reserved[limit] = mine + min(free, wanted)
+        self._reserved[run_id] = (group, reserved)
+        self._parts.setdefault(run_id, {})
+        return True
+
+    def _held(self, limit: str, part: str) -> Any:
+        """What is reserved and not used yet."""
+        held = [most[limit] - self._used(run_id, part) for run_id, (_, most) in self._reserved.items() if limit in most]
+        return sum([one for one in held if one > 0])
+
+    def _used(self, run_id: str, part: str) -> Any:
+        return sum([getattr(one, part) for one in list(self._parts[run_id].values())])
+
+    def release(self, run_id: str, group: object, *, ended: bool) -> None:
+        """This run is no longer under way; with `ended` what it used says what such runs use."""
+        self._reserved.pop(run_id, None)
+        if ended:
+            self.learn(group, self.of(run_id))
+
+    def learn(self, group: object, spent: Spent) -> None:
+        """A run of this group has used so much."""
+        known = self._dearest.setdefault(group, dict.fromkeys(PART_OF, 0))
+        for limit, part in PART_OF.items():
+            known[limit] = max(known[limit], getattr(spent, part))
+
+    def lease(self, run_id: str) -> Budget | None:
+        """The budget of a worker that cannot see what others use: what is reserved for this run, counted from its beginning. None where
+        the experiment has no budget."""
+        if self.budget is None:
+            return None
+        _, reserved = self._reserved.get(run_id, (None, {}))
+        used, most = self.of(run_id), dict[str, Any]()
+        for limit, part in PART_OF.items():
+            if getattr(self.budget, limit) is not None:
+                amount = reserved.get(limit, getattr(used, part))  # nothing is reserved for a score that is made later
+                most[limit] = max(LEAST_USD, amount) if limit == "max_cost" else max(1, math.ceil(amount))
+        if self.budget.timeout is not None:
+            most["timeout"] = max(0.001, self.budget.timeout - self._elapsed_s)
+        return Budget(max_turns=None, missing_usage=self.budget.missing_usage, **most)
 
     @property
     def blind(self) -> str:
         """Which limit cannot be watched, since some of what was used is not known; empty where all can."""
-        if self.budget is None:
+        if self.budget is None or self.budget.missing_usage == "fail":
             return ""
         names = [("max_tokens", self.total.unknown_tokens), ("max_cost", self.total.unknown_cost)]
         return " and ".join([name for name, unknown in names if unknown and getattr(self.budget, name) is not None])

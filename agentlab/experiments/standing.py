@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from agentlab.errors import ConfigurationError
-from agentlab.experiments.execute import FAILED, SCORE, Job
+from agentlab.experiments.execute import FAILED, NOT_STARTED, Job
 from agentlab.experiments.grid import Cell, Grid
+from agentlab.experiments.identity import MADE_BY, differences, made_by
+from agentlab.experiments.scoring import SCORE_NOTE, is_stale
 from agentlab.redaction import Redactor
 from agentlab.storage import StoredRun, run_json
 from agentlab.storage.but_for_keys import same_but_for_keys
 from agentlab.storage.keeper import secrets_of
 from agentlab.storage.store import ENDED, OPEN, Store
 
-NOT_STARTED = "not_started"
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The newest attempt at a cell. `kept` is its run as it is kept, None where there is none; `score` what is noted of it."""
+    """The newest attempt at a cell. `kept` is its run as it is kept, None where there is none; `score` what is noted of it.
+
+    `replayed` is True for a run from a recording, False for a live one, None where that is not known. `changed` names the functions
+    (tools, middleware, conditions) whose code is not that by which the run was made; `score_changed` is True where another function
+    than the experiment's made the score.
+    """
 
     cell: Cell
     run_id: str
@@ -30,6 +35,9 @@ class Standing:
     state: str = NOT_STARTED
     stop_reason: str | None = None
     score: str | None = None
+    replayed: bool | None = None
+    changed: tuple[str, ...] = ()
+    score_changed: bool = False
 
     @property
     def failed(self) -> bool:
@@ -41,14 +49,28 @@ class Standing:
         """Whether the score raised."""
         return self.score is not None and "error" in json.loads(self.score)
 
+    @property
+    def parts(self) -> dict[str, Any] | None:
+        """The single scores by their names; None where the score is no dict."""
+        score = None if self.score is None else json.loads(self.score).get("score")
+        return score if isinstance(score, dict) else None
 
-def standings(grid: Grid, store: Store) -> tuple[list[Standing], dict[str, StoredRun]]:
-    """All cells as they stand, in their order, and all runs of theirs that are kept, earlier attempts included.
+
+def all_made_by(grid: Grid) -> dict[tuple[str, str], str]:
+    """What the runs of the cells are made by, by agent and settings."""
+    cells = {(cell.agent, cell.settings): cell for cell in grid.cells}
+    return {pair: made_by(grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()) for pair, cell in cells.items()}
+
+
+def standings(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[Standing], dict[str, StoredRun]]:
+    """All cells as they stand, in their order, and all runs of theirs that are kept, earlier attempts included. `scored_by` says what
+    the score function is known by.
 
     Raises ConfigurationError where the store has other runs than these under the same ids.
     """
     kept = {run.head.run_id: run for run in store.storage.runs()}
-    scores = store.storage.notes(SCORE)
+    scores, makers = store.storage.notes(SCORE_NOTE), store.storage.notes(MADE_BY)
+    now_by = all_made_by(grid) if makers else {}
     ours: dict[str, StoredRun] = {}
     found = []
     as_told: dict[tuple[str, str], dict[str, Any]] = {}
@@ -56,10 +78,20 @@ def standings(grid: Grid, store: Store) -> tuple[list[Standing], dict[str, Store
         standing = Standing(cell, grid.run_id(cell))
         while standing.run_id in kept:
             run = ours[standing.run_id] = kept[standing.run_id]
-            _check(grid, cell, run, as_told)
-            reason = None if run.end is None else json.loads(run.end)["stop_reason"]
+            now = now_by.get((cell.agent, cell.settings), "{}")
+            sent, code = differences(makers.get(standing.run_id), now)
+            _check(grid, cell, run, as_told, sent)
+            end = {} if run.end is None else json.loads(run.end)
+            score = scores.get(standing.run_id)
             standing = replace(
-                standing, kept=run, state=store.state_of(run), stop_reason=reason, score=scores.get(standing.run_id)
+                standing,
+                kept=run,
+                state=store.state_of(run),
+                stop_reason=end.get("stop_reason"),
+                replayed=end.get("row", {}).get("replayed"),
+                score=score,
+                changed=tuple(code),
+                score_changed=score is not None and is_stale(json.loads(score), scored_by),
             )
             following = grid.run_id(cell, standing.attempt + 1)
             if following not in kept:
@@ -69,7 +101,9 @@ def standings(grid: Grid, store: Store) -> tuple[list[Standing], dict[str, Store
     return found, ours
 
 
-def _check(grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str], dict[str, Any]]) -> None:
+def _check(
+    grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str], dict[str, Any]], sent_otherwise: Sequence[str]
+) -> None:
     """The run that is kept has to be one of this cell, and not of an earlier wording of it."""
     pair = (cell.agent, cell.settings)
     if pair not in as_told:
@@ -89,7 +123,7 @@ def _check(grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str]
     if other:  # what is kept is without keys: they are no difference
         hide = Redactor(secrets_of(grid.run_of(cell))).text
         other = [name for name in other if not same_but_for_keys(head.get(name), meant[name], hide)]
-    if other:
+    if other := [*other, *sent_otherwise]:
         raise ConfigurationError(
             f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "
             f"one experiment. Give this one another name=…, or a name of their own to the agents, prompts or settings that changed; or "
@@ -108,7 +142,7 @@ def jobs(grid: Grid, standing: list[Standing], *, scoring: bool, retry: bool) ->
                 run_id = grid.run_id(one.cell, attempt)
                 now.append((Standing(one.cell, run_id, attempt), replace(job, run_id=run_id)))
         elif one.state == ENDED:
-            if scoring and (one.score is None or (retry and one.score_failed)):
+            if scoring and (one.score is None or one.score_changed or (retry and one.score_failed)):
                 now.append((one, replace(job, again=retry)))
         elif one.state == OPEN:
             later.append((one, job))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from agentlab import events
+from agentlab import calling, events
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, RunEndedError
@@ -94,6 +94,7 @@ class Drive(InBackground[RunResult]):
         self._faulty: set[int] = set()
         self._task: asyncio.Task[Any] | None = None
         limits.subscribe(self._limits_changed)
+        calling.made(self)
 
     @property
     def state(self) -> RunState:

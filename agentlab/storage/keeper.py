@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -77,8 +78,11 @@ class Keeper:
         return self.run.whole_steps - self._steps
 
     def let_go(self) -> None:
-        """Write nothing from here on; the run counts as interrupted."""
+        """Write nothing from here on; the run counts as interrupted, for other processes too."""
         self._let_go = True
+        if self._begun:
+            with contextlib.suppress(StorageError):  # else it does once this process has ended
+                self._storage.claim(self.run.id, writers.NOBODY, instead_of=self.writer)
         at_work.pop(self.writer, None)
         self._behind.pop(self.run.id, None)
 

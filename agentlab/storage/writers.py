@@ -15,6 +15,9 @@ from agentlab.printable import one_line
 _numbers = itertools.count(1)
 _MOST_PROCESSES = 2**31
 
+NOBODY = "nobody"
+"""The name in the place of a writer that has let go of its run, so that any process may resume it."""
+
 
 def new_name() -> str:
     """A name for one writer in this process, that no other writer ever has."""
@@ -23,6 +26,8 @@ def new_name() -> str:
 
 def is_alive(name: str) -> bool | None:
     """Whether that writer's process still is there; None for one of another machine, of which that cannot be said."""
+    if name == NOBODY:
+        return False
     host, process, begun_at = _read(name)
     if host != socket.gethostname():
         return None

@@ -258,8 +258,8 @@ def test_a_class_of_anothers_own_with_a_known_name_is_not_taken_for_it() -> None
 def test_a_dry_run_says_that_nothing_bounds_it_and_not_that_it_is_unknown() -> None:
     agent = lab.Agent(ScriptedProvider([say("Hi.")]))
     html = lab.Experiment([agent], ["?"], [{"budget": lab.Budget(max_calls=2)}]).dry_run()._repr_mimebundle_()["text/html"]
-    assert "unknown" not in html.partition("max_tokens")[2].partition("</tr>")[0]
-    assert "no limit" in html.partition("max_tokens")[2].partition("</tr>")[0]
+    assert "unknown" not in html.partition("token_limit")[2].partition("</tr>")[0]
+    assert "no limit" in html.partition("token_limit")[2].partition("</tr>")[0]
 
 
 def test_code_in_a_note_is_shown_as_code() -> None:

@@ -41,11 +41,16 @@ class Slow:
 
     name, model = "slow", "script"
 
-    def __init__(self, delay_s: float, log: Path | None = None) -> None:
-        self.delay_s, self.log = delay_s, log
+    def __init__(self, delay_s: float, log: Path | None = None, *, stuck_at: int | None = None) -> None:
+        self.delay_s, self.log, self.stuck_at, self.asked = delay_s, log, stuck_at, 0
 
     async def respond(self, request: ModelRequest, context: Any) -> Any:
-        """Note that one was asked, wait, answer."""
+        """Note that one was asked, wait, answer; from the call `stuck_at` on never."""
+        self.asked += 1
+        if self.stuck_at is not None and self.asked >= self.stuck_at:
+            if self.asked == self.stuck_at:
+                print("under way", flush=True)
+            await asyncio.sleep(3600)
         if self.log is not None:
             with self.log.open("a") as file:
                 file.write(f"{os.getpid()} {context.lane.partition('#')[2]} {len(request.messages) // 2 + 1}\n")
@@ -99,3 +104,53 @@ def within(condition: Any, limit_s: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class Uneven:
+    """Takes 1 to 6 steps, of other costs and durations each, by the prompt alone; also in another process."""
+
+    name, model = "uneven", "script"
+
+    async def respond(self, request: ModelRequest, context: Any) -> Any:
+        """Wait a little, then look, or answer."""
+        number = int(request.messages[0].text)
+        asked = len(request.messages) // 2 + 1
+        await asyncio.sleep(0.001 * (number * 7 % 5))
+        cost, tokens = f"0.0{1 + (number + asked) % 5}", (10, number % 7)
+        if asked > number % 6:
+            return say("end", cost=cost, tokens=tokens)
+        return call("look", {"q": str(asked)}, id=f"c{asked}", cost=cost, tokens=tokens)
+
+
+MOST_OF_A_STEP = {"max_cost": 0.05, "max_tokens": 16, "max_calls": 1}
+
+
+def uneven(**more: Any) -> lab.Agent:
+    """An agent whose runs cost 0.01 to 0.18 dollars."""
+    return lab.Agent(Uneven(), tools=[look], name="a", **more)
+
+
+def spent_of(results: lab.ExperimentResults, limit: str) -> float:
+    """What was spent by the frame of calls, added up by pandas."""
+    calls = results.calls
+    return float(
+        {"max_cost": calls["cost_usd"], "max_tokens": calls["total_tokens"], "max_calls": calls["call"] > 0}[limit].sum()
+    )
+
+
+JUDGE = lab.Agent(ScriptedProvider(lambda request, index: say(str(STEPS), cost="0.05")), name="judge")
+
+
+async def judged(result: lab.RunResult) -> float:
+    """A score by an agent, for 5 cents."""
+    return float((await JUDGE.run("How many steps?")).text)
+
+
+async def judged_twice(result: lab.RunResult) -> float:
+    """A score by two calls, of which the second may be refused."""
+    first = await JUDGE.run("How many steps?")
+    await asyncio.sleep(0.001)
+    try:
+        return float((await JUDGE.run("Sure?")).text)
+    except ValueError:
+        return float(first.text) - 100  # no score to be kept

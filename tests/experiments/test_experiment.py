@@ -198,15 +198,7 @@ from pathlib import Path
 import agentlab as lab
 from experiments.parts import Slow, look, steps_taken
 
-class Stuck(Slow):
-    async def respond(self, request, context):
-        asked.append(request)
-        if len(asked) == 10:
-            print("under way", flush=True)
-        return await (asyncio.sleep(3600) if len(asked) >= 10 else super().respond(request, context))
-
-asked = []
-agent = lab.Agent(Stuck(0), tools=[look])
+agent = lab.Agent(Slow(0, stuck_at=10), tools=[look])
 study = lab.Experiment({"a": agent}, ["x", "y"], repeats=3, score=steps_taken, store=sys.argv[1])
 asyncio.run(study.run(concurrency=2))
 """
@@ -302,11 +294,10 @@ def test_a_score_that_raises_is_kept_with_its_error() -> None:
 
 
 def test_a_score_that_comes_later_is_asked_about_the_runs_that_are_kept(tmp_path: Path) -> None:
-    go(lab.Experiment([looking()], ["x"], store=tmp_path / "r.db"))
-    asked = lab.Experiment(
-        [lab.Agent(ScriptedProvider([]), tools=[look], name="a")], ["x"], score=steps_taken, store=tmp_path / "r.db"
-    )
-    assert go(asked).runs["score"].to_list() == [4.0]
+    agents = [lab.Agent(Slow(0, tmp_path / "log"), tools=[look], name="a")]
+    go(lab.Experiment(agents, ["x"], store=tmp_path / "r.db"))
+    assert go(lab.Experiment(agents, ["x"], score=steps_taken, store=tmp_path / "r.db")).runs["score"].to_list() == [4.0]
+    assert len((tmp_path / "log").read_text().splitlines()) == STEPS
 
 
 def test_on_a_full_disk_nothing_is_lost(tmp_path: Path) -> None:
@@ -328,21 +319,21 @@ def test_on_a_full_disk_nothing_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "max_runs", "begun"),
+    ("budget", "max_runs", "ended", "held"),
     [
-        (Budget(max_cost="0.08"), None, 2),
-        (Budget(max_cost="0.081"), None, 3),
-        (Budget(max_tokens=120), None, 2),
-        (Budget(max_calls=12, max_turns=1), None, 3),
-        (None, 2, 2),
-        (Budget(timeout=1e-9), None, 0),
+        (Budget(max_cost="0.08"), None, 2, 0),
+        (Budget(max_cost="0.081"), None, 2, 1),
+        (Budget(max_tokens=120), None, 2, 0),
+        (Budget(max_calls=12, max_turns=1), None, 3, 0),
+        (None, 2, 2, 0),
+        (Budget(timeout=1e-9), None, 0, 0),
     ],
 )
-def test_no_run_starts_once_the_budget_is_spent(budget: Budget | None, max_runs: int | None, begun: int) -> None:
+def test_no_step_is_taken_once_the_budget_is_spent(budget: Budget | None, max_runs: int | None, ended: int, held: int) -> None:
     study = lab.Experiment([looking()], ["x", "y", "z", "u"], budget=budget, max_runs=max_runs)
-    with pytest.warns(AgentlabWarning, match=r"left out, since the budget of the experiment is spent"):
+    with pytest.warns(AgentlabWarning, match=r"left out.*since the budget of the experiment is spent"):
         results = go(study, concurrency=1)
-    assert results.runs["state"].to_list() == ["ended"] * begun + ["not_started"] * (4 - begun)
+    assert results.runs["state"].to_list() == ["ended"] * ended + ["interrupted"] * held + ["not_started"] * (4 - ended - held)
     left = results.runs.iloc[-1]
     assert (left["prompt"], left["provider"], left["model"], left["run_id"]) == (
         "u",
@@ -351,19 +342,23 @@ def test_no_run_starts_once_the_budget_is_spent(budget: Budget | None, max_runs:
         "experiment#a/p4/default/1",
     )
     assert pd.isna(left["stop_reason"])
-    assert len(results.steps) == begun * STEPS
-    if begun:
+    assert results.runs["problem"].isna().sum() == ended
+    assert len(results.steps) == ended * STEPS + held
+    if ended:
         with pytest.warns(AgentlabWarning, match="left out"):
-            assert (go(study).runs["state"] == "ended").sum() == begun
+            assert (go(study).runs["state"] == "ended").sum() == ended
     study.budget, study.max_runs = Budget(max_cost=5), 4
     assert set(go(study).runs["state"]) == {"ended"}
 
 
-def test_what_is_under_way_ends_by_itself_when_the_budget_is_spent() -> None:
-    study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"], budget=Budget(max_cost="0.01"))
-    with pytest.warns(AgentlabWarning, match="1 run was left out"):
+def test_what_is_under_way_is_held_back_when_the_budget_is_spent_and_goes_on_with_more() -> None:
+    study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"], budget=Budget(max_cost="0.06"))
+    with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was held back .*: \$0\.06 of \$0\.06"):
         results = go(study, concurrency=2)
-    assert results.runs["steps"].to_list() == [STEPS, STEPS, pd.NA]
+    assert results.runs["steps"].to_list() == [STEPS, 2, pd.NA]
+    assert results.runs["stop_reason"].to_list() == ["completed", pd.NA, pd.NA]
+    study.budget = Budget(max_cost=1)
+    assert_same(go(study), go(lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"])))
 
 
 def with_sub_agent() -> lab.Agent:
@@ -413,7 +408,7 @@ def test_what_sub_agents_used_before_a_kill_counts_in_the_budget_too(tmp_path: P
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     assert study().results().runs[["state", "child_calls", "child_cost_usd"]].iloc[0].to_list() == ["interrupted", 1, 0.01]
     tight = study(budget=Budget(max_cost="0.01"))
-    with pytest.warns(AgentlabWarning, match=r"2 runs were left out.*\$0\.01 of \$0\.01"):
+    with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was held back.*\$0\.01 of \$0\.01"):
         go(tight)
     results = go(study())
     assert results.runs["cost_usd"].to_list() == [0.02, 0.02]
@@ -466,29 +461,24 @@ def test_models_of_one_s_own_are_paced_too_and_recordings_are_not() -> None:
 # Before ----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_says_what_it_may_cost_at_most() -> None:
+def test_a_dry_run_says_what_the_limits_add_up_to_and_calls_that_no_bound() -> None:
     agent = lab.Agent("openai:gpt-4.1-mini", name="a")
     bounded = lab.Experiment([agent], ["x", "y"], [{"budget": Budget(max_cost="0.5", max_calls=7)}], repeats=3)
-    told = bounded.dry_run()
-    assert (told.runs, told.done, told.to_do, told.max_calls, told.max_tokens, told.max_cost_usd) == (
-        6,
-        0,
-        6,
-        42,
-        None,
-        Decimal(3),
+    said = bounded.dry_run()
+    assert (said.runs, said.done, said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (6, 0, 6, 42, None, 3)
+    assert str(said) == (
+        "6 of 6 runs to do; limits together: 42 calls, any number of tokens, $3.0000. A run may pass its limit by one model call."
     )
-    assert str(told) == (
-        "6 of 6 runs to do: at most 42 calls, any number of tokens; at most $3.0000, and what one more model call a run costs."
-    )
-    unbounded = lab.Experiment([agent], ["x"]).dry_run()
-    assert (unbounded.max_cost_usd, unbounded.unbounded) == (None, ("a with settings default",))
-    assert "cost unknown: nothing bounds that of a with settings default; set Budget(max_cost=…)" in repr(unbounded)
+    unlimited = lab.Experiment([agent], ["x"], score=steps_taken).dry_run()
+    assert (unlimited.cost_limit_usd, unlimited.unlimited) == (None, ("a with settings default",))
+    assert "Nothing limits the cost of a with settings default: set Budget(max_cost=…)" in repr(unlimited)
+    assert "What the score costs is not included." in repr(unlimited)
     by_tokens = lab.Experiment([agent], ["x"], [{"budget": Budget(max_tokens=1_000_000)}]).dry_run()
-    assert by_tokens.max_cost_usd == Decimal("1.6")  # a million tokens out
+    assert by_tokens.cost_limit_usd == Decimal("1.6")  # a million tokens out
     whole = lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost="0.5")}], repeats=100, budget=Budget(max_cost=2))
-    assert whole.dry_run(concurrency=4).max_cost_usd == 4
-    assert lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost=1)}], repeats=9, max_runs=2).dry_run().max_cost_usd == 2
+    assert whole.dry_run().cost_limit_usd == 2
+    assert lab.Experiment([agent], ["x"], repeats=9, budget=Budget(max_cost=2)).dry_run().cost_limit_usd == 2
+    assert lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost=1)}], repeats=9, max_runs=2).dry_run().cost_limit_usd == 2
 
 
 def test_cells_may_be_listed_and_filtered() -> None:

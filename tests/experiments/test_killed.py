@@ -19,12 +19,13 @@ from agentlab.storage.store import Store
 from .parts import STEPS, Slow, assert_same, look, steps_taken
 
 KILLS, AT_ONCE = 100, 8
+NOBODY = os.open(os.devnull, os.O_WRONLY)
 
 
 class Held(Slow):
     """Says that it was asked, and stays for ever when it was asked for the last time: who is to kill it may come as late as may be."""
 
-    def __init__(self, log: Path, told: int, last: int) -> None:
+    def __init__(self, log: Path | None, told: int, last: int) -> None:
         super().__init__(0.001, log)
         self.told, self.left = told, last
 
@@ -38,7 +39,7 @@ class Held(Slow):
 
 
 def study(path: Path, log: Path | None, number: int, model: Slow | None = None) -> lab.Experiment:
-    agent = lab.Agent(model or Slow(0.001, log), tools=[look], name="a")
+    agent = lab.Agent(model or Held(log, NOBODY, 10**9), tools=[look], name="a")
     return lab.Experiment([agent], ["x", "y"], repeats=10, score=steps_taken, store=path, name=f"e{number}")
 
 

@@ -1,0 +1,184 @@
+"""What a run was made by, as short texts that are the same in every process: the model's address, the tools, the code of functions.
+
+A store keeps them beside each run, so that an experiment that goes on with a store finds what has changed under the same names.
+Functions are known by a hash of their bytecode, constants, defaults and closures, of the plain values and agents among the globals that
+they read, and of the functions of the same module that they call; a comment or another layout is no change. Lists, dicts and other
+objects are known by their type only, since they may change while runs go on. Bytecode of another version of Python is not compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import dis
+import functools
+import hashlib
+import inspect
+import json
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from agentlab.agent import Agent
+from agentlab.leaf_names import describe
+from agentlab.loop.calls import HttpModel
+from agentlab.predicates import name_of
+from agentlab.redaction import without_keys
+from agentlab.settings import RunSettings
+from agentlab.stop import Custom
+from agentlab.storage import run_json
+from agentlab.storage.but_for_keys import same_but_for_keys
+
+MADE_BY = "made by"
+"""The name of the note that keeps `made_by` of a run."""
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_PLAIN = str | bytes | int | float | complex | bool | None
+
+
+def made_by(agent: Agent, settings: RunSettings) -> str:
+    """What a run of this agent with these settings is made by, as JSON text, beside what a store keeps of each run in any case."""
+    functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
+    functions |= {f"middleware {name_of(one)}": one for one in agent.middleware}
+    functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
+    leaves = () if settings.stop is None else describe(settings.stop).items()
+    functions |= {f"stop condition {name}": leaf.predicate if isinstance(leaf, Custom) else leaf.read for name, leaf in leaves}
+    functions |= {} if settings.policy is None else {f"policy {name_of(settings.policy)}": settings.policy}
+    schemas = {f"schema of tool {spec.name}": _hash([spec.description, spec.parameters_json]) for spec in agent.tool_specs}
+    sent = {"stream": agent.stream, **_address(agent), **schemas}
+    code = {name: code_of(one) for name, one in functions.items()}
+    return json.dumps({"python": PYTHON, "sent": sent, "code": code}, sort_keys=True)
+
+
+def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
+    """What is other by now: of what is sent to a model, with both values where they say something, and of the code of functions.
+    Nothing where an earlier version of agentlab kept no note."""
+    if kept is None or kept == now:
+        return [], []
+    then, today = json.loads(kept), json.loads(now)
+    before = {name: then["sent"].get(name, value) for name, value in today["sent"].items()}
+    sent = [_in_words(name, before[name], one) for name, one in today["sent"].items() if not same_but_for_keys(before[name], one)]
+    same_python = then["python"] == today["python"]
+    code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
+    return sent, code
+
+
+def _in_words(name: str, then: object, now: object) -> str:
+    return name if name.startswith("schema") else f"{name} ({then!r} then, {now!r} now)"
+
+
+def _address(agent: Agent) -> dict[str, Any]:
+    """The fields of a provider that say where and how it is asked; no keys and no headers. Of a model of your own its base_url."""
+    provider: Any = agent.model.provider if isinstance(agent.model, HttpModel) else agent.model
+    names = ["base_url"]
+    if isinstance(agent.model, HttpModel) and hasattr(provider, "__dataclass_fields__"):
+        names = [field.name for field in dataclasses.fields(provider) if field.repr and field.name not in ("name", "model")]
+    values = {name: getattr(provider, name, None) for name in names}
+    return {name: without_keys(one) if isinstance(one, str) else one for name, one in values.items() if isinstance(one, _PLAIN)}
+
+
+# Code ---------------------------------------------------------------------------------------------------------------------------
+
+
+def code_of(function: object) -> str:
+    """A hash of what a function does, as far as it can be seen."""
+    return _hash(list(_function(function, set())))
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _function(function: Any, seen: set[int]) -> Iterator[object]:
+    if isinstance(function, functools.partial):
+        yield from _function(function.func, seen)
+        yield _value((*function.args, *sorted(function.keywords.items())), seen)
+        return
+    if isinstance(function, types.MethodType):
+        yield from _held(function.__self__, seen)
+        function = function.__func__
+    if not isinstance(function, types.FunctionType):
+        yield getattr(function, "__qualname__", type(function).__qualname__)
+        if isinstance(
+            called := inspect.getattr_static(type(function), "__call__", None), types.FunctionType
+        ):  # an object that is called
+            yield from _held(function, seen)
+            yield from _function(called, seen)
+        if hasattr(function, "__wrapped__"):  # a cache around a function
+            yield from _function(function.__wrapped__, seen)
+        return
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if (function.__module__ or "").startswith("agentlab."):  # another version of it is no other experiment
+        yield function.__qualname__
+        return
+    yield from _code(function.__code__, function.__doc__)
+    yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
+    counted = {one.argval for one in dis.get_instructions(function.__code__) if one.opname == "STORE_DEREF"}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name in counted:  # what a function changes itself
+            continue
+        with contextlib.suppress(ValueError):  # not set yet
+            yield name, _value(cell.cell_contents, seen)
+    if hasattr(function, "__wrapped__"):
+        yield from _function(function.__wrapped__, seen)
+    for name in _globals(function.__code__):
+        other = function.__globals__.get(name)
+        is_near = isinstance(other, types.FunctionType) and other.__module__ == function.__module__
+        if is_near or isinstance(other, Agent) or (isinstance(other, _PLAIN) and name in function.__globals__):
+            yield name, _value(other, seen)
+
+
+def _code(code: types.CodeType, doc: str | None = None) -> Iterator[object]:
+    yield code.co_code.hex()
+    yield code.co_names
+    for place, constant in enumerate(code.co_consts):
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        elif place or doc is None or constant != doc:
+            yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
+
+
+@functools.lru_cache(maxsize=256)
+def _globals(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that are read, by inner functions too, and not set."""
+    read = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    read = read.union(*[_globals(one) for one in code.co_consts if isinstance(one, types.CodeType)])
+    return tuple(sorted(read - {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}))
+
+
+def _held(owner: Any, seen: set[int]) -> Iterator[object]:
+    """What the object of a method holds: agents, such as that of a sub-agent's tool; of a frozen dataclass all of it."""
+    made: Any = getattr(type(owner), "__dataclass_params__", None)
+    if made is not None and made.frozen:
+        yield from ((name, _value(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
+        return
+    for name, value in sorted(getattr(owner, "__dict__", {}).items()):
+        if isinstance(value, Agent | RunSettings):
+            yield name, _value(value, seen)
+
+
+def _value(value: object, seen: set[int]) -> object:
+    """A value that a function holds: plain ones as they are, of others their kind, since they may change while runs go on."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, tuple):
+        return [_value(one, seen) for one in value]
+    if isinstance(value, RunSettings):
+        return run_json.encode(value)
+    if isinstance(value, Agent):
+        return list(_agent(value, seen))
+    if callable(value) and not isinstance(value, type):
+        return list(_function(value, seen))
+    return type(value).__qualname__
+
+
+def _agent(agent: Agent, seen: set[int]) -> Iterator[object]:
+    if id(agent) not in seen:
+        seen.add(id(agent))
+        yield agent.model.name, agent.model.model, sorted(_address(agent).items()), agent.instructions, agent.stream
+        yield json.dumps(dict(agent.options), sort_keys=True, default=repr), run_json.encode(agent.settings)
+        for tool in agent.tools.values():
+            yield tool.name, tool.spec.description, tool.spec.parameters_json, list(_function(tool.function, seen))

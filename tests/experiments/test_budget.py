@@ -1,0 +1,281 @@
+"""The budget of an experiment: what is spent, by how much it may be passed, what is held back, and what is not known."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import multiprocessing
+import os
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from fixtures.scenarios import SCENARIOS
+
+import agentlab as lab
+from agentlab import AgentlabWarning, Budget
+from agentlab.errors import ProviderStatusError
+from agentlab.storage.store import Store
+from agentlab.testing import ScriptedProvider, call, say
+
+from .parts import MOST_OF_A_STEP, STEPS, Uneven, assert_same, look, looking, script, spent_of, uneven
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
+LIMITS = {"max_cost": (1.5, 40), "max_tokens": (900, 20000), "max_calls": (60, 2000)}
+PROMPTS = [str(number) for number in range(100)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _importable() -> Any:
+    """Processes that are started here find the tests' own modules."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), before or ""])
+    yield
+    os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+
+
+def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
+    return asyncio.run(study.run(progress=False, **more))
+
+
+def told_of(study: lab.Experiment, **more: Any) -> tuple[lab.ExperimentResults, str]:
+    """The results, and the warning that says what was left out."""
+    with pytest.warns(AgentlabWarning, match="since the budget of the experiment is spent") as caught:
+        results = go(study, **more)
+    return results, next(str(one.message) for one in caught if "is spent" in str(one.message))
+
+
+def figure_in(text: str) -> float:
+    """What a warning says was spent."""
+    found = re.search(r"is spent: \$?([\d.,]+)", text)
+    assert found is not None
+    return float(found[1].replace(",", ""))
+
+
+# How far it is passed ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("concurrency", [1, 8, 64])
+def test_each_worker_passes_the_budget_by_one_step_at_most(limit: str, concurrency: int) -> None:
+    small, large = LIMITS[limit]
+    study = lab.Experiment([uneven()], PROMPTS, budget=Budget(**{limit: small}))
+    results, told = told_of(study, concurrency=concurrency)
+    spent = spent_of(results, limit)
+    assert small <= spent < small + concurrency * MOST_OF_A_STEP[limit] + 1e-9
+    assert figure_in(told) == pytest.approx(spent, abs=1e-6)
+    assert set(results.runs["state"]) <= {"ended", "interrupted", "not_started"}
+    assert (results.runs["state"] == "ended").sum() >= 10  # what is begun is bounded by what such runs have cost
+    assert (results.runs["problem"].isna() == (results.runs["state"] == "ended")).all()
+    again, told = told_of(study, concurrency=concurrency)
+    assert (spent_of(again, limit), figure_in(told)) == (spent, pytest.approx(spent))  # no further call
+    study.budget = Budget(**{limit: large})
+    assert_same(go(study, concurrency=concurrency), go(lab.Experiment([uneven()], PROMPTS)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "where"), [("max_cost", "file"), ("max_cost", "memory"), ("max_tokens", "file"), ("max_calls", "memory")]
+)
+def test_so_do_the_workers_of_other_processes(limit: str, where: str, tmp_path: Path) -> None:
+    small, large = LIMITS[limit]
+    store = Store(tmp_path / "r.db" if where == "file" else None)
+    study = lab.Experiment([uneven()], PROMPTS, budget=Budget(**{limit: small}), store=store)
+    with spawned() as executor:
+        results, told = told_of(study, executor=executor, concurrency=8)
+        spent = spent_of(results, limit)
+        assert small <= spent < small + 8 * MOST_OF_A_STEP[limit] + 1e-9
+        assert figure_in(told) == pytest.approx(spent, abs=1e-6)
+        assert (results.runs["state"] == "ended").sum() >= 10
+        study.budget = Budget(**{limit: large})
+        assert_same(go(study, executor=executor, concurrency=8), go(lab.Experiment([uneven()], PROMPTS)))
+
+
+@pytest.mark.parametrize("concurrency", [1, 8, 64])
+def test_replayed_runs_are_held_back_and_go_on_to_the_same_end(concurrency: int) -> None:
+    scenario = next(one for one in SCENARIOS if one.name == "trip")
+    agents = {name: scenario.agent(name) for name in ("openai", "anthropic", "gemini")}
+    settings = {"end": {"stop": lab.HasToolCall("finalize") | lab.StepCountIs(8)}}
+    with lab.replay(FIXTURES / "trip"):
+        whole = go(lab.Experiment(agents, [scenario.prompt], settings, repeats=20))
+        dearest = float(whole.calls["cost_usd"].max())
+        small = float(whole.calls["cost_usd"].sum()) / 3
+        study = lab.Experiment(agents, [scenario.prompt], settings, repeats=20, budget=Budget(max_cost=small))
+        results, told = told_of(study, concurrency=concurrency)
+        spent = spent_of(results, "max_cost")
+        assert small <= spent < small + concurrency * dearest
+        assert figure_in(told) == pytest.approx(spent, abs=1e-6)
+        assert float(results.spent.cost_usd) == pytest.approx(spent)
+        study.budget = None
+        assert_same(go(study, concurrency=concurrency), whole)
+
+
+def test_a_run_s_own_limit_is_reserved_until_more_is_known() -> None:
+    """Four of half a dollar are two dollars: no fifth is begun before one has ended."""
+    under_way, most = [0], [0]
+
+    class Counted(Uneven):
+        async def respond(self, request: Any, context: Any) -> Any:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+            await asyncio.sleep(0.005)
+            under_way[0] -= 1
+            return script(request, context.index)
+
+    def study(**more: Any) -> lab.Experiment:
+        most[0] = 0
+        return lab.Experiment([lab.Agent(Counted(), tools=[look])], PROMPTS[:8], more.pop("settings", None), **more)
+
+    half = [{"budget": Budget(max_cost="0.5")}]
+    go(study(settings=half, budget=Budget(max_cost=2)), concurrency=64)
+    assert most[0] >= 4
+    told_of(study(settings=half, budget=Budget(max_cost="0.08")), concurrency=64)
+    assert most[0] == 1
+    go(study(budget=Budget(max_cost=9)), concurrency=64)
+    assert most[0] == 7  # one goes ahead, and says what they cost
+    go(study(), concurrency=64)
+    assert most[0] == 8
+
+
+def test_what_an_earlier_process_spent_counts_and_so_does_a_step_that_was_cut_off(tmp_path: Path) -> None:
+    def study(**more: Any) -> lab.Experiment:
+        def answer(request: Any, index: int) -> Any:
+            return call("wait", {"q": "x"}, cost="0.03") if len(request.messages) == 1 else say("end", cost="0.01")
+
+        @lab.tool
+        async def wait(q: str = "") -> str:
+            """Wait."""
+            if not (tmp_path / "cut off").exists():
+                (tmp_path / "cut off").touch()
+                under_way[0].cancel()
+                await asyncio.sleep(30)
+            return q
+
+        return lab.Experiment(
+            [lab.Agent(ScriptedProvider(answer), tools=[wait], name="a")], ["x"], store=tmp_path / "r.db", **more
+        )
+
+    under_way: list[asyncio.Task[Any]] = []
+
+    async def cut_off() -> None:
+        under_way.append(asyncio.ensure_future(study().run(progress=False)))
+        with pytest.raises(asyncio.CancelledError):
+            await under_way[0]
+
+    asyncio.run(cut_off())
+    assert float(study().results().spent.cost_usd) == 0.03  # paid for, and in no step that is kept
+    assert told_of(study(budget=Budget(max_cost="0.03")))[0].runs["state"].to_list() == ["interrupted"]
+    results = go(study())
+    assert (results.runs["cost_usd"].to_list(), float(results.spent.cost_usd)) == ([0.04], 0.07)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_agents_that_tools_run_by_themselves_count_and_are_reported(is_async: bool) -> None:
+    helper = lab.Agent(ScriptedProvider(lambda request, index: say("yes", cost="0.10")))
+
+    @lab.tool
+    async def ask(q: str = "") -> str:
+        """Ask."""
+        return (await helper.run("really?")).text
+
+    @lab.tool(name="ask")
+    def ask_at_once(q: str = "") -> str:
+        """Ask."""
+        return str(helper.run("really?").start().wait().text)
+
+    def answer(request: Any, index: int) -> Any:
+        return call("ask", cost="0.01") if len(request.messages) == 1 else say("end", cost="0.01")
+
+    agent = lab.Agent(ScriptedProvider(answer), tools=[ask if is_async else ask_at_once], name="a")
+    study = lab.Experiment([agent], PROMPTS[:5], budget=Budget(max_cost="0.2"))
+    results, told = told_of(study, concurrency=1)
+    assert f"{results.spent.cost_usd}" == "0.23"
+    assert results.runs["state"].value_counts().to_dict() == {"not_started": 3, "ended": 1, "interrupted": 1}
+    assert "Tools ran agents by themselves ($0.2000): that is in results.spent, and in no row." in told
+
+
+# What is not known ------------------------------------------------------------------------------------------------------------------
+
+
+def of_unknown_cost(tokens: Any = (10, 5)) -> lab.Agent:
+    def answer(request: Any, index: int) -> Any:
+        return say("end", tokens=tokens) if len(request.messages) > 1 else call("look", tokens=tokens)
+
+    return lab.Agent(ScriptedProvider(answer), tools=[look], name="a")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_fail_ends_the_experiment_at_the_first_unknown_cost(there: bool) -> None:
+    study = lab.Experiment([of_unknown_cost()], ["x", "y"], repeats=15, budget=Budget(max_cost="0.01", missing_usage="fail"))
+    with concurrent.futures.ThreadPoolExecutor(4) as executor:
+        results, told = told_of(study, concurrency=8, executor=executor if there else None)
+    assert re.search(r"the cost of experiment#a/p1/default/1 is unknown, and missing_usage='fail'", told)
+    assert results.runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
+    assert results.runs["problem"].str.contains("missing_usage='fail'").all()
+    assert told_of(study)[0].runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
+    study.budget = Budget(max_cost="0.01")
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched in full") as caught:
+        assert set(go(study).runs["state"]) == {"ended"}
+    assert len(caught) == 1
+    assert results.spent.unknown_cost
+
+
+def test_fail_minds_tokens_too_and_a_cost_only_where_that_is_limited() -> None:
+    study = lab.Experiment([of_unknown_cost()], ["x"], budget=Budget(max_calls=9, missing_usage="fail"))
+    assert go(study).runs["state"].to_list() == ["ended"]
+    study = lab.Experiment([of_unknown_cost((None, None))], ["x"], budget=Budget(max_calls=9, missing_usage="fail"))
+    assert "the usage of experiment#a/p1/default/1 is unknown" in told_of(study)[1]
+
+
+@pytest.mark.parametrize("policy", ["estimate", "charge_cap"])
+def test_usage_that_is_not_reported_is_estimated_as_in_a_run(policy: Any) -> None:
+    budget = Budget(max_tokens=10**6, missing_usage=policy)
+    alone = go(lab.Experiment([of_unknown_cost((None, None))], ["x"], [{"budget": Budget(missing_usage=policy)}]))
+    study = lab.Experiment([of_unknown_cost((None, None))], ["x"], budget=budget)
+    results = go(study)
+    assert results.runs["total_tokens"].to_list() == alone.runs["total_tokens"].to_list()
+    assert results.runs["total_tokens"].notna().all()
+    assert not results.spent.unknown_tokens
+    assert_same(go(study), results)
+
+
+# What is said -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_that_failed_are_counted_and_said_to_count_as_failures() -> None:
+    def half(request: Any, index: int) -> Any:
+        return ProviderStatusError("down", status=500) if int(request.messages[0].text) % 2 else script(request, index)
+
+    study = lab.Experiment([lab.Agent(ScriptedProvider(half), tools=[look], name="a")], PROMPTS[:60])
+    with pytest.warns(AgentlabWarning, match=r"30 of 60 runs failed, .*run\(retry=True\); until then they count as failures\."):
+        results = go(study)
+    assert repr(results) == "ExperimentResults('experiment', 60 runs: 30 ended, 30 failed (counted as failures))"
+
+
+def test_the_runs_frame_says_what_is_replayed_and_a_mixture_is_reported(tmp_path: Path) -> None:
+    from .test_experiment import serving_numbers
+
+    with serving_numbers(iter(range(100))) as base:
+
+        def study(**more: Any) -> lab.Experiment:
+            agent = lab.Agent(lab.Provider("compatible", model="m", base_url=base, api_key="none"), name="a")
+            return lab.Experiment([agent], ["x"], repeats=3, store=tmp_path / "r.db", **more)
+
+        with lab.record(tmp_path / "rec"):
+            recorded = go(lab.Experiment([study().grid.agents["a"]], ["x"], repeats=3))
+        live = go(study(cells=[("a", "p1", "default", 1)]))
+        told = "2 runs are replays of recordings and 1 are live: the column `replayed`"
+        with lab.replay(tmp_path / "rec"), pytest.warns(AgentlabWarning, match=told):
+            mixed = go(study())
+    assert recorded.runs["replayed"].to_list() == live.runs["replayed"].to_list() * 3 == [False] * 3
+    assert mixed.runs["replayed"].to_list() == [False, True, True]
+    assert mixed.runs["recording_id"].notna().all()
+
+
+def test_looking_costs_what_it_says() -> None:
+    """The script of these tests: the sums above are those of somebody else's arithmetic."""
+    assert go(lab.Experiment([looking()], ["x"])).runs["cost_usd"].to_list() == [0.01 * STEPS]
+    assert pd.isna(go(lab.Experiment([of_unknown_cost()], ["x"])).runs["cost_usd"][0])

@@ -1,0 +1,167 @@
+"""Scores: dicts without a score, functions that have changed, and agents as judges, whose cost counts."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import multiprocessing
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import agentlab as lab
+from agentlab import AgentlabWarning, Budget
+from agentlab.storage.store import Store
+from agentlab.testing import ScriptedProvider, call, say
+
+from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
+from .test_budget import _importable, figure_in, go, told_of  # noqa: F401  the fixture is for this module too
+
+spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
+PROMPTS = [str(number) for number in range(12)]
+
+
+# A model as judge -------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_judge_costs_is_counted_and_shown() -> None:
+    results = go(lab.Experiment([looking()], ["x", "y"], score=judged))
+    assert (
+        results.runs[["score", "score_calls", "score_tokens", "score_cost_usd"]].to_numpy().tolist() == [[4.0, 1, 15, 0.05]] * 2
+    )
+    assert results.runs["cost_usd"].to_list() == [0.04, 0.04]  # that of the run stays that of the run
+    assert (results.spent.calls, results.spent.cost_usd) == (2 * STEPS + 2, Decimal("0.18"))
+    plain = go(lab.Experiment([looking()], ["x"], score=steps_taken)).runs
+    assert plain[["score_calls", "score_cost_usd"]].to_numpy().tolist() == [[0, 0.0]]
+    unscored = go(lab.Experiment([looking()], ["x"])).runs
+    assert unscored[["score_calls", "score_cost_usd"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+@pytest.mark.parametrize(("kind", "concurrency"), [("here", 1), ("here", 8), ("threads", 1), ("threads", 8), ("processes", 8)])
+def test_no_judge_is_asked_once_the_budget_is_spent(kind: str, where: str, concurrency: int, tmp_path: Path) -> None:
+    """Runs cost 4 cents and their judges 10, in two calls: of $0.50 there is one step a worker more at most."""
+    store = Store(tmp_path / "r.db" if where == "file" else None)
+    study = lab.Experiment([looking()], PROMPTS, score=judged_twice, budget=Budget(max_cost="0.5"), store=store)
+    kinds = {"here": None, "threads": partial(concurrent.futures.ThreadPoolExecutor, 3), "processes": spawned}
+    results, told = told_of(study, concurrency=concurrency, executor=kinds[kind])
+    spent = float(results.calls["cost_usd"].sum() + results.runs["score_cost_usd"].sum())
+    missing = results.runs["score"].isna() & (results.runs["state"] == "ended")
+    cut_off = spent < float(results.spent.cost_usd)  # a judge that was refused its second call has cost something all the same
+    assert 0.5 <= float(results.spent.cost_usd) < 0.5 + concurrency * 0.05 + 1e-9
+    assert missing.any() or not cut_off
+    assert figure_in(told) == pytest.approx(float(results.spent.cost_usd))
+    assert (results.runs["score"].dropna() == STEPS).all()
+    assert results.runs["score_error"].isna().all()
+    study.budget = Budget(max_cost=9)
+    done = go(study, concurrency=concurrency, executor=kinds[kind])
+    assert done.runs["score"].to_list() == [float(STEPS)] * len(PROMPTS)
+    assert done.runs["problem"].isna().all()
+
+
+def test_twenty_dollars_for_a_judge_under_half_a_dollar_are_refused() -> None:
+    dear = lab.Agent(ScriptedProvider(lambda request, index: say("5", cost="1")))
+
+    async def score(result: lab.RunResult) -> float:
+        return float((await dear.run("How good?")).text)
+
+    study = lab.Experiment([looking()], ["x", "y"], repeats=10, score=score, budget=Budget(max_cost="0.5"))
+    results, told = told_of(study, concurrency=1)
+    assert results.spent.cost_usd == Decimal("1.04")
+    assert results.runs["score"].notna().sum() == 1
+    assert "$1.04 of $0.50" in told
+
+
+def test_a_judge_with_a_sub_agent_is_counted_once_and_one_in_the_background_too() -> None:
+    inner = looking("inner").as_tool("research")
+    script = [call("research", {"task": "x"}, cost="0.01"), say("7", cost="0.01")]
+    judge = lab.Agent(ScriptedProvider(lambda request, index: script[len(request.messages) // 2]), tools=[inner])
+
+    def score(result: lab.RunResult) -> float:
+        run = judge.run("How good?").start()  # where nobody can click it has ended when this comes back
+        return float(run.wait().text)
+
+    runs = go(lab.Experiment([looking()], ["x"], score=lambda result: asyncio.to_thread(score, result))).runs
+    assert runs[["score", "score_calls", "score_cost_usd"]].to_numpy().tolist() == [[7.0, 2 + STEPS, pytest.approx(0.06)]]
+
+
+def test_a_judge_whose_cost_is_not_known_makes_the_sum_unknown() -> None:
+    judge = lab.Agent(ScriptedProvider(lambda request, index: say("5")))
+
+    async def score(result: lab.RunResult) -> float:
+        return float((await judge.run("How good?")).text)
+
+    study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9))
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched in full"):
+        results = go(study)
+    assert pd.isna(results.runs["score_cost_usd"][0])
+    assert repr(results.spent).endswith("at least $0.0800)")
+    study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9, missing_usage="fail"))
+    assert "the cost of the score of experiment#a/p1/default/1 is unknown" in told_of(study, concurrency=1)[1]
+
+
+# What a score is --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dict_without_a_score_is_reported_with_its_keys() -> None:
+    study = lab.Experiment([looking()], ["x", "y"], score=lambda result: {"length": len(result.history), "right": True})
+    with pytest.warns(
+        AgentlabWarning, match=r"2 scores are dicts without 'score' \(there is 'length', 'right'\).*\{\"score\": …, 'length'"
+    ):
+        runs = go(study).runs
+    assert runs["score"].isna().all()
+    assert runs["score.length"].to_list() == [4.0, 4.0]
+    with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(there is nothing\)"):
+        go(lab.Experiment([looking()], ["x"], score=lambda result: {}))
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_another_score_function_scores_again_and_the_same_one_does_not(where: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "r.db" if where == "file" else None)
+    asked: list[str] = []
+
+    def study(score: Any) -> lab.Experiment:
+        return lab.Experiment([looking()], ["x", "y"], score=score, store=store)
+
+    def old(result: lab.RunResult) -> float:
+        asked.append("old")
+        return 1.0
+
+    def new(result: lab.RunResult) -> float:
+        asked.append("new")
+        return 2.0
+
+    go(study(old))
+    go(study(old))
+    assert asked == ["old", "old"]
+    stale = study(new).results().runs
+    assert stale["score"].isna().all()
+    assert stale["score_error"].str.contains("another version of the score function").all()
+    assert len(study(new).plan()) == 2
+    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were made anew"):
+        assert go(study(new)).runs["score"].to_list() == [2.0, 2.0]
+    assert asked == ["old", "old", "new", "new"]
+    assert study(None).results().runs["score"].to_list() == [2.0, 2.0]  # to look at, with no function at hand
+
+
+def test_a_score_that_an_earlier_version_kept_is_taken_as_it_is(tmp_path: Path) -> None:
+    study = lab.Experiment([looking()], ["x"], score=steps_taken, store=tmp_path / "r.db")
+    go(lab.Experiment([looking()], ["x"], store=tmp_path / "r.db"))
+    study.store.storage.note("experiment#a/p1/default/1", "score", '{"score": 3.0}')
+    runs = go(study).runs
+    assert runs["score"].to_list() == [3.0]
+    assert runs["score_cost_usd"].isna().all()  # whether a judge was asked is not known
+
+
+def test_a_score_that_comes_later_has_no_run_made_again_by_workers_without_the_store(tmp_path: Path) -> None:
+    log, store = tmp_path / "log", Store()
+    agents = [lab.Agent(Slow(0, log), tools=[look], name="a")]
+    go(lab.Experiment(agents, ["x", "y"], store=store))
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        results = go(lab.Experiment(agents, ["x", "y"], score=steps_taken, store=store), executor=executor)
+    assert results.runs["score"].to_list() == [4.0, 4.0]
+    assert len(log.read_text().splitlines()) == 2 * STEPS
