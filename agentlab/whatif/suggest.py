@@ -116,10 +116,10 @@ def suggest(
     **The judgement.** The rule is applied to all folds but one, and what it chose is tried on that one, in turn. All figures of the
     Suggestion are of these held-out runs together.
 
-    **Independent units.** Repeats of a prompt and replays of a recording are not independent, so no fold divides them, and the
-    intervals are made from the units' sums: a prompt (`prompt_id`, else `prompt`) and whatever shares a `recording_id` with it; of runs
-    of one prompt the recording; else the run. `units` says how many there are. Where the successes come from fewer than 5 there is no
-    suggestion.
+    **Independent units.** Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else
+    `prompt`) and whatever shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
+    unit, and the intervals are made from the units' sums. `units` says how many there are; where the successes come from fewer than 5
+    there is no suggestion.
 
     **How good that is.** Made-up runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
     keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:

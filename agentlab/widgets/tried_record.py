@@ -38,11 +38,13 @@ class RecordedLimits:
     """In words, what bounded the runs and has no slider."""
     ends: Mapping[str, Bools]
     """By limit or condition, the runs that ended by it."""
+    broken: Bools
+    """The runs whose last step was broken off before a further call, by whichever limit of the budget."""
 
     def stays(self, changed: set[str]) -> Bools:
         """The runs that end as recorded, whatever the changed limits are: they ended by another one."""
         found: Bools = np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
-        return found
+        return found & ~self.broken if changed & COLUMNS.keys() - {"max_turns"} else found
 
 
 def recorded_limits(records: Records) -> RecordedLimits:
@@ -81,7 +83,7 @@ def recorded_limits(records: Records) -> RecordedLimits:
     had = [name for name, column in COLUMNS.items() if ends[name].any() or (column in columns and last[column].notna().any())]
     if shared.get("max_turns") == DEFAULT_TURNS and not ends["max_turns"].any():
         had.remove("max_turns")
-    return RecordedLimits(shared, frozenset(KINDS) - frozenset(shared), had, others, ends)
+    return RecordedLimits(shared, frozenset(KINDS) - frozenset(shared), had, others, ends, records.wanted_more)
 
 
 def _value(names: bool, value: object) -> object:

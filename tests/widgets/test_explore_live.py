@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
 from agentlab.stop import StopCondition
-from agentlab.testing import Said
+from agentlab.testing import Said, call, say
+from agentlab.types import FinishReason
 from agentlab.whatif.judging import UNKNOWN
 from agentlab.widgets.tried_limits import KINDS
 from tests.whatif.made import newest_calls_a_tool, run, scripts
@@ -82,3 +83,15 @@ def test_a_changed_limit_is_what_the_runs_would_have_done(
 
 def vars_of(leaf: StopCondition) -> Any:
     return next(getattr(leaf, name) for name in ("steps", "tokens", "usd") if hasattr(leaf, name))
+
+
+def test_a_step_that_was_broken_off_is_not_taken_for_whole_where_another_limit_would_let_it_go_on() -> None:
+    cut = say("some words", finish=FinishReason.MAX_TOKENS, tokens=(0, 1), cost="0.001")
+    budget = Budget(max_turns=1, max_cost="0.001", max_tokens=None)  # type: ignore[arg-type]
+    records = [run([]), run([cut, call("look", {})], None, budget)]
+    explorer = lab.explore(records, limits=["max_cost", "StepCountIs"])
+    assert records[1].stop_reason == lab.StopReason.TURN_LIMIT, "the first of the two that were met"
+    explorer.limits["StepCountIs"] = 5
+    assert explorer.frame["unknown"].iloc[0] == 0
+    explorer.limits["max_cost"] = "0.004"
+    assert explorer.frame["unknown"].iloc[0] == 1
