@@ -85,7 +85,8 @@ def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) ->
     """A share of answers of yes, 1, and no, 0, with Wilson's interval.
 
     Answers of one unit count as so many independent ones as their variance between units says, of which the interval is made with
-    Student's quantile. Where all answers are the same nothing is known of that variance, and each unit counts once.
+    Student's quantile. They count at least as much as if all answers of a unit were one and the same, so that repeats of a prompt never
+    widen the interval; where all answers are the same, that is all that is known.
     N. Dean, M. Pagano, Evaluating confidence interval methods for binomial proportions in clustered surveys, JSSAM 3 (2015).
     """
     answers, codes, bare = _units_of(yes, units)
@@ -100,10 +101,13 @@ def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float
     known, number = bare.known, bare.units
     if number == known:
         return known, _normal(level)
+    least, normal = known**2 / float((np.bincount(codes) ** 2).sum()), _normal(level)
     alone = float(np.sort(errors**2).sum()) / (known - 1)
+    if alone == 0:
+        return least, normal
     together = float(np.sort(np.bincount(codes, errors) ** 2).sum()) / (number - 1) * number / known
-    worth = number if alone == 0 else known * alone / max(alone, together)
-    return worth, student(level, number - 1)
+    worth, quantile = known * alone / max(alone, together), student(level, number - 1)
+    return (worth, quantile) if quantile**2 / worth < normal**2 / least else (least, normal)
 
 
 # Means ---------------------------------------------------------------------------------------------------------------------------

@@ -138,8 +138,30 @@ def test_a_share_of_units_that_agree_with_themselves_is_worth_its_units() -> Non
     )
 
     assert ten.value == one.value
-    assert ten.low < one.low < one.high < ten.high  # type: ignore[operator]  # Student's quantile in place of the normal one
-    assert of_share([1] * 60, [*np.repeat(range(6), 10)]).low == pytest.approx(6 / (6 + stats.t.ppf(0.975, 5) ** 2))
+    assert (ten.low, ten.high) == pytest.approx((one.low, one.high))
+
+
+@pytest.mark.parametrize("number", [5, 10, 20])
+@pytest.mark.parametrize("successes", [0.5, 0.8, 1.0])
+def test_repeats_of_prompts_never_widen_the_interval_of_a_share(number: int, successes: float) -> None:
+    random = np.random.default_rng(number)
+    alone = wilson(round(number * successes), number)
+    for repeats in (2, 5, 20):
+        answers = np.arange(number) < round(number * successes)
+        same = of_share(np.repeat(answers, repeats), np.repeat(range(number), repeats))
+        assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
+        varied = np.where(random.random((number, repeats)) < 0.3, 1 - answers[:, None], answers[:, None])
+        found = of_share(varied.ravel(), np.repeat(range(number), repeats))
+        widest = wilson(number // 2, number)
+        assert found.high - found.low <= widest.high - widest.low + 1e-9  # type: ignore[operator]
+
+
+def test_one_prompt_that_has_nearly_all_runs_is_worth_no_more_than_it_is() -> None:
+    """Of five prompts one was asked 96 times: the other four do not make it five independent answers."""
+    units = [0] * 96 + [1, 2, 3, 4]
+    found = of_share([1] * 100, units)
+    assert found.units == 5
+    assert found.low == pytest.approx(wilson(1, 1).low, abs=0.03)
 
 
 def test_a_median_lies_between_ranks_that_the_binomial_distribution_allows() -> None:
