@@ -309,7 +309,6 @@ def _check_signal(signal: TerminationSignal) -> None:
             raise ConfigurationError(f"TerminationSignal({name}={value!r}): give {what}.")
 
 
-@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ResponseSource(Shown):
     """Where and when a response was made.
@@ -329,6 +328,7 @@ class ResponseSource(Shown):
     digest: str
 
 
+@shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn

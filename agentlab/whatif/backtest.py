@@ -66,8 +66,8 @@ def backtest(
     them with those of other rows. `saved` compares the same runs: their mean in the record is `cost_mean` + `cost_saved`.
 
     Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) and whatever
-    shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. Intervals are those of `lab.summary`, from
-    the units; NA from fewer than 5 of them, and where all are the same.
+    shares a `recording_id` with it. Where all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
+    speak of that prompt alone. They are made as in `lab.summary`; NA from fewer than 5 units, and where all are the same.
 
     `goal` is a condition or a function of the history (reached where it is first met), the name of a column of the runs such as
     `score`, or a dict or Series by run id (reached at the run's end where the value is at least 1). A run that ended in an error before

@@ -338,12 +338,12 @@ def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any
 def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     """The interval of the share that reached its goal, as `comparing.intervals.of_share` makes it."""
     n, total = flat["goal n"], flat["goal sum"]
-    share, worth, z = total / n, n, np.full(len(n), NormalDist().inv_cdf((1 + level) / 2))
+    share, least, normal = total / n, n * n / flat.get("goal nn", n), NormalDist().inv_cdf((1 + level) / 2)
     units, squares, _ = _between(flat, "goal")
     alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
-    several = units < n
-    worth = np.where(several, np.where(alone == 0, units, n * alone / np.maximum(alone, together)), n)
-    z = np.where(several, _students(level, units), z)
+    worth, student_z = n * alone / np.maximum(alone, together), _students(level, units)
+    varied = (units < n) & (alone > 0) & (student_z**2 / worth < normal**2 / least)
+    worth, z = np.where(varied, worth, least), np.where(varied, student_z, normal)
     middle = (share + z * z / (2 * worth)) / (1 + z * z / worth)
     half = z / (1 + z * z / worth) * np.sqrt(share * (1 - share) / worth + z * z / (4 * worth * worth))
     low, high = np.where(total == 0, 0.0, middle - half), np.where(total == n, 1.0, middle + half)

@@ -280,9 +280,10 @@ def _lacking(looked_at: Measured, is_open: Bools, units: Units) -> str | None:
             "say with goal=… what counts as success."
         )
     if (several := units.count_of(looked_at.succeeded)) < FEWEST:
+        more = "record runs of more prompts" if units.what == "prompt" else "record the task again"
         return (
-            f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent: it takes "
-            f"{FEWEST}. Record runs of more {'prompts' if units.what == 'prompt' else 'answers'}."
+            f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent. A "
+            f"suggestion takes {FEWEST} {units.what}s: {more}."
         )
     if np.isnan(looked_at.whole).all():
         others = ", ".join(repr(name) for name in get_args(CostIn) if name != looked_at.cost)

@@ -169,7 +169,7 @@ def test_an_answer_that_the_budget_cut_says_so(opened: Callable[..., Door]) -> N
 
 
 def test_a_cut_answer_that_could_be_continued_is_whole(opened: Callable[..., Door]) -> None:
-    script = [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), say("back.")]
+    script = [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), say("ck.")]
     reply = opened(scripted(script)).chat(context_id="a", message="go")
     assert (reply["stop_reason"], reply["response"]) == ("completed", "Night trains are coming back.")
     assert [message["content"] for message in reply["saved_ai_messages"]] == ["Night trains are coming back."]
