@@ -90,7 +90,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         text.set_parse_math(False)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=True, axis="x", color=look.TEXT, alpha=0.25, linewidth=0.6)
-    _explain_hollow(ax)
+    _explain_hollow(ax, "no interval")
     margin = 0.02 * (top - bottom)
     ax.set_xlim(bottom - margin, top + margin)
     ax.set_ylim(len(data) - 0.4, -0.6)
@@ -166,7 +166,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if not costs:
         ax.set_xticks([])
         ax.set_xlabel("cost unknown")
-    _explain_hollow(ax)
+    _explain_hollow(ax, "not both intervals")
     if own:
         look.grow(ax, inches(rows[:MOST_NAMED]))
     plain(ax, rows[:MOST_NAMED] if own else rows, more=len(rows) - MOST_NAMED if own else 0)
@@ -248,10 +248,10 @@ def _units(row: dict[Any, Any]) -> list[str]:
     return [f"{row['units']} independent"] if row["units"] < row["runs"] else []
 
 
-def _explain_hollow(ax: Axes) -> None:
+def _explain_hollow(ax: Axes, meaning: str) -> None:
     """Below the axis, what a hollow point means, where there is one."""
     if any(str(line.get_gid()).startswith("point:") and line.get_markerfacecolor() == "none" for line in ax.lines):
-        ax.set_xlabel(f"{ax.get_xlabel()}\nhollow: no interval")
+        ax.set_xlabel(f"{ax.get_xlabel()}\nhollow: {meaning}")
 
 
 def _failed(row: dict[Any, Any]) -> list[str]:

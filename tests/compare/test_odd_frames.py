@@ -139,6 +139,16 @@ def test_a_step_that_is_no_whole_number(step: Any, told: str) -> None:
         lab.backtest(STEPS.assign(step=step), LIMITS)
 
 
+def test_a_table_by_hand_needs_few_columns() -> None:
+    own = pd.DataFrame({"provider": ["a", "b"], "terminated": [True, pd.NA], "total_tokens": [5, pd.NA], "cost_usd": pd.NA})
+
+    assert lab.summary(own)[["runs", "not_ended"]].to_numpy().tolist() == [[1, 0], [1, 1]]
+    own = own.assign(prompt_id="p", stop_reason=["completed", pd.NA], truncated=pd.NA, steps=[1, pd.NA])
+    assert lab.paired(own, "total_tokens")["pairs"].item() == 0
+    assert lab.agreement(own).overall["left_out"].item() == 1
+    assert "1 not ended" in lab.plots.comparison(own).alt
+
+
 # Two frames that do not belong together ---------------------------------------------------------------------------------------
 
 

@@ -178,7 +178,7 @@ def test_cost_against_what_there_is_of_success(score: Any, measure: str, label: 
 def test_no_cost_known_at_all() -> None:
     ax = lab.plots.cost_success(runs_of(["a"] * 3))
 
-    assert ax.get_xlabel() == "cost unknown\nhollow: no interval"
+    assert ax.get_xlabel() == "cost unknown\nhollow: not both intervals"
     assert list(ax.get_xticks()) == []
 
 
