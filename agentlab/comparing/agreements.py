@@ -122,10 +122,7 @@ def agreement(
     columns, level = columns_of(by), checked_level(level)
     of = what if what is not None else next((name for name in REASONS if name in getattr(frame, "columns", ())), REASONS[0])
     shared = columns_of(on, "on") if on is not None else default_shared(frame, columns)
-    advice = (
-        "pass one row per run with what makes a scenario, or bring it there: "
-        'frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
-    )
+    advice = 'pass one row per run with what makes a scenario, such as by frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
     rows = checked(frame, [*columns, of, *shared, *([] if unit is None else unit_of(frame, unit))], "lab.agreement", advice)
     if "call" in rows.columns and "run_id" in rows.columns:
         rows = rows.drop_duplicates("run_id", keep="last")
@@ -226,7 +223,9 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
         "kappa": kappa.value,
         "kappa_low": kappa.low,
         "kappa_high": kappa.high,
-        "small_sample": f"{counted(share.units, 'independent unit')}: {TOO_FEW}" if share.units < FEW else None,
+        "small_sample": f"{counted(share.units, 'independent unit')}: {TOO_FEW}"
+        if share.low is not None and share.units < FEW
+        else None,
         "no_interval": in_words(reasons, advice),
     }
 

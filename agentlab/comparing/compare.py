@@ -58,9 +58,9 @@ def summary(
     """One row per group: how many runs completed and succeeded, and what they used, each with its interval.
 
     `runs` has one row per run, `by` is the column or columns that make the groups. The same run twice counts once. Runs that have not
-    ended are counted as `running` and enter nothing else. Columns, beside those of `by`:
+    ended, or never began, are counted as `not_ended` and enter nothing else. Columns, beside those of `by`:
 
-    - `runs`, `running`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
+    - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
     - `units`: in how many independent units the ended runs come
     - `completed` finished on their own; `completion_rate`, `completion_low`, `completion_high`
     - `scored` runs have a score; `success_rate`, `success_low`, `success_high` where scores are yes or no, or by `success_at`,
@@ -68,7 +68,7 @@ def summary(
     - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
       is known; `tokens_unknown`, the share of which it is not
     - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
-    - in words: `left_out`, which runs do not enter which figure; `small_sample`, where there are few units; `no_interval`, which
+    - in words: `left_out`, which runs do not enter which figure; `small_sample`, which intervals are of few units; `no_interval`, which
       intervals could not be made, and why; `mixed`, where some runs are replays and others are not
 
     A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals speak of other
@@ -113,7 +113,7 @@ def _columns(*measures: str) -> dict[str, str]:
 
 
 _DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("runs", "running", "failed", "replayed", "units", "completed"), "Int64"),
+    **dict.fromkeys(("runs", "not_ended", "failed", "replayed", "units", "completed"), "Int64"),
     **_columns("completion"),
     "scored": "Int64",
     **_columns("success", "score", "tokens", "tokens_median"),
@@ -132,7 +132,7 @@ class Group:
     first: pd.DataFrame
     """Its first row."""
     counts: dict[str, int | None]
-    """`runs`, `running`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs that figures are made of."""
+    """`runs`, `not_ended`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs that figures are made of."""
     measures: dict[str, Estimate]
     """Of MEASURES those that there are."""
     left_out: dict[str, str]
@@ -187,7 +187,7 @@ class _Runs:
 def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: float | None, unit: By | None) -> Group:
     there = places[whole.entering[places]]
     number, units, failed = len(there), whole.units[there], whole.failed[there]
-    number_failed = int((whole.failed & whole.ended)[places].sum())
+    number_failed, open_ = int((whole.failed & whole.ended)[places].sum()), int((~whole.ended[places]).sum())
     terminated, given, tokens, cost = (whole.values[column][there] for column in _READ[:-1])
     scores = scores_of(given, failed, whole.values["score"])
     success = scores
@@ -197,7 +197,7 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
     yes_or_no = bool(np.isin(known_scores, (0, 1)).all())
     counts: dict[str, int | None] = {
         "runs": len(places),
-        "running": len(places) - int(whole.ended[places].sum()),
+        "not_ended": open_,
         "failed": number_failed if "stop_reason" in whole.frame.columns else None,
         "replayed": None if np.isnan(replayed).all() else int(np.nansum(replayed)),
         "units": len(np.unique(units)),
@@ -206,7 +206,10 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
         "scored": int((~np.isnan(given)).sum()),
     }
     measures: dict[str, Estimate] = {}
-    left_out = {"all": f"{number_failed} failed"} if number_failed > failed.sum() else {}
+    missing = [f"{open_} of {len(places)} not ended"] if open_ else []
+    if number_failed > failed.sum():
+        missing.append(f"{number_failed} failed")
+    left_out = {"all": ", ".join(missing)} if missing else {}
 
     def put(what: str, values: Any, of: Any, unknown: str = "unknown", **options: float) -> None:
         known = ~np.isnan(values)
@@ -266,12 +269,16 @@ def _row(group: Group) -> dict[str, Any]:
 
 
 def _few(group: Group) -> str | None:
-    """In words, what there is little of."""
+    """In words, what there is little of, where there is an interval."""
     units = group.counts["units"] or 0
-    told = [counted(units, "independent unit")] if units < FEW else []
+    told = (
+        [counted(units, "independent unit")]
+        if units < FEW and any(one.low is not None for one in group.measures.values())
+        else []
+    )
     for what in ("success", "tokens", "cost"):
         one = group.measures.get(what)
-        if one is not None and 0 < one.units < min(FEW, units):
+        if one is not None and one.low is not None and one.units < min(FEW, units):
             told.append(f"{what} known of {one.units}")
     return f"{', '.join(told)}: {TOO_FEW}" if told else None
 
@@ -293,13 +300,15 @@ def paired(
     """How groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
 
     `what` is a column: `cost_usd`, `total_tokens`, `steps`, `terminated`, `score` (truth counts as 1 and 0). `on` is what both runs of
-    a pair have in common; by default those of `prompt_id` (or `prompt`), `settings` and `repeat` that there are. With
-    `against`, the name of a group, only the differences from that one. Columns:
+    a pair have in common, their task; by default those of `prompt_id` (or `prompt`), `settings` and `repeat` that there are. Several
+    runs of one group on one task are averaged first, over those whose value is known: one pair. With `against`, the name of a group,
+    only the differences from that one. Columns:
 
     - `group`, `against`, `what`: a positive difference means that `group` has more of it
     - `difference`, `low`, `high`: the mean over the pairs
     - `pairs`: complete ones, on which alone all of this rests; `units`: in how many independent units they come; `left_out`: tasks for
-      which not both have a known value; `failed`: how many runs of the two ended with an error
+      which not both groups have a known value (where only some repeats are unknown the mean of the others counts); `failed`: how many
+      runs of the two ended with an error
     - `ties`: the share of pairs with no difference; `more`: the share in which `group` has more
     - `group_mean`, `against_mean`: over the same pairs
     - `small_sample`, `no_interval`, `mixed`: in words
@@ -381,7 +390,9 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
         bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
         estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
     advice = hint(rows.drop_duplicates(_TASK), unit) if estimate.units < FEWEST <= known else None
-    why = "; ".join(words for words in ("no complete pair" if not known else estimate.why, advice) if words)
+    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval takes {FEWEST} units"
+    reason = "no complete pair" if not known else few if estimate.units < FEWEST else estimate.why
+    why = "; ".join(words for words in (reason, advice) if words)
     return {
         "difference": estimate.value,
         "low": estimate.low,
@@ -394,7 +405,9 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
         "more": float((differences > 0).mean()) if known else None,
         "group_mean": float(mean.mean()) if known else None,
         "against_mean": float(other.mean()) if known else None,
-        "small_sample": f"{counted(estimate.units, 'independent unit')}: {TOO_FEW}" if estimate.units < FEW else None,
+        "small_sample": f"{counted(estimate.units, 'independent unit')}: {TOO_FEW}"
+        if estimate.low is not None and estimate.units < FEW
+        else None,
         "no_interval": why or None,
         "mixed": mixed(floats(both, "replayed")),
     }

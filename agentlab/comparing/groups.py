@@ -12,8 +12,8 @@ import pandas as pd
 from agentlab.errors import ConfigurationError
 from agentlab.printable import cut
 
-RUNS_ADVICE = 'pass a row a run, lab.frame(results, "runs")'
-STEPS_ADVICE = "pass a row a step, lab.frame(results)"
+RUNS_ADVICE = 'pass one row per run, lab.frame(results, "runs")'
+STEPS_ADVICE = "pass one row per step, lab.frame(results)"
 BETWEEN = " · "
 """Between the values of several columns in one name."""
 
@@ -40,9 +40,16 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
     no_column_twice(frame)
     missing = [name for name in dict.fromkeys(needed) if name not in frame.columns]
     if missing:
-        plural = "s" * (len(missing) > 1)
-        raise ConfigurationError(f"{function}() misses the column{plural} {', '.join(missing)}: {advice}.")
+        raise misses(function, missing, advice)
     return frame.reset_index(drop=True)
+
+
+def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationError:
+    """The error for columns that are missing."""
+    plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
+    return ConfigurationError(
+        f"{function}() misses the column{plural} {', '.join(missing)}: {advice}, or add {them}, pd.NA where unknown."
+    )
 
 
 def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
@@ -201,7 +208,7 @@ def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
         raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
     if "stop_reason" not in runs.columns:
         return np.zeros(len(runs), dtype=bool)
-    return runs["stop_reason"].astype("string").eq("error").to_numpy(dtype=bool, na_value=False)
+    return runs["stop_reason"].astype("string").str.lower().eq("error").to_numpy(dtype=bool, na_value=False)
 
 
 def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:

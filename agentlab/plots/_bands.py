@@ -137,7 +137,7 @@ def survival(
 ) -> Axes:
     """How many of each group's runs have not come to an end of their own after so many steps, by Kaplan and Meier, with intervals.
 
-    `runs` is `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that still goes on, counts up to
+    `runs` is `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that has not ended, counts up to
     there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts off just those
     runs that go on for long, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for what
     they show. Errors: ConfigurationError where columns are missing.
@@ -145,7 +145,7 @@ def survival(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.survival(runs).alt
-        'Runs that came to an end of their own over the steps, of 3 groups: anthropic half of them by step 4, 1...
+        'Runs that came to an end of their own over the steps, of 3 groups: anthropic at least half by step 4 (es...
     """
     data = survival_data(runs, by, level=level, unit=unit)
     groups = _split(data)
@@ -174,12 +174,13 @@ def survival(
         )  # fmt: skip
         rows.append((Line2D([], [], color=its.colour, linestyle=its.line_style, linewidth=LINE_POINTS), look.shorten(name)))
         gone = group[group["alive"] <= 0.5]
-        half = f"half of them by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half of them"
+        half = f"at least half by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half"
         ended, cut_off = int(group["ended"].sum()), int(group["censored"].sum())
-        told.append(f"{look.spoken(name)} {half}, {ended} of {group['at_risk'].iloc[0]} in all, {cut_off} cut off")
+        counts = f"{ended} of {group['at_risk'].iloc[0]} ended, {cut_off} cut off or not ended"
+        told.append(f"{look.spoken(name)} {half} (estimated), {counts}")
     if (data["censored"] > 0).any():
         mark = Line2D([], [], color=look.TEXT, linestyle="none", marker="|", markersize=9, markeredgewidth=1.6)
-        rows.append((mark, "cut off, or\nstill going on"))
+        rows.append((mark, "cut off, or\nnot ended"))
     _style(ax, "steps", label)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_ylim(0, 1.03)

@@ -8,9 +8,9 @@ from matplotlib.ticker import MaxNLocator
 
 from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
-from agentlab.plots._data import RUNNING, TERMINATED, TRUNCATED, stop_reasons_data
+from agentlab.plots._data import NOT_ENDED, TERMINATED, TRUNCATED, stop_reasons_data
 
-FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), RUNNING: (look.TEXT, "....")}
+FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), NOT_ENDED: (look.TEXT, "....")}
 
 
 def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
@@ -43,7 +43,7 @@ def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None, by: By = "provider"
             colour, hatch = FILLS[outcome]
             ax.barh(place, count, height=0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0, gid=f"bar:{outcome}")
             ax.annotate(
-                f"{count} {outcome}", (count, place), (5, 0), textcoords="offset points", va="center", color=look.TEXT,
+                f"{count} {_said(outcome)}", (count, place), (5, 0), textcoords="offset points", va="center", color=look.TEXT,
                 fontsize=look.SMALL_POINTS,
             )  # fmt: skip
     ax.set_yticks(range(len(rows)), [label for label, _, _ in rows])
@@ -69,11 +69,15 @@ def _rows(data: pd.DataFrame) -> list[tuple[str, str, int]]:
     return rows
 
 
+def _said(outcome: str) -> str:
+    return outcome.replace("_", " ")
+
+
 def _alt(data: pd.DataFrame) -> str:
     told = []
     for provider, of_provider in data.groupby(data.columns[0], sort=False):
         parts = [
-            f"{count} {outcome}" + ("" if pd.isna(reason) else f" by {look.spoken(str(reason))}")
+            f"{count} {_said(outcome)}" + ("" if pd.isna(reason) else f" by {look.spoken(str(reason))}")
             for outcome, reason, count in zip(
                 of_provider["outcome"], of_provider["stop_reason"], of_provider["runs"], strict=True
             )

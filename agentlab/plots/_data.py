@@ -9,12 +9,12 @@ from typing import cast
 
 import pandas as pd
 
-from agentlab.comparing.groups import RUNS_ADVICE, By, columns_of, each_once, names_of, no_column_twice, numbers
+from agentlab.comparing.groups import RUNS_ADVICE, By, columns_of, each_once, misses, names_of, no_column_twice, numbers
 from agentlab.errors import ConfigurationError
 from agentlab.types import StopReason
 
 STEPS_ADVICE = "pass the steps of one run, result.to_frame(), or of several, lab.frame(results)"
-TERMINATED, TRUNCATED, RUNNING = "terminated", "truncated", "running"
+TERMINATED, TRUNCATED, NOT_ENDED = "terminated", "truncated", "not_ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,9 @@ def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
 def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
     """How many runs of each provider, or of each group by other columns, ended for which reason.
 
-    Columns: `provider`, `outcome` (`terminated`, `truncated`, `running`), `stop_reason` (NA while a run goes on) and `runs`, a count
-    of at least 1. Providers stand in the order of their first run. Where `by` is given, the first column is called `group`.
+    Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`), `stop_reason` (NA where it has not ended)
+    and `runs`, a count of at least 1. Providers are in the order of their first run. Where `by` is given, the first column is called
+    `group`.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -161,9 +162,9 @@ def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
     terminated, truncated = (numbers(runs, name).fillna(0) == 1 for name in ("terminated", "truncated"))
     counts: dict[tuple[str, str, str], int] = {}
     for one in zip(provider, terminated, truncated, reason.fillna(""), strict=True):
-        key = (one[0], TERMINATED if one[1] else TRUNCATED if one[2] else RUNNING, one[3])
+        key = (one[0], TERMINATED if one[1] else TRUNCATED if one[2] else NOT_ENDED, one[3])
         counts[key] = counts.get(key, 0) + 1
-    providers, outcomes, reasons = list(dict.fromkeys(provider)), [TERMINATED, TRUNCATED, RUNNING], list(StopReason)
+    providers, outcomes, reasons = list(dict.fromkeys(provider)), [TERMINATED, TRUNCATED, NOT_ENDED], list(StopReason)
 
     def place(key: tuple[str, str, str]) -> tuple[int, int, int, str]:
         known = reasons.index(StopReason(key[2])) if key[2] in reasons else len(reasons)
@@ -192,8 +193,7 @@ def _has_columns(frame: object, needed: Sequence[str], function: str, advice: st
     no_column_twice(frame)
     missing = [name for name in needed if name not in frame.columns]
     if missing:
-        plural = "s" * (len(missing) > 1)
-        raise ConfigurationError(f"lab.plots.{function}() misses the column{plural} {', '.join(missing)}: {advice}.")
+        raise misses(f"lab.plots.{function}", missing, advice)
     return True
 
 

@@ -42,7 +42,7 @@ def estimates(
     """One measure of each group, a point with its interval, in the order in which the groups come.
 
     `runs` is `lab.frame(results, "runs")`, `what` is `completion`, `success`, `score`, `tokens` or `cost`. A hollow point has no
-    interval. Beside each point is of how many runs it is, in how many independent units, and how many of them failed; see
+    interval. Beside each point is of how many runs it is, how many of them are independent (units), and how many failed; see
     `lab.summary`. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where columns are missing.
 
     Example:
@@ -90,6 +90,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         text.set_parse_math(False)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=True, axis="x", color=look.TEXT, alpha=0.25, linewidth=0.6)
+    _explain_hollow(ax, "no interval")
     margin = 0.02 * (top - bottom)
     ax.set_xlim(bottom - margin, top + margin)
     ax.set_ylim(len(data) - 0.4, -0.6)
@@ -153,7 +154,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
         if row["cost_known"] < row["runs"] and not unknown:
             notes.append(f"cost of {row['cost_known']} of {row['runs']} runs")
-        notes += _units(row) + _failed(row)
+        notes += [f"{counted(row['runs'], 'run')}, {words}" for words in _units(row)] + _failed(row)
         told.append(", ".join([f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}", *notes]))
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
         if unknown:
@@ -165,6 +166,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if not costs:
         ax.set_xticks([])
         ax.set_xlabel("cost unknown")
+    _explain_hollow(ax, "not both intervals")
     if own:
         look.grow(ax, inches(rows[:MOST_NAMED]))
     plain(ax, rows[:MOST_NAMED] if own else rows, more=len(rows) - MOST_NAMED if own else 0)
@@ -234,7 +236,7 @@ def _words(row: dict[Any, Any], what: str) -> str:
 
 
 def _beside(row: dict[Any, Any], what: str) -> str:
-    """What is to the right of a point: its value and of how many runs; below, in how many units, and how many failed."""
+    """What is to the right of a point: its value and of how many runs; below, how many are independent, and how many failed."""
     if pd.isna(row["value"]):
         return "unknown"
     known = f"{row['known']} of " if row["known"] < row["runs"] else ""
@@ -243,7 +245,13 @@ def _beside(row: dict[Any, Any], what: str) -> str:
 
 
 def _units(row: dict[Any, Any]) -> list[str]:
-    return [counted(row["units"], "unit")] if row["units"] < row["runs"] else []
+    return [f"{row['units']} independent"] if row["units"] < row["runs"] else []
+
+
+def _explain_hollow(ax: Axes, meaning: str) -> None:
+    """Below the axis, what a hollow point means, where there is one."""
+    if any(str(line.get_gid()).startswith("point:") and line.get_markerfacecolor() == "none" for line in ax.lines):
+        ax.set_xlabel(f"{ax.get_xlabel()}\nhollow: {meaning}")
 
 
 def _failed(row: dict[Any, Any]) -> list[str]:

@@ -73,7 +73,7 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
     """The share of the runs of each group that have not finished on their own after each step, by Kaplan and Meier.
 
     Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` on their own with this step,
-    `censored` after it (cut off by a limit or an error, or still running: what they would have done is not known), `alive`, the
+    `censored` after it (cut off by a limit or an error, or not ended: what they would have done is not known), `alive`, the
     share, and its interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA where nobody or everybody
     has ended, and from fewer than 5 units). Runs whose number of steps is not known are left out.
 

@@ -149,7 +149,7 @@ def _share(axes: list[look.PlotAxes], columns: int) -> None:
         if place % columns and not named:
             ax.set_ylabel("")
         if place + columns < len(axes):
-            ax.set_xlabel("")
+            ax.set_xlabel(ax.get_xlabel().partition("\n")[2])  # what hollow points mean there
 
 
 def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> None:

@@ -56,7 +56,9 @@ def test_too_few_scenarios_for_an_interval_say_so() -> None:
 
     assert (row["kappa"], row["units"]) == (1, 2)
     assert row["no_interval"] == "share, kappa: only 2 known, an interval takes 5"
-    assert row["small_sample"].startswith("2 independent units: fewer than 20")
+    assert pd.isna(row["small_sample"])
+    row = lab.agreement(crossed(a=[C, T] * 3, b=[C, T] * 3)).pairs.iloc[0]
+    assert row["small_sample"].startswith("6 independent units: fewer than 20")
 
 
 @pytest.mark.parametrize(

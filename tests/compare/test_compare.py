@@ -45,7 +45,7 @@ def test_real_runs_in_the_order_of_their_first() -> None:
     )
     assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
     assert one["no_interval"] == "completion: only one known, an interval takes 5; tokens, cost: none known"
-    assert one["small_sample"] == "1 independent unit: fewer than 20, intervals from so few tend to be too narrow"
+    assert one["small_sample"] is None  # there is no interval to speak of
 
 
 def test_unknown_values_are_left_out_and_counted_never_0() -> None:
@@ -60,10 +60,11 @@ def test_unknown_values_are_left_out_and_counted_never_0() -> None:
     assert row["left_out"] == "tokens: 3 of 8 unknown"
 
 
-def test_runs_that_still_go_on_are_counted_and_enter_nothing_else() -> None:
+def test_runs_that_have_not_ended_are_counted_and_enter_nothing_else() -> None:
     row = row_of(lab.summary(runs_of(["a"] * 4, terminated=[True, False, None, None], total_tokens=[10, 30, 1, 1])))
 
-    assert (row["runs"], row["running"], row["completed"], row["completion_rate"], row["tokens_mean"]) == (4, 2, 1, 0.5, 20)
+    assert (row["runs"], row["not_ended"], row["completed"], row["completion_rate"], row["tokens_mean"]) == (4, 2, 1, 0.5, 20)
+    assert row["left_out"] == "all: 2 of 4 not ended"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,7 @@ def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> Non
         pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "misses the column task", id="no such unit"),
         pytest.param(lambda: lab.agreement(runs_of(["a"]), unit=3), "unit=3: pass the name of a column", id="unit"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() misses the column cots", id="no such value"),
+        pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, pd.NA where unknown.', id="many"),
         pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "no such group; there are a.", id="against"),
     ],
@@ -237,7 +239,8 @@ def test_repeats_are_pairs_of_their_own_or_a_mean_for_each_prompt() -> None:
 
     assert lab.paired(runs, "total_tokens")["pairs"].item() == 3
     row = row_of(lab.paired(runs, "total_tokens", on=["prompt_id"]))
-    assert (row["pairs"], row["difference"]) == (2, 0)  # (3 - 2), (5 - 6)
+    assert (row["pairs"], row["left_out"], row["difference"]) == (2, 0, 0)  # (3 - 2), (5 - 6)
+    assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval takes 5 units", None)
 
 
 def test_truth_is_paired_as_1_and_0() -> None:

@@ -139,6 +139,20 @@ def test_a_step_that_is_no_whole_number(step: Any, told: str) -> None:
         lab.backtest(STEPS.assign(step=step), LIMITS)
 
 
+def test_a_table_by_hand_needs_few_columns() -> None:
+    own = pd.DataFrame(
+        {"provider": ["a", "b", "b"], "terminated": [True, True, pd.NA], "total_tokens": [5, 6, pd.NA], "cost_usd": pd.NA}
+    )
+
+    assert lab.summary(own)[["runs", "not_ended"]].to_numpy().tolist() == [[1, 0], [2, 1]]
+    own = own.assign(
+        prompt_id=["p", "p", "q"], stop_reason=["completed", "completed", pd.NA], truncated=pd.NA, steps=[1, 2, pd.NA]
+    )
+    assert lab.paired(own, "total_tokens")["difference"].item() == 1
+    assert lab.agreement(own).overall[["same", "left_out"]].to_numpy().tolist() == [[1, 1]]
+    assert "1 not ended" in lab.plots.comparison(own).alt
+
+
 # Two frames that do not belong together ---------------------------------------------------------------------------------------
 
 

@@ -140,9 +140,19 @@ def test_a_failed_run_is_no_success_and_is_counted() -> None:
 def test_failures_are_left_out_where_that_is_asked_for_and_it_says_so() -> None:
     row = row_of(lab.summary(half_failed(), failures="leave_out"))
 
-    assert (row["runs"], row["running"], row["failed"], row["units"]) == (60, 0, 30, 30)
+    assert (row["runs"], row["not_ended"], row["failed"], row["units"]) == (60, 0, 30, 30)
     assert (row["success_rate"], row["completion_rate"], row["cost_unknown"]) == (1, 1, 0)
     assert row["left_out"] == "all: 30 failed"
+    open_too = half_failed(terminated=[None] * 4 + [True, False] * 28, stop_reason=[None] * 4 + ["completed", "error"] * 28)
+    assert row_of(lab.summary(open_too, failures="leave_out"))["left_out"] == "all: 4 of 60 not ended, 28 failed"
+
+
+@pytest.mark.parametrize("word", ["ERROR", "Error"])
+def test_a_failed_run_is_one_however_the_word_is_written(word: str) -> None:
+    runs = half_failed(stop_reason=["completed", word] * 30)
+
+    pd.testing.assert_frame_equal(lab.summary(runs), lab.summary(half_failed()))
+    assert lab.paired(runs.assign(provider=["a", "b"] * 30), "score")["failed"].item() == 30
 
 
 def test_runs_without_a_score_that_did_not_fail_are_left_out_and_counted() -> None:
@@ -192,9 +202,12 @@ def test_live_and_replayed_runs_can_be_told_apart() -> None:
 
 def test_plots_say_who_is_left_out_beside_their_points() -> None:
     ax = lab.plots.estimates(half_failed(prompt_id=[f"p{place % 12}" for place in range(60)]), "success")
-    assert [text.get_text() for text in ax.texts] == ["50%  60 runs\n12 units, 30 failed"]
-    assert "60 runs, 12 units, 30 failed" in ax.alt  # type: ignore[attr-defined]
+    assert [text.get_text() for text in ax.texts] == ["50%  60 runs\n12 independent, 30 failed"]
+    assert "60 runs, 12 independent, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30))
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a\ncost of 30 of 60 runs\n30 failed"]
     assert "cost of 30 of 60 runs, 30 failed" in ax.alt  # type: ignore[attr-defined]
+
+    ax = lab.plots.cost_success(half_failed(score=[True, False] * 30, prompt_id=["p"] * 60))
+    assert "60 runs, 1 independent" in ax.get_legend().get_texts()[0].get_text()

@@ -196,7 +196,7 @@ def test_stop_reasons_are_counted_by_provider_and_outcome() -> None:
         ("one", "terminated", "stop_condition", 1),
         ("one", "truncated", "stop_condition", 1),
         ("one", "truncated", "a_new_reason", 1),
-        ("one", "running", None, 1),
+        ("one", "not_ended", None, 1),
     ]
 
 

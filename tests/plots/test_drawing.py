@@ -388,11 +388,11 @@ def test_stop_reasons_are_bars_with_colour_hatch_and_count() -> None:
 
     assert [label.get_text() for label in ax.get_yticklabels()] == ["one", "completed", "turn_limit", "two", "no reason yet"]
     assert [label.get_fontweight() for label in ax.get_yticklabels()] == ["bold", "normal", "normal", "bold", "normal"]
-    assert words_in(ax) == ["2 terminated", "1 truncated", "1 running"]
+    assert words_in(ax) == ["2 terminated", "1 truncated", "1 not ended"]
     assert [bar.get_width() for bar in ax.patches] == [2, 1, 1]
     assert len({to_hex(bar.get_facecolor()) for bar in ax.patches}) == 3
     assert len({bar.get_hatch() or "" for bar in ax.patches}) == 3
-    assert ax.alt == "Stop reasons by provider: one 2 terminated by completed, 1 truncated by turn_limit; two 1 running."
+    assert ax.alt == "Stop reasons by provider: one 2 terminated by completed, 1 truncated by turn_limit; two 1 not ended."
 
 
 def test_no_runs_yet() -> None:

@@ -114,9 +114,10 @@ def test_a_survival_curve_is_drawn_with_marks_where_runs_were_cut_off() -> None:
     assert list(drawn(ax, "alive")) == ["a", "b"]
     assert drawn(ax, "alive")["a"].get_ydata()[0] == 1
     assert drawn(ax, "censored")["a"].get_xdata().tolist() == [1, 7]
-    assert legend_of(ax)[-1] == "cut off, or\nstill going on"
-    assert "a half of them by step" in ax.alt
-    assert "2 of 4 in all, 2 cut off" in ax.alt
+    assert legend_of(ax)[-1] == "cut off, or\nnot ended"
+    assert "a at least half by step 5 (estimated), 2 of 4 ended, 2 cut off or not ended; b " in ax.alt
+    none = lab.plots.survival(runs_of(["a", "a"], terminated=[False, None], steps=[2, 1]))
+    assert "a fewer than half (estimated), 0 of 2 ended, 2 cut off or not ended." in none.alt
 
 
 # Points with intervals ------------------------------------------------------------------------------------------------------------
@@ -149,6 +150,10 @@ def test_a_point_without_an_interval_is_hollow() -> None:
     assert drawn(ax, "interval") == {}
     assert drawn(ax, "point")["a"].get_markerfacecolor() == "none"
     assert "no interval" in ax.alt
+    assert ax.get_xlabel() == "cost a run (mean, US dollars)\nhollow: no interval"
+    assert lab.plots.estimates(runs(16), "cost").get_xlabel() == "cost a run (mean, US dollars)"
+    several = lab.plots.small_multiples(lab.plots.estimates, runs(4), columns=1)
+    assert [each.get_xlabel() for each in several.axes] == ["hollow: no interval", "completed of its own\nhollow: no interval"]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_cost_against_what_there_is_of_success(score: Any, measure: str, label: 
 def test_no_cost_known_at_all() -> None:
     ax = lab.plots.cost_success(runs_of(["a"] * 3))
 
-    assert ax.get_xlabel() == "cost unknown"
+    assert ax.get_xlabel() == "cost unknown\nhollow: not both intervals"
     assert list(ax.get_xticks()) == []
 
 
@@ -228,7 +233,7 @@ def test_the_picture_of_a_comparison(with_steps: bool) -> None:
 
     titles = [ax.get_title() for ax in figure.axes]
     assert titles == ["What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on"]
-    assert figure.axes[3].get_xlabel() == ("step" if with_steps else "tokens a run (mean)")
+    assert figure.axes[3].get_xlabel() == ("step" if with_steps else "tokens a run (mean)\nhollow: no interval")
     assert all(ax.get_legend() is None for ax in figure.axes)
     assert [text.split("\n")[0] for text in legend_of(figure)][:2] == ["a", "b"]
     assert "Cost against success of 2 groups" in figure.alt
