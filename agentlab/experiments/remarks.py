@@ -62,8 +62,8 @@ def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
     ]
     why = next(iter(results.left_out.values()))
     yield (
-        f"{' and '.join(part for part in parts if part)}, since the budget of the experiment is spent: {why}. To go on, set "
-        "study.budget or study.max_runs, and run it again."
+        f"{' and '.join(part for part in parts if part)}, since {why}. To go on, set study.budget or "
+        "study.max_runs, and run it again."
     )
 
 

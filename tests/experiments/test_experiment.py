@@ -357,6 +357,8 @@ def test_what_is_under_way_is_held_back_when_the_budget_is_spent_and_goes_on_wit
         results = go(study, concurrency=2)
     assert results.runs["steps"].to_list() == [STEPS, 2, pd.NA]
     assert results.runs["stop_reason"].to_list() == ["completed", pd.NA, pd.NA]
+    why = "the budget of the experiment is spent: $0.06 of $0.06 (max_cost)"
+    assert results.runs["problem"].to_list() == [pd.NA, why, why]
     study.budget = Budget(max_cost=1)
     assert_same(go(study), go(lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"])))
 
