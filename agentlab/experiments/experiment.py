@@ -158,12 +158,13 @@ class Experiment(Shown):
             who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
             bounds.append(bound(limits.budget, model.name, model.model, who, address))
         begun = spent_before(self.store.storage, kept.values()) if kept else {}
-        spent = sum([spent for parts in begun.values() for spent in parts.values()], Spent())
-        left = None if self.budget is None else _left(self.budget, spent)
+        purse = Purse(self.budget, None, begun)
         max_runs = (
             None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
         )
-        return estimated(bounds, runs=len(standing), left=left, max_runs=max_runs, scored=self.score is not None)
+        scored = self.score is not None
+        spent_up = purse.spent_up()
+        return estimated(bounds, runs=len(standing), left=purse.left, max_runs=max_runs, scored=scored, spent_up=spent_up)
 
     def _to_do(self, *, retry: bool) -> list[Standing]:
         standing, _ = self._standings()
@@ -404,13 +405,3 @@ class Experiment(Shown):
         ]
         told = ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
         return f"Experiment({grid_.name!r}, {told}, {self.store!r})"
-
-
-def _left(budget: Budget, spent: Spent) -> Budget:
-    """What is left of a budget: at least 1, since 0 is none; that little is no run's worth."""
-    return replace(
-        budget,
-        max_calls=None if budget.max_calls is None else max(1, budget.max_calls - spent.calls),
-        max_tokens=None if budget.max_tokens is None else max(1, budget.max_tokens - spent.tokens),
-        max_cost=None if budget.max_cost is None else max(budget.max_cost / 10**9, budget.max_cost - spent.cost_usd),
-    )

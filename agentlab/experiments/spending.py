@@ -223,6 +223,14 @@ class Purse:
         return ""
 
     @property
+    def left(self) -> dict[str, Any]:
+        """What is left of each limit that there is; nothing of any, once no further step may be taken."""
+        most = {limit: None if self.budget is None else getattr(self.budget, limit) for limit in PART_OF}
+        if self.spent_up():
+            return dict.fromkeys(PART_OF, 0)
+        return {limit: value - getattr(self.total, PART_OF[limit]) for limit, value in most.items() if value is not None}
+
+    @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._since
 

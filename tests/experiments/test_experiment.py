@@ -483,6 +483,24 @@ def test_a_dry_run_says_what_the_limits_add_up_to_and_calls_that_no_bound() -> N
     assert lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost=1)}], repeats=9, max_runs=2).dry_run().cost_limit_usd == 2
 
 
+def test_a_dry_run_says_what_is_left_of_the_budget_and_whether_it_bounds_the_scores_too() -> None:
+    def study(cost: str, **more: Any) -> lab.Experiment:
+        return lab.Experiment([looking()], ["x", "y", "z"], budget=Budget(max_cost=cost), score=steps_taken, **more)
+
+    half = study("0.06", settings=[{"budget": Budget(max_cost="0.05")}])
+    assert "score" not in str(half.dry_run())  # of 6 cents for all of it
+    half.budget = Budget(max_cost=9)
+    assert "$0.1500. A run may pass its limit by one model call. What the score costs is not included." in str(half.dry_run())
+    spent = study("0.04")
+    with pytest.warns(AgentlabWarning, match="2 runs were left out"):
+        go(spent, concurrency=1)
+    said = spent.dry_run()
+    assert (said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (2, 0, 0, 0)
+    assert str(said) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
+    spent.budget = Budget(max_cost="0.05", max_calls=9)
+    assert (spent.dry_run().call_limit, spent.dry_run().cost_limit_usd) == (5, Decimal("0.01"))
+
+
 def test_cells_may_be_listed_and_filtered() -> None:
     listed = two(cells=[("b", "two", "short"), {"agent": "a", "prompt_id": "one", "settings": "whole", "repeat": 3}], repeats=2)
     assert [cell.label for cell in listed.grid.cells] == ["b/two/short/1", "b/two/short/2", "a/one/whole/3"]
