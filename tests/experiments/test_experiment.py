@@ -277,16 +277,17 @@ def test_a_score_that_raises_is_kept_with_its_error() -> None:
         return wrong[0]
 
     study = lab.Experiment([looking()], ["x"], score=score)
-    with pytest.warns(AgentlabWarning, match="1 score raised, see score_error"):
+    with pytest.warns(AgentlabWarning, match=r"1 run has no score: ValueError: no sense \(see score_error\); run\("):
         assert go(study).runs.loc[0, ["score", "score_error", "state"]].to_list() == [pd.NA, "ValueError: no sense", "ended"]
     wrong[0] = "good"
-    with pytest.warns(AgentlabWarning, match="1 score raised"):
+    why = r"1 run has no score: TypeError: score is 'good': return a number, a bool, a dict of them, or None \(see score_error\)"
+    with pytest.warns(AgentlabWarning, match=why):
         results = go(study, retry=True)
     assert results.runs["score_error"].to_list() == [
         "TypeError: score is 'good': return a number, a bool, a dict of them, or None."
     ]
     wrong[0] = Decimal("0.5")
-    with pytest.warns(AgentlabWarning, match="1 score raised"):
+    with pytest.warns(AgentlabWarning, match=why):
         go(study)
     assert go(study, retry=True).runs["score"].to_list() == [0.5]
     wrong[0] = 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import multiprocessing
+import warnings
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -117,6 +118,18 @@ def test_a_dict_without_a_score_is_reported_with_its_keys() -> None:
     assert runs["score.length"].to_list() == [4.0, 4.0]
     with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(there is nothing\)"):
         go(lab.Experiment([looking()], ["x"], score=lambda result: {}))
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), {"score": None, "length": 3}])
+def test_scores_that_are_all_unknown_are_reported_and_some_are_not(nothing: Any) -> None:
+    study = lab.Experiment([looking()], ["x", "y"], score=lambda result: nothing)
+    with pytest.warns(AgentlabWarning, match="2 scores are None, or not a number: no score is known") as caught:
+        go(study)
+    assert len(caught) == 1
+    some = lab.Experiment([looking()], ["x", "y"], score=lambda result: nothing if result.prompt == "x" else True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go(some)
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
