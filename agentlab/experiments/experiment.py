@@ -50,7 +50,8 @@ class Experiment(Shown):
     """Every agent on every prompt with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}
-    prompts      a list of texts (they are called p1, p2, …), or {id: text}
+    prompts      a list of texts (they are called p1, p2, …), or {id: text}, or a Series of pandas, of which an index of different texts
+                 gives the ids
     settings     what runs differ in: a list (s1, s2, …) or {name: settings} of dicts with what `agent.run` takes: budget, stop, policy,
                  continuation, terminating
     repeats      how often each is run
@@ -106,14 +107,6 @@ class Experiment(Shown):
         rate_limits: Mapping[str, float] | None = None,
     ) -> None:
         self.grid: Grid = grid(name, agents, prompts, settings, repeats=repeats, where=where, cells=cells)
-        if score is not None and not callable(score):
-            raise ConfigurationError(
-                f"score={score!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
-            )
-        if budget is not None and not isinstance(budget, Budget):
-            raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=5).")
-        if max_runs is not None:
-            whole_number("Experiment", "max_runs", max_runs)
         self.score = score
         self.budget: Budget | None = budget
         self.max_runs: int | None = max_runs
@@ -126,6 +119,17 @@ class Experiment(Shown):
         self._problems: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
         self._running = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "score" and value is not None and not callable(value):
+            raise ConfigurationError(
+                f"score={value!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
+            )
+        if name == "budget" and value is not None and not isinstance(value, Budget):
+            raise LimitError(f"budget={value!r}: pass a Budget, such as Budget(max_cost=5).")
+        if name == "max_runs" and value is not None:
+            whole_number("Experiment", name, value)
+        super().__setattr__(name, value)
 
     # Before -----------------------------------------------------------------------------------------------------------------
 

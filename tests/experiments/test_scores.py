@@ -75,6 +75,9 @@ def test_twenty_dollars_for_a_judge_under_half_a_dollar_are_refused() -> None:
     assert results.spent.cost_usd == Decimal("1.04")
     assert results.runs["score"].notna().sum() == 1
     assert "$1.04 of $0.50" in told
+    assert repr(results).endswith("20 runs: 1 ended, 19 not started)")
+    results, _ = told_of(lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost="0.04")), concurrency=1)
+    assert repr(results).endswith("2 runs: 1 ended but not scored, 1 not started)")
 
 
 def test_a_judge_with_a_sub_agent_is_counted_once_and_one_in_the_background_too() -> None:
