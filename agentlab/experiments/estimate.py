@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 from agentlab.amounts import about_dollars
 from agentlab.budget import Budget
@@ -21,7 +22,8 @@ class DryRun(Shown):
 
     `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no bounds: a run may pass its own limit on
     tokens or cost by one model call, and an experiment that of its budget by one step of each run under way; what a score costs is not
-    in them. `unlimited` says whose cost has no limit.
+    in them, except where the budget of the experiment is what bounds the cost. `unlimited` says whose cost has no limit, and `spent_up`
+    why no run takes a further step: all limits are then 0.
 
     Example:
         >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))
@@ -37,9 +39,12 @@ class DryRun(Shown):
     cost_limit_usd: Decimal | None
     unlimited: tuple[str, ...] = ()
     scored: bool = False
+    spent_up: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         runs = f"{self.to_do} of {self.runs} run{'s' * (self.runs != 1)} to do"
+        if self.spent_up and self.to_do:
+            return f"{runs}, but {self.spent_up}."
         calls = "any number of calls" if self.call_limit is None else f"{self.call_limit:,} calls"
         tokens = "any number of tokens" if self.token_limit is None else f"{self.token_limit:,} tokens"
         cost = "any cost" if self.cost_limit_usd is None else about_dollars(self.cost_limit_usd)
@@ -86,13 +91,15 @@ def _dearest(provider: str, model: str, tokens: int, address: str) -> Decimal | 
     return max(known) if costs[0] is not None and costs[1] is not None else None
 
 
-def estimated(bounds: Sequence[Bound], *, runs: int, left: Budget | None, max_runs: int | None, scored: bool) -> DryRun:
-    """The sum over the runs to be done; where the whole experiment has a budget, no more than what is `left` of it."""
+def estimated(
+    bounds: Sequence[Bound], *, runs: int, left: Mapping[str, Any], max_runs: int | None, scored: bool, spent_up: str
+) -> DryRun:
+    """The sum over the runs to be done; where the whole experiment has a budget, no more than what is `left` of it by its limits."""
     to_do = len(bounds) if max_runs is None else min(len(bounds), max_runs)
     dearest = sorted(bounds, key=lambda one: (one.cost_usd is not None, -(one.cost_usd or 0)))[:to_do]
-    calls = _together([one.calls for one in bounds], to_do, None if left is None else left.max_calls)
-    tokens = _together([one.tokens for one in bounds], to_do, None if left is None else left.max_tokens)
-    cost = _together([one.cost_usd for one in bounds], to_do, None if left is None else left.max_cost)
+    calls = _together([one.calls for one in bounds], to_do, left.get("max_calls"))
+    tokens = _together([one.tokens for one in bounds], to_do, left.get("max_tokens"))
+    cost = _together([one.cost_usd for one in bounds], to_do, left.get("max_cost"))
     open_ended = tuple(dict.fromkeys(one.who for one in dearest if one.cost_usd is None)) if cost is None else ()
     return DryRun(
         runs,
@@ -102,7 +109,8 @@ def estimated(bounds: Sequence[Bound], *, runs: int, left: Budget | None, max_ru
         None if tokens is None else int(tokens),
         None if cost is None else Decimal(cost),
         open_ended,
-        scored,
+        scored and (cost is None or cost != left.get("max_cost")),
+        spent_up,
     )
 
 

@@ -50,7 +50,8 @@ class Experiment(Shown):
     """Every agent on every prompt with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}
-    prompts      a list of texts (they are called p1, p2, …), or {id: text}
+    prompts      a list of texts (they are called p1, p2, …), or {id: text}, or a Series of pandas, of which an index of different texts
+                 gives the ids
     settings     what runs differ in: a list (s1, s2, …) or {name: settings} of dicts with what `agent.run` takes: budget, stop, policy,
                  continuation, terminating
     repeats      how often each is run
@@ -106,14 +107,6 @@ class Experiment(Shown):
         rate_limits: Mapping[str, float] | None = None,
     ) -> None:
         self.grid: Grid = grid(name, agents, prompts, settings, repeats=repeats, where=where, cells=cells)
-        if score is not None and not callable(score):
-            raise ConfigurationError(
-                f"score={score!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
-            )
-        if budget is not None and not isinstance(budget, Budget):
-            raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=5).")
-        if max_runs is not None:
-            whole_number("Experiment", "max_runs", max_runs)
         self.score = score
         self.budget: Budget | None = budget
         self.max_runs: int | None = max_runs
@@ -126,6 +119,17 @@ class Experiment(Shown):
         self._problems: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
         self._running = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "score" and value is not None and not callable(value):
+            raise ConfigurationError(
+                f"score={value!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
+            )
+        if name == "budget" and value is not None and not isinstance(value, Budget):
+            raise LimitError(f"budget={value!r}: pass a Budget, such as Budget(max_cost=5).")
+        if name == "max_runs" and value is not None:
+            whole_number("Experiment", name, value)
+        super().__setattr__(name, value)
 
     # Before -----------------------------------------------------------------------------------------------------------------
 
@@ -158,12 +162,13 @@ class Experiment(Shown):
             who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
             bounds.append(bound(limits.budget, model.name, model.model, who, address))
         begun = spent_before(self.store.storage, kept.values()) if kept else {}
-        spent = sum([spent for parts in begun.values() for spent in parts.values()], Spent())
-        left = None if self.budget is None else _left(self.budget, spent)
+        purse = Purse(self.budget, None, begun)
         max_runs = (
             None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
         )
-        return estimated(bounds, runs=len(standing), left=left, max_runs=max_runs, scored=self.score is not None)
+        scored = self.score is not None
+        spent_up = purse.spent_up()
+        return estimated(bounds, runs=len(standing), left=purse.left, max_runs=max_runs, scored=scored, spent_up=spent_up)
 
     def _to_do(self, *, retry: bool) -> list[Standing]:
         standing, _ = self._standings()
@@ -404,13 +409,3 @@ class Experiment(Shown):
         ]
         told = ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
         return f"Experiment({grid_.name!r}, {told}, {self.store!r})"
-
-
-def _left(budget: Budget, spent: Spent) -> Budget:
-    """What is left of a budget: at least 1, since 0 is none; that little is no run's worth."""
-    return replace(
-        budget,
-        max_calls=None if budget.max_calls is None else max(1, budget.max_calls - spent.calls),
-        max_tokens=None if budget.max_tokens is None else max(1, budget.max_tokens - spent.tokens),
-        max_cost=None if budget.max_cost is None else max(budget.max_cost / 10**9, budget.max_cost - spent.cost_usd),
-    )

@@ -150,7 +150,7 @@ def _listed(what: str, given: object) -> Sequence[Any]:
         given, "columns"
     ):  # a DataFrame of pandas or polars, which iterates over the names of its columns, or over the columns
         names = [str(name) for name in given.columns]
-        column = next((name for name in names if name in (what, what.rstrip("s"))), names[0] if names else "column")
+        column = next((name for name in names if len(names) == 1 or name in (what, what.rstrip("s"))), "…")
         raise ConfigurationError(
             f"{what}: this is a table with the columns {', '.join(map(repr, names)) or '(none)'}: pass one of them, such as "
             f"{what}=list(frame[{column!r}])."
@@ -165,6 +165,9 @@ def _listed(what: str, given: object) -> Sequence[Any]:
 
 def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict[str, Any]:
     """By name; a name that comes twice is an error."""
+    if hasattr(given, "items") and not isinstance(given, Mapping) and not hasattr(given, "columns"):  # a Series of pandas
+        labels = [name for name, _ in given.items()]
+        given = dict(given.items()) if all(isinstance(name, str) for name in labels) and len({*labels}) == len(labels) else given
     if isinstance(given, Mapping):
         pairs = [*given.items()]
         _listed(what, pairs)

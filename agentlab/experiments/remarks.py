@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from agentlab.amounts import counted
 from agentlab.experiments.execute import detail_of
 from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.standing import Standing
+from agentlab.printable import one_line
 
 
 def remarks(results: ExperimentResults, *, scoring: bool, rescored: int = 0) -> Iterator[str]:
@@ -33,9 +35,13 @@ def _of_failures(results: ExperimentResults) -> Iterator[str]:
 
 
 def _of_scores(standing: tuple[Standing, ...], rescored: int) -> Iterator[str]:
-    raised = sum(one.score_failed for one in standing)
-    if raised:
-        yield f"{counted(raised, 'score')} raised, see score_error; run(retry=True) tries again."
+    notes = [json.loads(one.score) for one in standing if one.score is not None]
+    errors = [note["error"] for note in notes if "error" in note]
+    if errors:
+        yield (
+            f"{counted(len(errors), 'run')} {'has' if len(errors) == 1 else 'have'} no score: {one_line(errors[0], 300).rstrip('.')} "
+            "(see score_error); run(retry=True) tries again."
+        )
     without = [one.parts for one in standing if one.parts is not None and "score" not in one.parts]
     if without:
         keys = [repr(key) for key in dict.fromkeys(key for parts in without for key in parts)]
@@ -44,6 +50,13 @@ def _of_scores(standing: tuple[Standing, ...], rescored: int) -> Iterator[str]:
             f"{counted(len(without), 'score')} {'is a dict' if len(without) == 1 else 'are dicts'} without 'score' "
             f"(there is {', '.join(keys) or 'nothing'}): the column `score` is NA there, and no rate of success is known. "
             f'Have the function return {{"score": …{more}}}.'
+        )
+    whole = [value.get("score") if isinstance(value, dict) else value for value in (note.get("score") for note in notes)]
+    unknown = len(notes) - len(errors) - len(without)
+    if unknown and not any(value is not None for value in whole):  # where some are, None may be meant
+        yield (
+            f"{counted(unknown, 'score')} {'is' if unknown == 1 else 'are'} None, or not a number: no score is known. Have the "
+            "function return a number or a bool."
         )
     if rescored:
         yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} made anew."
@@ -62,8 +75,8 @@ def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
     ]
     why = next(iter(results.left_out.values()))
     yield (
-        f"{' and '.join(part for part in parts if part)}, since the budget of the experiment is spent: {why}. To go on, set "
-        "study.budget or study.max_runs, and run it again."
+        f"{' and '.join(part for part in parts if part)}, since {why}. To go on, set study.budget or "
+        "study.max_runs, and run it again."
     )
 
 

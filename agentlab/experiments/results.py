@@ -14,7 +14,7 @@ from agentlab.experiments.spending import Spent, spent_before
 from agentlab.experiments.standing import Standing, standings
 from agentlab.run import Run
 from agentlab.shown import Shown
-from agentlab.storage.store import Store
+from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,8 +212,10 @@ class ExperimentResults(Shown):
             >>> results.states
             {'ended': 2}
         """
-        said = ("failed (counted as failures)" if one.failed else one.state.replace("_", " ") for one in self.standing)
-        return dict(Counter(said))
+        words = {one.run_id: one.state.replace("_", " ") for one in self.standing}
+        words |= {one.run_id: "failed (counted as failures)" for one in self.standing if one.failed}
+        words |= {run_id: "ended but not scored" for run_id in self.left_out if words.get(run_id) == ENDED}
+        return dict(Counter(words.values()))
 
     def __len__(self) -> int:
         return len(self.standing)

@@ -62,7 +62,7 @@ class OtherRuns:
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._purse.spent_up():
             self.refused = why
-            raise ConfigurationError(f"The budget of the experiment is spent: {why}. The run is scored once there is more.")
+            raise ConfigurationError(f"{why[0].upper()}{why[1:]}. The run is scored once study.budget allows it.")
         return await ask(request)
 
     def _book(self, event: events.Event) -> None:

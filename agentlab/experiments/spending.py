@@ -26,6 +26,8 @@ RUN, SCORE, TOOLS, CUT_OFF = "run", "score", "tools", "cut_off"
 """What a run's money went to: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves, and
 steps that were cut off and not kept."""
 
+SPENT = "the budget of the experiment is spent: "
+
 BESIDE = "spent beside the run"
 """The name of the note that keeps what was spent on all but the run itself."""
 
@@ -197,28 +199,36 @@ class Purse:
     # Whether to begin, and to go on -----------------------------------------------------------------------------------------
 
     def why_not(self, run_id: str) -> str:
-        """Why this run may not be begun, or gone on with; empty where it may."""
+        """Why this run may not be begun, or gone on with, as a clause; empty where it may."""
         if self.max_runs is not None and run_id not in self._parts and len(self._parts) >= self.max_runs:
-            return f"{len(self._parts)} runs of {self.max_runs} (max_runs)"
+            return f"{SPENT}{len(self._parts)} runs of {self.max_runs} (max_runs)"
         return self.spent_up()
 
     def spent_up(self) -> str:
-        """Why no further step may be taken; empty where one may."""
+        """Why no further step may be taken, as a clause; empty where one may."""
         budget, total = self.budget, self.total
         if budget is None:
             return ""
         if budget.missing_usage == "fail" and (what := self._not_known(budget)):
-            return f"{what}, and missing_usage='fail'"
+            return f"{what}, and the budget of the experiment says missing_usage='fail'"
         if budget.max_calls is not None and total.calls >= budget.max_calls:
-            return f"{total.calls:,} calls of {budget.max_calls:,} (max_calls)"
+            return f"{SPENT}{total.calls:,} calls of {budget.max_calls:,} (max_calls)"
         if budget.max_tokens is not None and total.tokens >= budget.max_tokens:
-            return f"{'at least ' * total.unknown_tokens}{total.tokens:,} tokens of {budget.max_tokens:,} (max_tokens)"
+            return f"{SPENT}{'at least ' * total.unknown_tokens}{total.tokens:,} tokens of {budget.max_tokens:,} (max_tokens)"
         if budget.max_cost is not None and total.cost_usd >= budget.max_cost:
             used = read_of("max_cost", total.cost_usd, budget.max_cost)
-            return f"{'at least ' * total.unknown_cost}{used} (max_cost)"
+            return f"{SPENT}{'at least ' * total.unknown_cost}{used} (max_cost)"
         if budget.timeout is not None and self._elapsed_s >= budget.timeout:
-            return f"{self._elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
+            return f"{SPENT}{self._elapsed_s:.0f} s of {budget.timeout:g} s (timeout)"
         return ""
+
+    @property
+    def left(self) -> dict[str, Any]:
+        """What is left of each limit that there is; nothing of any, once no further step may be taken."""
+        most = {limit: None if self.budget is None else getattr(self.budget, limit) for limit in PART_OF}
+        if self.spent_up():
+            return dict.fromkeys(PART_OF, 0)
+        return {limit: value - getattr(self.total, PART_OF[limit]) for limit, value in most.items() if value is not None}
 
     @property
     def _elapsed_s(self) -> float:

@@ -46,7 +46,7 @@ class Standing:
 
     @property
     def score_failed(self) -> bool:
-        """Whether the score raised."""
+        """Whether the score function raised, or gave what is no score."""
         return self.score is not None and "error" in json.loads(self.score)
 
     @property

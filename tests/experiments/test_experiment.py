@@ -277,16 +277,17 @@ def test_a_score_that_raises_is_kept_with_its_error() -> None:
         return wrong[0]
 
     study = lab.Experiment([looking()], ["x"], score=score)
-    with pytest.warns(AgentlabWarning, match="1 score raised, see score_error"):
+    with pytest.warns(AgentlabWarning, match=r"1 run has no score: ValueError: no sense \(see score_error\); run\("):
         assert go(study).runs.loc[0, ["score", "score_error", "state"]].to_list() == [pd.NA, "ValueError: no sense", "ended"]
     wrong[0] = "good"
-    with pytest.warns(AgentlabWarning, match="1 score raised"):
+    why = r"1 run has no score: TypeError: score is 'good': return a number, a bool, a dict of them, or None \(see score_error\)"
+    with pytest.warns(AgentlabWarning, match=why):
         results = go(study, retry=True)
     assert results.runs["score_error"].to_list() == [
         "TypeError: score is 'good': return a number, a bool, a dict of them, or None."
     ]
     wrong[0] = Decimal("0.5")
-    with pytest.warns(AgentlabWarning, match="1 score raised"):
+    with pytest.warns(AgentlabWarning, match=why):
         go(study)
     assert go(study, retry=True).runs["score"].to_list() == [0.5]
     wrong[0] = 7
@@ -357,6 +358,8 @@ def test_what_is_under_way_is_held_back_when_the_budget_is_spent_and_goes_on_wit
         results = go(study, concurrency=2)
     assert results.runs["steps"].to_list() == [STEPS, 2, pd.NA]
     assert results.runs["stop_reason"].to_list() == ["completed", pd.NA, pd.NA]
+    why = "the budget of the experiment is spent: $0.06 of $0.06 (max_cost)"
+    assert results.runs["problem"].to_list() == [pd.NA, why, why]
     study.budget = Budget(max_cost=1)
     assert_same(go(study), go(lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"])))
 
@@ -481,6 +484,24 @@ def test_a_dry_run_says_what_the_limits_add_up_to_and_calls_that_no_bound() -> N
     assert lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost=1)}], repeats=9, max_runs=2).dry_run().cost_limit_usd == 2
 
 
+def test_a_dry_run_says_what_is_left_of_the_budget_and_whether_it_bounds_the_scores_too() -> None:
+    def study(cost: str, **more: Any) -> lab.Experiment:
+        return lab.Experiment([looking()], ["x", "y", "z"], budget=Budget(max_cost=cost), score=steps_taken, **more)
+
+    half = study("0.06", settings=[{"budget": Budget(max_cost="0.05")}])
+    assert "score" not in str(half.dry_run())  # of 6 cents for all of it
+    half.budget = Budget(max_cost=9)
+    assert "$0.1500. A run may pass its limit by one model call. What the score costs is not included." in str(half.dry_run())
+    spent = study("0.04")
+    with pytest.warns(AgentlabWarning, match="2 runs were left out"):
+        go(spent, concurrency=1)
+    said = spent.dry_run()
+    assert (said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (2, 0, 0, 0)
+    assert str(said) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
+    spent.budget = Budget(max_cost="0.05", max_calls=9)
+    assert (spent.dry_run().call_limit, spent.dry_run().cost_limit_usd) == (5, Decimal("0.01"))
+
+
 def test_cells_may_be_listed_and_filtered() -> None:
     listed = two(cells=[("b", "two", "short"), {"agent": "a", "prompt_id": "one", "settings": "whole", "repeat": 3}], repeats=2)
     assert [cell.label for cell in listed.grid.cells] == ["b/two/short/1", "b/two/short/2", "a/one/whole/3"]
@@ -522,6 +543,9 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "score": (lambda: two(score=1), ConfigurationError, "score=1: pass a function"),
     "budget": (lambda: two(budget=5), LimitError, "budget=5: pass a Budget"),
     "max-runs": (lambda: two(max_runs=0), LimitError, "max_runs=0"),
+    "budget-later": (lambda: setattr(two(), "budget", 2), LimitError, "budget=2: pass a Budget, such as Budget(max_cost=5)."),
+    "max-runs-later": (lambda: setattr(two(), "max_runs", 0.5), LimitError, "max_runs=0.5"),
+    "score-later": (lambda: setattr(two(), "score", 1), ConfigurationError, "score=1: pass a function"),
     "rate-of-nobody": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent asks the provider 'openai'. There is: pa, pb"),
     "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "give requests per minute, above 0"),
     "concurrency": (lambda: go(two(), concurrency=0), LimitError, "concurrency=0"),

@@ -310,7 +310,8 @@ FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answe
 @pytest.mark.parametrize(
     ("prompts", "said"),
     [
-        (pd.DataFrame(FRAME), r"a table with the columns 'question', 'answer': .*prompts=list\(frame\['question'\]\)"),
+        (pd.DataFrame(FRAME), r"a table with the columns 'question', 'answer': .*prompts=list\(frame\['…'\]\)"),
+        (pd.DataFrame({"question": ["x"]}), r"prompts=list\(frame\['question'\]\)"),
         (pd.DataFrame({"id": [1], "prompt": ["x"]}), r"prompts=list\(frame\['prompt'\]\)"),
         (pd.DataFrame(), r"a table with the columns \(none\)"),
         ({"first", "second"}, "a set has no order"),
@@ -337,6 +338,7 @@ def test_prompts_that_are_none_are_refused(prompts: Any, said: str) -> None:
     [
         pd.DataFrame(FRAME)["question"],
         pd.Series(FRAME["question"], index=[7, 3]),
+        pd.Series(FRAME["question"], index=["same", "same"]),
         pd.DataFrame(FRAME)["question"].astype("string"),
         np.array(FRAME["question"]),
         (text for text in FRAME["question"]),
@@ -351,6 +353,11 @@ def test_a_column_of_a_table_is_a_list_of_prompts(prompts: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert go(study).runs["prompt"].to_list() == FRAME["question"]
+
+
+def test_the_index_of_a_column_gives_the_ids_where_it_is_of_different_texts() -> None:
+    prompts = pd.DataFrame({"id": ["france", "italy"], **FRAME}).set_index("id")["question"]
+    assert lab.Experiment([looking()], prompts).grid.prompts == dict(prompts)
 
 
 def test_agents_settings_and_cells_may_not_be_tables_or_sets_either() -> None:

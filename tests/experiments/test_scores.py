@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import multiprocessing
+import warnings
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,9 @@ def test_twenty_dollars_for_a_judge_under_half_a_dollar_are_refused() -> None:
     assert results.spent.cost_usd == Decimal("1.04")
     assert results.runs["score"].notna().sum() == 1
     assert "$1.04 of $0.50" in told
+    assert repr(results).endswith("20 runs: 1 ended, 19 not started)")
+    results, _ = told_of(lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost="0.04")), concurrency=1)
+    assert repr(results).endswith("2 runs: 1 ended but not scored, 1 not started)")
 
 
 def test_a_judge_with_a_sub_agent_is_counted_once_and_one_in_the_background_too() -> None:
@@ -117,6 +121,18 @@ def test_a_dict_without_a_score_is_reported_with_its_keys() -> None:
     assert runs["score.length"].to_list() == [4.0, 4.0]
     with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(there is nothing\)"):
         go(lab.Experiment([looking()], ["x"], score=lambda result: {}))
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), {"score": None, "length": 3}])
+def test_scores_that_are_all_unknown_are_reported_and_some_are_not(nothing: Any) -> None:
+    study = lab.Experiment([looking()], ["x", "y"], score=lambda result: nothing)
+    with pytest.warns(AgentlabWarning, match="2 scores are None, or not a number: no score is known") as caught:
+        go(study)
+    assert len(caught) == 1
+    some = lab.Experiment([looking()], ["x", "y"], score=lambda result: nothing if result.prompt == "x" else True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go(some)
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
