@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import multiprocessing
-import os
 import re
 from functools import partial
 from pathlib import Path
@@ -27,15 +26,6 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 LIMITS = {"max_cost": (1.5, 40), "max_tokens": (900, 20000), "max_calls": (60, 2000)}
 PROMPTS = [str(number) for number in range(100)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _importable() -> Any:
-    """Processes that are started here find the tests' own modules."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), before or ""])
-    yield
-    os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
 def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:

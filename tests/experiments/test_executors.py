@@ -31,15 +31,6 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _importable() -> Any:
-    """Processes that are started here find the tests' own modules."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), before or ""])
-    yield
-    os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
-
-
 def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
     return asyncio.run(study.run(**more))
 

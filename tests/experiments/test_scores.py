@@ -20,7 +20,7 @@ from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
-from .test_budget import _importable, figure_in, go, told_of  # noqa: F401  the fixture is for this module too
+from .test_budget import figure_in, go, told_of
 
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 PROMPTS = [str(number) for number in range(12)]
