@@ -12,7 +12,7 @@ independent.
 An interval that cannot be made is None, and says why. From fewer than FEWEST units there is none: so few do not show how uneven the
 values are. How often each interval contains what it estimates is simulated by `python -m tests.benchmarks --only coverage`. Where a
 few runs use nearly everything it is less often than it says, and no small sample shows that: the mean of lognormal costs with a
-sigma of 1 is covered 92 to 94 % of the time from 5 to 50 units, with a sigma of 2 82 % from 10 and 88 % from 50.
+sigma of 1 is covered 91 to 96 % of the time from 5 to 50 units, with a sigma of 2 82 % from 10 and 88 % from 50.
 """
 
 from __future__ import annotations
