@@ -10,11 +10,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.predicates import discard, is_async, name_of
+from agentlab.printable import one_line
 from agentlab.redaction import shown_without_keys
 from agentlab.results import Reading, Scalar
 from agentlab.shown import Shown
@@ -125,6 +126,13 @@ class StopCondition(Shown):
 
     def __invert__(self) -> StopCondition:
         return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        """Python's `or` would drop a part in silence: it cannot be overloaded, and asks for this."""
+        raise ConfigurationError(
+            f"{one_line(repr(self))} has no truth value: write a | b for `a or b`, a & b for `a and b`, ~a for `not a`; "
+            "and `a is not None` to ask whether there is one."
+        )
 
 
 def _usable(other: object) -> bool:

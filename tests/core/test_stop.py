@@ -329,6 +329,28 @@ def test_custom_needs_a_function() -> None:
         Custom(dict)
 
 
+@pytest.mark.parametrize(
+    "condition", [StepCountIs(8), Custom(done), StepCountIs(8) | done, ~StepCountIs(8), lab.Off(StepCountIs(8))], ids=repr
+)
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda a: a or HasToolCall("x"), id="or"),
+        pytest.param(lambda a: a and HasToolCall("x"), id="and"),
+        pytest.param(lambda a: not a, id="not"),
+        pytest.param(lambda a: 1 if a else 2, id="if"),
+        pytest.param(lambda a: lab.backtest([], StepCountIs([2, 4]), goal=a or a), id="goal"),
+    ],
+)
+def test_a_condition_has_no_truth_value_and_says_what_to_write(condition: StopCondition, write: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        write(condition)
+    said = str(caught.value)
+    assert said.startswith(f"{condition!r} has no truth value")
+    for written in ("a | b", "a & b", "~a", "is not None"):
+        assert written in said
+
+
 def test_repr_reads_like_the_code_that_made_it() -> None:
     condition = (StepCountIs(8) | HasToolCall("a", "b")) & ~MaxCost(0.05) & FinishReasonIs(FinishReason.MAX_TOKENS, "length")
     assert repr(condition) == (
