@@ -33,11 +33,14 @@ a run is raised, after what happened so far was recorded; a ProviderError ends t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.printable import printable
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab.results import RunResult
 
 
@@ -500,3 +503,9 @@ class RunFailed(RunStopped):
             ...
         agentlab.errors.RunFailed: ProviderError: no answer
     """
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pydantic_core
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.no_such_name import defined_in, only
 from agentlab.printable import whole
 from agentlab.results import Action, Decision
 from agentlab.settings import RunSettings
@@ -236,3 +237,9 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     except ValueError as error:
         return "EOF while parsing" in str(error)
     return False
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import typing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +14,10 @@ import pytest
 import agentlab as lab
 from agentlab import errors
 from agentlab.loop.calls import RetryPolicy
+from agentlab.no_such_name import ELSEWHERE, hint_for
 from agentlab.testing import ScriptedProvider
 
-from .made import agent, go, look, looping
+from .made import agent, finalize, go, look, looping
 
 BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
     "empty-prompt": (lambda: agent(["end"]).run(""), errors.ConfigurationError, "prompt='': pass the task as text"),
@@ -72,15 +76,68 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert getattr(lab, name) is not None
     assert set(lab.__all__) <= set(dir(lab))
     assert lab.frame.__module__ == "agentlab.recorder"
-    for module in (lab.providers, lab.storage, lab.testing):
-        for name in module.__all__:
-            assert getattr(module, name) is not None
-            assert name in dir(module)
     with pytest.raises(AttributeError, match=r"agentlab\.providers has no name 'Chat'\. It has: Capabilities"):
         _ = lab.providers.Chat
     with pytest.raises(AttributeError, match=r"agentlab\.plots has no name 'curve'\. Did you mean 'curves'\?"):
         _ = lab.plots.curve
     assert not hasattr(lab, "Budgt") and getattr(lab.plots, "curve", None) is None
+
+
+@pytest.mark.parametrize("name", [*(one for one in lab.__all__ if type(getattr(lab, one)) is type(lab)), "testing.faults"])
+def test_a_public_module_offers_its_public_names_alone(name: str) -> None:
+    module = lab
+    for part in name.split("."):
+        module = getattr(module, part)
+    assert dir(module) == sorted(module.__all__)
+    for one in module.__all__:
+        value = getattr(module, one)
+        assert not isinstance(value, type) or value.__module__.startswith("agentlab"), one
+    with pytest.raises(AttributeError, match=rf"agentlab\.{re.escape(name)} has no name 'turn_limit'\. "):
+        module.turn_limit  # noqa: B018  what is missing is asked for
+
+
+OTHERS = (
+    "UnifiedTerminationSignal", "TerminationReason", "NormalizedStopReason", "TerminationDetector", "TerminationDetectionRegistry",
+    "TerminationDecisionEngine", "StreamingTerminationHandler", "Any", "All", "IsStopConditionMet", "StopConditions",
+    "OrchestrationResult", "TurnResult", "ToolOutput", "Orchestrator", "terminating_config", "tool_ids", "stop_conditions", "stop_when",
+    "maxTurns", "max_steps", "max_iterations", "recursion_limit", "request_limit", "system_prompt", "output_type",
+    "continuation_attempt", "continuation_terminated", "tool_payload_repair", "turn_started", "run_ended",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("module", [lab, lab.errors, lab.events, lab.termination], ids=lambda module: str(module.__name__))
+def test_a_name_of_other_tools_leads_to_ours(module: Any, name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert str(caught.value) == f"{module.__name__} has no name {name!r}. {hint_for(name)}"
+    assert hint_for(name).startswith("Write `")
+
+
+def test_every_event_is_found_in_snake_case() -> None:
+    for event in set(lab.events.__all__) - {"Event", "RunObserver"}:
+        assert hint_for(re.sub(r"\B([A-Z])", r"_\1", event).lower()) == f"Write `lab.events.{event}`."
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_a_hint_says_can_be_written(name: str) -> None:
+    assert name not in lab.__all__
+    result = looping(stop=lab.StepCountIs(1)).run("go").start().wait()
+    signal = result.history[0].signal
+    scope = {"lab": lab, "finalize": finalize, "result": result, "step": result.history[0], "signal": signal, "payload": {}}
+    for code in re.findall("`([^`]+)`", ELSEWHERE[name]):
+        eval(f"lab.Agent('openai:gpt-5', tools=[finalize], {code})" if re.match(r"\w+=", code) else code, scope)
+
+
+def test_the_names_of_other_tools_are_a_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text()
+    rows = [f"| `{name}` | {here.replace('|', chr(92) + '|')} |" for name, here in ELSEWHERE.items()]
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+def test_any_is_not_that_of_typing() -> None:
+    for module in (lab, lab.errors, lab.plots, lab.providers):
+        assert getattr(module, "Any", None) is not typing.Any
 
 
 CHECK = """
