@@ -16,6 +16,7 @@ from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
@@ -61,6 +62,7 @@ class Agent(Shown):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
+    @helps_with_keywords
     def __init__(
         self,
         model: str | Provider | Model,
@@ -96,6 +98,7 @@ class Agent(Shown):
         self.observers: tuple[RunObserver, ...] = tuple(observers)
         self.name: str = name or _name_of(self.model)
 
+    @helps_with_keywords
     def run(
         self,
         prompt: str,
@@ -153,6 +156,7 @@ class Agent(Shown):
             settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
         return settings
 
+    @helps_with_keywords
     def as_tool(
         self,
         name: str,
