@@ -16,7 +16,7 @@ from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPol
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import in_words, shown_without_keys
 from agentlab.results import Decision
 from agentlab.shown import Shown
 from agentlab.stop import StopCondition, as_condition
@@ -359,7 +359,7 @@ class LiveSettings(Shown):
                 try:
                     listener(before, after, by)
                 except Exception as error:
-                    told = f"A listener to changed limits raised {type(error).__name__}: {error}. The change holds."
+                    told = f"A listener to changed limits raised {in_words(error)}. The change holds."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
 
