@@ -24,6 +24,8 @@ from agentlab.amounts import in_words as number_in_words
 from agentlab.budget import LIMIT_REASONS
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
+    ConfigurationError,
+    FixtureError,
     MissingUsageError,
     ProviderError,
     StopRequested,
@@ -68,7 +70,8 @@ async def take_step(run: Drive) -> StepResult | None:
     """Take the next step of `run`, record it, and end the run if it is to end.
 
     None where the run ended without another step. After recording, what a person has to mend is raised (a ConfigurationError, a
-    FixtureError, a bug in a middleware), and so is a cancellation.
+    FixtureError, a bug in a model of one's own), and so is a cancellation. What a policy or a middleware raises is in the result, as
+    what a stop condition raises is.
     """
     settings = run.take_up_settings()
     started_s = run.clock.elapsed_s()
@@ -90,13 +93,18 @@ async def take_step(run: Drive) -> StepResult | None:
             await _within(settings.budget.timeout - started_s, run, draft)
     except Exception as error:
         draft.error = error
-        draft.decision = Decision(Action.ABORT, in_words(error), StopReason.ERROR, for_failure(error))
+        whose = draft.fault[0] if draft.fault[1] is error else ""
+        said = f"{whose} raised {in_words(error)}" if whose else in_words(error)
+        draft.decision = Decision(Action.ABORT, said, StopReason.ERROR, for_failure(error))
+        raises = not isinstance(error, ProviderError | MissingUsageError) and (
+            not whose or isinstance(error, ConfigurationError | FixtureError)
+        )
     except BaseException as error:  # a cancel or an interrupt: record what is there, then let it pass
         draft.error = error
         _record(run, draft, None, Ending(StopReason.CANCELLED, f"Cancelled during step {len(run.history) + 1}.", error=error))
         raise
     step = await _judge(run, draft)
-    if draft.error is not None and not isinstance(draft.error, ProviderError | MissingUsageError):
+    if draft.error is not None and raises:
         raise draft.error
     return step
 
