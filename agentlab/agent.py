@@ -16,6 +16,7 @@ from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
+from agentlab.predicates import name_of
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
@@ -33,6 +34,7 @@ from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolSpec
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
 """Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
+Blame: TypeAlias = Callable[[str, Exception], None]
 
 
 class Agent(Shown):
@@ -44,7 +46,8 @@ class Agent(Shown):
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, or `lab.tool(…)` of one
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
-    policy        a function `(signal, context) -> Decision`, default for its runs: what follows from the end of a response
+    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: what follows from the end of a
+                  response
     continuation  a ContinuationPolicy, default for its runs: how far a cut answer is continued; None: not at all
     terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them is reminded
     stream        ask for the answer as a stream
@@ -221,10 +224,10 @@ class Agent(Shown):
                 )
         return terminating
 
-    def through_middleware(self, ask: Ask) -> Ask:
-        """`ask` with the middleware around it."""
+    def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
+        """`ask` with the middleware around it; `blame` is called with what raised an exception, the innermost first."""
         for layer in reversed(self.middleware):
-            ask = _wrapped(layer, ask)
+            ask = _wrapped(layer, ask, blame)
         return ask
 
     def __getstate__(self) -> dict[str, object]:
@@ -268,9 +271,13 @@ def _settings(defaults: RunSettings, budget: Budget | None, stop: object, policy
     )
 
 
-def _wrapped(layer: Middleware, ask: Ask) -> Ask:
+def _wrapped(layer: Middleware, ask: Ask, blame: Blame) -> Ask:
     async def asked(request: ModelRequest) -> ModelResponse:
-        response = await layer(request, ask)
+        try:
+            response = await layer(request, ask)
+        except Exception as error:
+            blame(f"The middleware {name_of(layer)}", error)
+            raise
         if not isinstance(response, ModelResponse):
             raise ConfigurationError(
                 f"The middleware {layer!r} returned {response!r}: return the response, as in `return await ask(request)`."

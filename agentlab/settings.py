@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias, cast
@@ -16,7 +16,7 @@ from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPol
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import in_words, shown_without_keys
 from agentlab.results import Decision
 from agentlab.shown import Shown
 from agentlab.stop import StopCondition, as_condition
@@ -31,7 +31,7 @@ LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 class RunSettings(Shown):
     """All that bounds a run at one moment. One of these is read per step, and kept on it.
 
-    `policy` decides what follows from the end of each response, see `agentlab.termination`; None is its standard table.
+    `policy` decides what follows from the end of each response, sync or async, see `agentlab.termination`; None is its standard table.
     `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
 
     Example:
@@ -43,7 +43,7 @@ class RunSettings(Shown):
 
     budget: Budget = Budget()
     stop: StopCondition | None = None
-    policy: Callable[..., Decision] | None = None
+    policy: Callable[..., Decision | Awaitable[Decision]] | None = None
     continuation: ContinuationPolicy = CONTINUATION
     terminating: TerminatingTools | None = None
 
@@ -53,7 +53,7 @@ class RunSettings(Shown):
                 raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
 
 
-def as_policy(policy: object) -> Callable[..., Decision] | None:
+def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
     """A policy, or None for the standard one. Raises ConfigurationError for what cannot be called."""
     if policy is None or callable(policy):
         return policy
@@ -204,7 +204,7 @@ class LiveSettings(Shown):
         self.edit(stop=condition)
 
     @property
-    def policy(self) -> Callable[..., Decision] | None:
+    def policy(self) -> Callable[..., Decision | Awaitable[Decision]] | None:
         """What decides on the end of a response, live: a function of signal and context, or None for the standard table.
 
         Example:
@@ -215,7 +215,7 @@ class LiveSettings(Shown):
         return self._settings.policy
 
     @policy.setter
-    def policy(self, policy: Callable[..., Decision] | None) -> None:
+    def policy(self, policy: Callable[..., Decision | Awaitable[Decision]] | None) -> None:
         self.edit(policy=policy)
 
     @property
@@ -359,7 +359,7 @@ class LiveSettings(Shown):
                 try:
                     listener(before, after, by)
                 except Exception as error:
-                    told = f"A listener to changed limits raised {type(error).__name__}: {error}. The change holds."
+                    told = f"A listener to changed limits raised {in_words(error)}. The change holds."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
 

@@ -186,6 +186,9 @@ class SubAgent:
         return run.result.text
 
 
+SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its own tools have had their grace by then
+
+
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 

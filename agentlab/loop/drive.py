@@ -24,7 +24,7 @@ from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import ExplicitStop
 from agentlab.loop.step import Ending, take_step
-from agentlab.redaction import in_words, without_keys
+from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.types import StopReason
@@ -165,7 +165,7 @@ class Drive(InBackground[RunResult]):
             except Exception as error:
                 if id(observer) not in self._faulty:
                     self._faulty.add(id(observer))
-                    told = f"The observer {observer!r} raised {type(error).__name__}: {error}. The run goes on."
+                    told = f"The observer {text_of(observer, repr)} raised {in_words(error)}. The run goes on."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
