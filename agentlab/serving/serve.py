@@ -63,6 +63,7 @@ _STATUSES = {
     400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent cannot take, such as an unknown tool id.",
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
     404: "`no_context`: the context holds no message, and the request brings none.",
+    408: "`body_too_slow`: the body was not whole after 30 s.",
     409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
     413: "`body_too_large`: more than 1 MiB.",
     431: "`headers_too_large`: more than 64 KiB.",

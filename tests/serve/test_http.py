@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,12 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ChatInputError, MissingKeyError, ProviderStatusError, RunFailed
+from agentlab.serving import gate
 from agentlab.serving.gate import LARGEST_BODY, is_loopback
 from agentlab.testing import call, say
 from agentlab.types import FinishReason, Message
 
-from .made import FINISH, Parrot, finalize, parrot, scripted, serving
+from .made import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
 
 OK = {"context_id": "a", "message": "go"}
 CONFIG, NUDGES, CALLS = "terminating_config", "consecutive_nudges", "max_invocations"
@@ -180,6 +184,28 @@ def test_a_body_of_more_than_a_mebibyte_is_refused_however_it_comes() -> None:
         assert client.post("/chat", json=OK).status_code == 200
 
 
+def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LONGEST_BODY_S", 1.0)
+    body = json.dumps(OK).encode()
+    head = b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with serving(parrot()) as client:
+        place = (client.base_url.host, client.base_url.port)
+        with contextlib.ExitStack() as held:
+            slow = [held.enter_context(socket.create_connection(place, timeout=PATIENCE_S)) for _ in range(20)]
+            for number, one in enumerate(slow):
+                chunked = number % 2
+                one.sendall(
+                    head + (b"transfer-encoding: chunked\r\n\r\n" if chunked else b"content-length: %d\r\n\r\n" % len(body))
+                )
+                one.sendall(b"1\r\n{\r\n" if chunked else body[:1])
+            assert client.post("/chat", json=OK).status_code == 200  # while all of them are open
+            for one in slow:
+                answer = b"".join(iter(partial(one.recv, 65536), b""))  # up to the end of the connection
+                assert answer.startswith(b"HTTP/1.1 408 ")
+                assert b'{"error": {"type": "body_too_slow", "message": "The body was not whole after 1 s' in answer
+        assert client.post("/chat", json=OK).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("headers", "kind"),
     [
@@ -294,7 +320,7 @@ def test_the_openapi_document_says_what_holds() -> None:
     assert set(document["paths"]) == {*ran, "/chat/ask", "/chat/add-message"}
     for path in document["paths"].values():
         responses = path["post"]["responses"]
-        assert set(responses) == {"200", "400", "403", "404", "409", "413", "422", "431", "500", "502", "503"}
+        assert set(responses) == {"200", "400", "403", "404", "408", "409", "413", "422", "431", "500", "502", "503"}
         for status, response in responses.items():
             model = "ServedReply" if status == "200" else "ErrorBody"
             assert response["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{model}"}
