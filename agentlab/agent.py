@@ -130,14 +130,28 @@ class Agent(Shown):
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
-        return Run(
+        return self.run_on(conversation, settings, transport, observers)
+
+    def run_on(
+        self,
+        conversation: Conversation,
+        settings: RunSettings,
+        transport: Transport | None = None,
+        observers: Sequence[RunObserver] = (),
+    ) -> Run:
+        """A run on a conversation as it is; its prompt is the newest message that is neither the assistant's nor a tool's."""
+        places = range(len(conversation) - 1, -1, -1)
+        place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
+        run = Run(
             self,
-            prompt,
+            "" if place is None else conversation[place].text,
             conversation,
             LiveSettings(settings),
             transport or current(),
             observers=(*self.observers, *observers),
         )
+        run.prompt_at = run.prompt_at if place is None else place
+        return run
 
     def settings_for(
         self,
