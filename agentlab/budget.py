@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
-from agentlab.limits import limit_field, money, no_such, reached, seconds, whole_number
+from agentlab.limits import NO_LIMIT, limit_field, money, no_such, reached, seconds, whole_number
 from agentlab.results import Reading, Remaining
 from agentlab.shown import Shown
 from agentlab.types import StopReason
@@ -45,7 +45,7 @@ class Budget(Shown):
     max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
     max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
     max_cost             US dollars; may be passed by one call
-    timeout              seconds of wall time from the first step; time paused by the person does not count
+    timeout              seconds, or a timedelta, of wall time from the first step; time paused by the person does not count
     missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
 
@@ -80,11 +80,12 @@ class Budget(Shown):
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
             if getattr(self, name) is not None:
-                whole_number("Budget", name, getattr(self, name))
+                otherwise = " None means no limit; left out, it is 20." if name == "max_turns" else NO_LIMIT
+                whole_number("Budget", name, getattr(self, name), otherwise=otherwise)
         if self.max_cost is not None:
-            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost))
+            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost, NO_LIMIT))
         if self.timeout is not None:
-            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout))
+            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout, NO_LIMIT))
         if self.missing_usage not in get_args(MissingUsage):
             raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
 

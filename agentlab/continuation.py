@@ -21,6 +21,8 @@ RECOVERY_HINT = (
 FIRST_CAPS = 4
 """How many times its first cap an answer may grow to where nothing else is said."""
 
+_NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does leaving it out."
+
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class ContinuationPolicy(Shown):
         whole_number(kind, "max_tool_repair_attempts", self.max_tool_repair_attempts, 0)
         whole_number(kind, "max_total_output_chars_per_turn", self.max_total_output_chars_per_turn)
         if self.max_total_completion_tokens_per_turn is not None:
-            whole_number(kind, "max_total_completion_tokens_per_turn", self.max_total_completion_tokens_per_turn)
+            whole_number(kind, "max_total_completion_tokens_per_turn", self.max_total_completion_tokens_per_turn, 1, _NO_CAP)
         if not isinstance(self.hint, str) or not self.hint.strip():
             raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): say in words what the model is to do.")
 

@@ -116,7 +116,7 @@ class LimitError(ConfigurationError):
         >>> lab.Budget(max_turns=0)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
     """
 
 

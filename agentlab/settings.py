@@ -133,7 +133,7 @@ class LiveSettings(Shown):
         >>> run.limits.max_turns = 0
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
         >>> run.limits.max_turns
         20
     """

@@ -22,6 +22,7 @@ from agentlab.errors import (
     ProviderStatusError,
 )
 from agentlab.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.limits import in_seconds
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
@@ -83,9 +84,10 @@ class RetryPolicy(Shown):
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
             raise LimitError(f"RetryPolicy(attempts={self.attempts!r}): give a whole number of at least 1 (1 means no retry).")
         for name in ("first_wait_s", "longest_wait_s"):
-            value = getattr(self, name)
+            value = in_seconds(getattr(self, name))
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise LimitError(f"RetryPolicy({name}={value!r}): give seconds, 0 or more.")
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
