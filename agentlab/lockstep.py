@@ -63,7 +63,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
             >>> both = lab.Lockstep([brief.run("?"), endless.run("?")])
             >>> step = await both.step()
             >>> both.results
-            (RunResult(completed, terminated, 1 step, 'The model ended its turn.'), None)
+            (RunResult(completed, terminated, 1 step, 'The model ended its turn.', text='Paris.'), None)
         """
         return tuple([run.result for run in self.runs])
 

@@ -262,6 +262,6 @@ class Run(Branching):
             StepResult(1, tool_calls, tools=['get_weather', 'get_weather'], tokens=637, cost_usd=0.003207)
             >>> run.cancel()
             >>> run.result
-            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.')
+            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.', text="I'll look at the forecast for both ci...
         """
         self._call_off()
