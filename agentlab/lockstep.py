@@ -248,6 +248,11 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         for run in self.runs:
             run.settle_on(home)
 
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before any of the runs begins."""
+        for run in self.runs:
+            run.refuse_without_key()
+
     def refuse_to_block(self, what: str) -> None:
         """Raise ConfigurationError where to block here would block them all, or one of them."""
         super().refuse_to_block(what)

@@ -150,7 +150,8 @@ class Run(Branching):
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
 
-        Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
+        Raises RunEndedError after the end; MissingKeyError before the first step, which leaves the run ready; a ConfigurationError or
+        FixtureError that the step met, after recording it.
 
         Example:
             >>> step = await run.step()
@@ -187,6 +188,7 @@ class Run(Branching):
         if loop not in ("background", "kernel"):
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
+            self.refuse_without_key()
             self._home = running_loop()
             if self._home is None:
                 raise ConfigurationError(
