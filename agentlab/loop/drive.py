@@ -23,6 +23,7 @@ from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import ExplicitStop
+from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
@@ -365,6 +366,11 @@ class Drive(InBackground[RunResult]):
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:
             self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step. Of a sub-agent's run its caller hears in the result."""
+        if self.result is None and not self._started and self.caller is None:
+            check_key(self.agent, self.transport)
 
     def _refuse_if_ended(self) -> None:
         if self.result is not None:
