@@ -17,6 +17,7 @@ from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
 from agentlab.no_such_name import helps_with_keywords
+from agentlab.predicates import name_of
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
@@ -34,6 +35,7 @@ from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolSpec
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
 """Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
+Blame: TypeAlias = Callable[[str, Exception], None]
 
 
 class Agent(Shown):
@@ -45,7 +47,8 @@ class Agent(Shown):
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, or `lab.tool(…)` of one
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
-    policy        a function `(signal, context) -> Decision`, default for its runs: what follows from the end of a response
+    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: what follows from the end of a
+                  response
     continuation  a ContinuationPolicy, default for its runs: how far a cut answer is continued; None: not at all
     terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them is reminded
     stream        ask for the answer as a stream
@@ -130,14 +133,28 @@ class Agent(Shown):
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
-        return Run(
+        return self.run_on(conversation, settings, transport, observers)
+
+    def run_on(
+        self,
+        conversation: Conversation,
+        settings: RunSettings,
+        transport: Transport | None = None,
+        observers: Sequence[RunObserver] = (),
+    ) -> Run:
+        """A run on a conversation as it is; its prompt is the newest message that is neither the assistant's nor a tool's."""
+        places = range(len(conversation) - 1, -1, -1)
+        place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
+        run = Run(
             self,
-            prompt,
+            "" if place is None else conversation[place].text,
             conversation,
             LiveSettings(settings),
             transport or current(),
             observers=(*self.observers, *observers),
         )
+        run.prompt_at = run.prompt_at if place is None else place
+        return run
 
     def settings_for(
         self,
@@ -225,10 +242,10 @@ class Agent(Shown):
                 )
         return terminating
 
-    def through_middleware(self, ask: Ask) -> Ask:
-        """`ask` with the middleware around it."""
+    def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
+        """`ask` with the middleware around it; `blame` is called with what raised an exception, the innermost first."""
         for layer in reversed(self.middleware):
-            ask = _wrapped(layer, ask)
+            ask = _wrapped(layer, ask, blame)
         return ask
 
     def __getstate__(self) -> dict[str, object]:
@@ -272,9 +289,13 @@ def _settings(defaults: RunSettings, budget: Budget | None, stop: object, policy
     )
 
 
-def _wrapped(layer: Middleware, ask: Ask) -> Ask:
+def _wrapped(layer: Middleware, ask: Ask, blame: Blame) -> Ask:
     async def asked(request: ModelRequest) -> ModelResponse:
-        response = await layer(request, ask)
+        try:
+            response = await layer(request, ask)
+        except Exception as error:
+            blame(f"The middleware {name_of(layer)}", error)
+            raise
         if not isinstance(response, ModelResponse):
             raise ConfigurationError(
                 f"The middleware {layer!r} returned {response!r}: return the response, as in `return await ask(request)`."

@@ -15,6 +15,7 @@ from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.loop.drive import Drive
 from agentlab.no_such_name import helps_with_keywords
+from agentlab.redaction import in_words
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
@@ -182,7 +183,7 @@ class Branching(Drive):
             try:
                 listener(branch)
             except Exception as error:
-                told = f"A listener to forks raised {type(error).__name__}: {error}. The fork holds."
+                told = f"A listener to forks raised {in_words(error)}. The fork holds."
                 warnings.warn(told, AgentlabWarning, stacklevel=3)
 
     # Sub-agents -------------------------------------------------------------------------------------------------------------

@@ -419,7 +419,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
-    Column("text", "string", "the last text", lambda s, r: r.text if r else None),
+    Column("text", "string", "the answer: what was handed in, else the model's last text", lambda s, r: r.text if r else None),
     Column("replayed", "boolean", "whether any call of it was replayed from a recording", lambda s, r: _replayed(s.history)),
     Column(
         "recording_id",

@@ -7,6 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of what was said to a Chat
+    │       └── ContextNotFoundError  a context that holds no message
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -138,6 +139,17 @@ class ChatInputError(ConfigurationError):
         Traceback (most recent call last):
             ...
         agentlab.errors.ChatInputError: message=' ': say something, as text.
+    """
+
+
+class ContextNotFoundError(ChatInputError, LookupError):
+    """A Chat is to run its agent on a context that holds no message.
+
+    Example:
+        >>> await lab.Chat(brief).invoke("anna")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ContextNotFoundError: The context 'anna' holds no message: begin it with chat or add_message, or ask...
     """
 
 

@@ -77,6 +77,10 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
     def _refuse_if_ended(self) -> None: ...
 
     @abc.abstractmethod
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step, while nothing is used up: with the key set, the same can be asked again."""
+
+    @abc.abstractmethod
     def _keep_error(self, error: Exception) -> bool:
         """Have a result tell of this error, which nobody awaits; False where none does, and it goes to the loop."""
 
@@ -125,6 +129,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
 
     def _launch_or_finish(self) -> None:
         """In the background where somebody can click; else to the end before this comes back."""
+        self.refuse_without_key()
         if frontend.is_present():
             self.launch()
             return
@@ -169,6 +174,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
 
     async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do this on the owning loop."""
+        self.refuse_without_key()
         try:
             async with kernel_mend.waiting():
                 return await self._owner.run(work)
@@ -177,6 +183,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
 
     def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         self._refuse_if_ended()
+        self.refuse_without_key()
         home = background.loop()
         self.settle_on(home)
         background.submit(self._quietly(work, self._claim(home)))

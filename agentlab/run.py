@@ -151,7 +151,8 @@ class Run(Branching):
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
 
-        Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
+        Raises RunEndedError after the end; MissingKeyError before the first step, which leaves the run ready; a ConfigurationError or
+        FixtureError that the step met, after recording it.
 
         Example:
             >>> step = await run.step()
@@ -188,6 +189,7 @@ class Run(Branching):
         if loop not in ("background", "kernel"):
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
+            self.refuse_without_key()
             self._home = running_loop()
             if self._home is None:
                 raise ConfigurationError(
@@ -263,6 +265,6 @@ class Run(Branching):
             StepResult(1, tool_calls, tools=['get_weather', 'get_weather'], tokens=637, cost_usd=0.003207)
             >>> run.cancel()
             >>> run.result
-            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.')
+            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.', text="I'll look at the forecast for both ci...
         """
         self._call_off()

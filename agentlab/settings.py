@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -17,7 +17,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such
 from agentlab.no_such_name import helps_with_keywords
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import in_words, shown_without_keys
 from agentlab.results import Decision
 from agentlab.shown import Shown
 from agentlab.stop import StopCondition, as_condition
@@ -33,7 +33,7 @@ LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 class RunSettings(Shown):
     """All that bounds a run at one moment. One of these is read per step, and kept on it.
 
-    `policy` decides what follows from the end of each response, see `agentlab.termination`; None is its standard table.
+    `policy` decides what follows from the end of each response, sync or async, see `agentlab.termination`; None is its standard table.
     `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
 
     Example:
@@ -45,7 +45,7 @@ class RunSettings(Shown):
 
     budget: Budget = Budget()
     stop: StopCondition | None = None
-    policy: Callable[..., Decision] | None = None
+    policy: Callable[..., Decision | Awaitable[Decision]] | None = None
     continuation: ContinuationPolicy = CONTINUATION
     terminating: TerminatingTools | None = None
 
@@ -55,7 +55,7 @@ class RunSettings(Shown):
                 raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
 
 
-def as_policy(policy: object) -> Callable[..., Decision] | None:
+def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
     """A policy, or None for the standard one. Raises ConfigurationError for what cannot be called."""
     if policy is None or callable(policy):
         return policy
@@ -206,7 +206,7 @@ class LiveSettings(Shown):
         self.edit(stop=condition)
 
     @property
-    def policy(self) -> Callable[..., Decision] | None:
+    def policy(self) -> Callable[..., Decision | Awaitable[Decision]] | None:
         """What decides on the end of a response, live: a function of signal and context, or None for the standard table.
 
         Example:
@@ -217,7 +217,7 @@ class LiveSettings(Shown):
         return self._settings.policy
 
     @policy.setter
-    def policy(self, policy: Callable[..., Decision] | None) -> None:
+    def policy(self, policy: Callable[..., Decision | Awaitable[Decision]] | None) -> None:
         self.edit(policy=policy)
 
     @property
@@ -361,7 +361,7 @@ class LiveSettings(Shown):
                 try:
                     listener(before, after, by)
                 except Exception as error:
-                    told = f"A listener to changed limits raised {type(error).__name__}: {error}. The change holds."
+                    told = f"A listener to changed limits raised {in_words(error)}. The change holds."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
 

@@ -26,7 +26,7 @@ from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.terminating import TerminatingTools
-from agentlab.tools import Tool, as_text, tool
+from agentlab.tools import Tool, tool
 from agentlab.types import StopReason
 
 HOW_TO_USE = (
@@ -186,6 +186,9 @@ class SubAgent:
         return run.result.text
 
 
+SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its own tools have had their grace by then
+
+
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 
@@ -295,8 +298,7 @@ def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> s
     line = _last_line(run, result, before, handle, site)
     if result.stop_reason is StopReason.ERROR:
         raise RunFailed(f"{result.detail}\n{line}", result) from result.error
-    answer = result.text if result.output is None else as_text(result.output)
-    return f"{answer if answer.strip() else '(It gave no answer.)'}\n\n{line}"
+    return f"{result.text if result.text.strip() else '(It gave no answer.)'}\n\n{line}"
 
 
 def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: CallSite | None) -> str:

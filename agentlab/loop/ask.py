@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,11 +12,12 @@ from agentlab import events
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
 from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
+from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
-from agentlab.termination import DecisionContext, decide, is_cut_off
+from agentlab.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.types import (
     Cost,
     Message,
@@ -57,6 +59,7 @@ class Draft:
         "decision",
         "error",
         "explicit",
+        "fault",
         "open_calls",
         "parts",
         "seams",
@@ -76,6 +79,7 @@ class Draft:
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
+        self.fault: tuple[str, Exception | None] = ("", None)
         self.answer: ModelResponse | None = None
         self.parts: list[str] = []
         self.seams: list[Seam] = []
@@ -107,6 +111,11 @@ class Draft:
             (*run.history.cut_off, *self.children),
             tuple(self.seams),
         )
+
+    def blame(self, whom: str, error: Exception) -> None:
+        """Note what raised an exception, "" for the call itself; who lets it pass is not to blame."""
+        if self.fault[1] is not error:
+            self.fault = (whom, error)
 
     def whole_answer(self) -> ModelResponse | None:
         """What several calls came to, where some of it was put together; with what a paused turn had said before (`parts`)."""
@@ -145,7 +154,7 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
         response = await _send(run, draft, request)
     else:
         try:
-            response = await agent.through_middleware(lambda asked: _send(run, draft, asked))(request)
+            response = await agent.through_middleware(lambda asked: _through(run, draft, asked), draft.blame)(request)
         except BaseException:
             if len(draft.calls) > before and going_on is None:
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
@@ -171,13 +180,35 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
     context = DecisionContext(
         response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
     )
-    draft.decision = decide(response.signal, context, draft.settings.policy)
+    policy = draft.settings.policy
+    draft.decision = standard(response.signal, context) if policy is None else await _by(policy, draft, response, context)
     for call in draft.calls[before:]:
         known = call.usage.total_tokens is not None
         if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
             _tell_of_what_is_unknown(run, draft, call)
             run.told_unknown = (draft.settings, known)
     return response
+
+
+async def _by(policy: Policy, draft: Draft, response: ModelResponse, context: DecisionContext) -> Decision:
+    """What a policy decides, which may have to be awaited."""
+    try:
+        decision = policy(response.signal, context)
+        if not isinstance(decision, Decision) and inspect.isawaitable(decision):
+            decision = await decision
+    except Exception as error:
+        draft.blame(f"The policy {name_of(policy)}", error)
+        raise
+    return checked(decision, policy, context)
+
+
+async def _through(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:
+    """One round trip for a middleware: what fails here is not its fault, whatever it lets pass."""
+    try:
+        return await _send(run, draft, request)
+    except Exception as error:
+        draft.blame("", error)
+        raise
 
 
 async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:

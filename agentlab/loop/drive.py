@@ -23,8 +23,9 @@ from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import ExplicitStop
+from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
-from agentlab.redaction import in_words, without_keys
+from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
 from agentlab.types import StopReason
@@ -165,7 +166,7 @@ class Drive(InBackground[RunResult]):
             except Exception as error:
                 if id(observer) not in self._faulty:
                     self._faulty.add(id(observer))
-                    told = f"The observer {observer!r} raised {type(error).__name__}: {error}. The run goes on."
+                    told = f"The observer {text_of(observer, repr)} raised {in_words(error)}. The run goes on."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
@@ -365,6 +366,11 @@ class Drive(InBackground[RunResult]):
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:
             self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step. Of a sub-agent's run its caller hears in the result."""
+        if self.result is None and not self._started and self.caller is None:
+            check_key(self.agent, self.transport)
 
     def _refuse_if_ended(self) -> None:
         if self.result is not None:

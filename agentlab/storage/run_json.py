@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 from agentlab import events, stop
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.predicates import name_of
-from agentlab.redaction import Redactor
+from agentlab.redaction import Redactor, text_of
 from agentlab.results import StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom, StopCondition
@@ -139,12 +139,12 @@ def _way_of(kind: Any) -> Callable[[Any], Any]:
         return _plain_fields
     if any("__call__" in vars(base) for base in kind.__mro__):
         return lambda value: {"function": name_of(value)}
-    return next((one for one in (str, int, float) if issubclass(kind, one)), said)  # numpy's float64 is a float
+    return next((one for one in (str, int, float) if issubclass(kind, one)), text_of)  # numpy's float64 is a float
 
 
 def _plain_error(error: BaseException) -> dict[str, Any]:
     kind = error.kind if isinstance(error, StoredError) else type(error).__name__
-    return {"exception": kind, "message": Redactor().text(said(error))}
+    return {"exception": kind, "message": Redactor().text(text_of(error))}
 
 
 _newest: tuple[RunSettings, dict[str, Any]] | None = None
@@ -172,14 +172,6 @@ def _plain_fields(value: Any) -> dict[str, Any]:
     return kept
 
 
-def said(value: object) -> str:
-    """The text of any object, also of one that has none to give."""
-    try:
-        return str(value)
-    except Exception as error:
-        return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
-
-
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
@@ -195,7 +187,7 @@ def loosely(value: Any) -> Any:
         same = bool(json.loads(json.dumps(value, allow_nan=False)) == value)
     except Exception:  # it is of somebody else's making, down to how it compares
         same = False
-    return {"json": value} if same else {"text": said(value)}
+    return {"json": value} if same else {"text": text_of(value)}
 
 
 def _as_it_is(value: Any) -> Any:

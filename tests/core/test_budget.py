@@ -435,10 +435,8 @@ def test_a_time_out_of_a_middlewares_own_is_its_error() -> None:
         raise TimeoutError("mine")
 
     run = run_of(["end"], budget=Budget(timeout=30), middleware=[impatient])
-    with pytest.raises(TimeoutError, match="mine"):
-        go(_end(run))
-    assert run.result is not None
-    assert run.result.stop_reason is StopReason.ERROR
+    result = go(_end(run))
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, "The middleware impatient raised TimeoutError: mine")
     assert_is_whole(run)
 
 
@@ -593,17 +591,59 @@ def test_a_stop_before_the_call_costs_nothing() -> None:
     assert_is_whole(run)
 
 
-def test_a_bug_in_a_middleware_is_raised_after_recording() -> None:
-    async def buggy(request: ModelRequest, ask: Any) -> ModelResponse:
-        await ask(request)
-        raise KeyError("oops")
+async def buggy(request: ModelRequest, ask: Any) -> ModelResponse:
+    await ask(request)
+    raise KeyError("oops")
 
-    run = run_of([call("look")], middleware=[buggy])
-    with pytest.raises(KeyError, match="oops"):
+
+async def passing(request: ModelRequest, ask: Any) -> ModelResponse:
+    return await ask(request)  # type: ignore[no-any-return]
+
+
+async def rewording(request: ModelRequest, ask: Any) -> ModelResponse:
+    try:
+        return await ask(request)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise RuntimeError("reworded") from error
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ([buggy], "The middleware buggy raised KeyError: 'oops'"),
+        ([passing, buggy], "The middleware buggy raised KeyError: 'oops'"),
+        ([rewording, buggy], "The middleware rewording raised RuntimeError: reworded"),
+    ],
+    ids=["alone", "let-pass", "reworded"],
+)
+def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any], said: str) -> None:
+    run = run_of([call("look")], middleware=layers)
+    result = go(_end(run))
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, said)
+    assert type(result.error).__name__ in said
+    assert (run.history.calls, run.history.tokens) == (1, 15)
+    assert_is_whole(run)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (lab.errors.ProviderStatusError("busy", status=500), False),
+        (lab.errors.MissingKeyError("no key"), True),
+        (RuntimeError("bug"), True),
+    ],
+    ids=["provider", "configuration", "a-bug-in-the-model"],
+)
+def test_what_a_call_raises_is_not_blamed_on_the_middleware_around_it(error: Exception, raised: bool) -> None:
+    run = run_of([error], middleware=[passing])
+    if raised:
+        with pytest.raises(type(error)):
+            go(_end(run))
+    else:
         go(_end(run))
     assert run.result is not None
-    assert (run.result.stop_reason, run.history.calls, run.history.tokens) == (StopReason.ERROR, 1, 15)
-    assert_is_whole(run)
+    assert (run.result.stop_reason, run.result.error) == (StopReason.ERROR, error)
+    assert "middleware" not in run.result.detail
 
 
 def test_a_middleware_that_forgets_to_return_is_told_so() -> None:

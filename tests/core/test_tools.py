@@ -464,6 +464,129 @@ def test_a_tool_that_raises_is_told_to_the_model(error: BaseException, kind: str
     assert isinstance(result.value, BaseException)
 
 
+class Unspeakable(Exception):  # noqa: N818
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class Abrupt(BaseException):
+    """An exception that ends programs, and its text with it."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+
+class Speechless:
+    """A value that raises wherever it is read."""
+
+    def __repr__(self) -> str:
+        raise Abrupt
+
+    def __iter__(self) -> Iterator[int]:
+        raise Abrupt
+
+    __str__ = __repr__
+
+
+def abruptly() -> Iterator[int]:
+    yield 1
+    raise Abrupt
+
+
+HOSTILE = [
+    Unspeakable(),
+    Abrupt(),
+    GeneratorExit("own"),
+    asyncio.CancelledError("own"),
+    SystemExit(2),
+    BaseExceptionGroup("g", [Abrupt()]),
+]
+
+
+@pytest.mark.parametrize("how", ["thread", "inline", "async", "async, waited for"])
+@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
+def test_nothing_that_a_tool_raises_escapes_the_run(error: BaseException, how: str) -> None:
+    def sync() -> str:
+        raise error
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    made = lab.tool(name="t", inline=how == "inline", on_cancel="wait" if "waited" in how else "cancel")
+    assert_is_told(made(later if how.startswith("async") else sync), "exception", type(error).__name__)
+
+
+@pytest.mark.parametrize("value", [Speechless(), {"deep": [Speechless()]}, abruptly()], ids=["value", "in-a-dict", "generator"])
+def test_nothing_that_reading_a_value_raises_escapes_the_run(value: Any) -> None:
+    assert_is_told(lab.tool(name="t")(lambda: value), "unserialisable", "cannot be turned into JSON")
+
+
+def assert_is_told(made: lab.Tool, error: str, said: str) -> None:
+    """The model is told, the run goes on, a store keeps it, and all of it can be shown."""
+    store = lab.Store()
+    run = run_of([call("t"), "I see."], tools=[made], observers=[store])
+    result = go(ended(run))
+    assert_is_whole(run)
+    told = result.history[0].tool_results[0]
+    assert (result.text, told.error) == ("I see.", error)
+    assert said in told.content
+    assert repr(told) and told._repr_mimebundle_()
+    assert result.to_frame("tools")["error"].tolist() == [error]
+    assert store.load(run.id).history[0].tool_results[0].content == told.content
+
+
+async def ended(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+@pytest.mark.parametrize("how", ["inline", "async"])
+def test_an_interrupt_is_the_persons_and_ends_the_run(how: str) -> None:
+    def sync() -> str:
+        raise KeyboardInterrupt
+
+    async def later() -> str:
+        raise KeyboardInterrupt
+
+    run = run_of([call("t"), "never asked"], tools=[lab.tool(name="t", inline=True)(later if how == "async" else sync)])
+    with pytest.raises(KeyboardInterrupt):
+        go(ended(run))
+    assert_is_whole(run)
+    assert [one.error for one in run.history[0].tool_results] == ["interrupted"]
+
+
+def test_on_a_thread_an_interrupt_is_the_tools_own() -> None:
+    def sync() -> str:
+        raise KeyboardInterrupt
+
+    assert_is_told(lab.tool(name="t")(sync), "exception", "KeyboardInterrupt")
+
+
+def test_what_observers_listeners_and_conditions_raise_without_a_text_is_told() -> None:
+    def watch(event: object) -> None:
+        raise Unspeakable
+
+    def decide(history: object) -> bool:
+        raise Unspeakable
+
+    run = run_of(["end"], observers=[watch], stop=decide)
+    limits = lab.settings.LiveSettings()
+    limits.subscribe(lambda before, after, by: watch(by))
+    with pytest.warns(lab.errors.AgentlabWarning, match="A listener .* raised Unspeakable: <Unspeakable, whose text raised"):
+        limits.max_turns = 5
+    with pytest.warns(lab.errors.AgentlabWarning, match="The observer .* raised Unspeakable: <Unspeakable, whose text raised"):
+        result = go(ended(run))
+    assert result.stop_reason is lab.StopReason.ERROR
+    assert "raised Unspeakable: <Unspeakable, whose text raised RuntimeError>" in result.detail
+    assert_is_whole(run)
+
+
 def test_a_tool_that_raises_ends_no_run() -> None:
     @lab.tool
     def broken() -> str:
@@ -545,7 +668,9 @@ def test_the_time_limit_of_a_tool(function: Any, seconds: float, limit: float, e
     result = call_tool(function, json.dumps({"seconds": seconds}), timeout_s=limit)
     wake.set()
     assert result.error == error
-    assert result.content == ("awake" if error is None else f"{function.__name__} did not finish within its limit of 0.05 s.")
+    late = f"{function.__name__} did not finish within its limit of 0.05 s."
+    left = " Its thread was left behind: it may still be running." if function is sleeps else ""
+    assert result.content == ("awake" if error is None else late + left)
 
 
 def test_a_tool_that_hangs_does_not_hang_the_run() -> None:
