@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from agentlab import sugar
+from agentlab import calling, sugar
 from agentlab.budget import Budget
 from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
@@ -56,6 +56,8 @@ class Agent(Shown):
     retry         how calls that failed are tried again
     observers     callables that get every event of every run
     name          what frames and panels call the agent; the name of the model unless given
+    max_depth     how deep runs may be nested below a run of this agent that no other one called: 3 is a sub-agent of a sub-agent of a
+                  sub-agent; 0: it may call none; None: no limit
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -63,6 +65,8 @@ class Agent(Shown):
         >>> result.stop_reason, len(result.history), result.cost.usd
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
+
+    max_depth: int | None = calling.MAX_DEPTH  # of agents that were pickled before there was one
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Agent(Shown):
         retry: RetryPolicy | None = None,
         observers: Sequence[RunObserver] = (),
         name: str | None = None,
+        max_depth: int | None = calling.MAX_DEPTH,
     ) -> None:
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
@@ -98,6 +103,9 @@ class Agent(Shown):
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self.observers: tuple[RunObserver, ...] = tuple(observers)
         self.name: str = name or _name_of(self.model)
+        if max_depth is not None and (isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0):
+            raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents at all, or None for no limit.")
+        self.max_depth = max_depth
 
     def run(
         self,
@@ -127,6 +135,7 @@ class Agent(Shown):
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
+        calling.refuse_too_deep()
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
@@ -186,7 +195,8 @@ class Agent(Shown):
 
         budget, stop, terminating   what holds for each of its runs; what is left out is the agent's own
 
-        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own.
+        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own,
+        at most as many as the outermost run has. Runs are nested `max_depth` deep (3 unless the outermost agent says otherwise).
         The caller's model is told how it ended and what is left, and may have it go on: `continue_run`, `raise_budget`,
         `fresh_context`. A person sees it in `run.children`. Raises what `run` and `lab.tool` raise for values that cannot be.
 

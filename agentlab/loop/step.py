@@ -84,7 +84,10 @@ async def take_step(run: Drive) -> StepResult | None:
         told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
         run.end(Ending(StopReason.CALL_LIMIT, told))
         return None
-    draft = Draft(settings, started_s)
+    if (bound := calling.bound_from_above(run)) is not None:
+        run.end(Ending(*bound))
+        return None
+    run.draft = draft = Draft(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
     try:
         if settings.budget.timeout is None:
@@ -113,7 +116,7 @@ async def _judge(run: Drive, draft: Draft) -> StepResult:
     """Read condition and budget with the new step in the history, and end the run by the first reason that holds."""
     run.conversation.answer_open_calls(draft.tool_results)
     draft.settings = run.take_up_settings()
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     reading: Reading | None = None
     failure: Exception | None = None
     if draft.settings.stop is not None:
@@ -166,8 +169,14 @@ def _handed_in(draft: Draft) -> object:
 def _record(run: Drive, draft: Draft, reading: Reading | None, ending: Ending) -> None:
     """Put a step that was cut short into the history and end the run."""
     run.conversation.answer_open_calls(draft.tool_results)
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     _finish(run, draft, reading, ending)
+
+
+def _append(run: Drive, draft: Draft) -> None:
+    """Put the step into the history, which counts it from here on."""
+    step, run.draft = draft.step(run, NOTHING_READ, None, None), None
+    run.history.append(step)
 
 
 def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
