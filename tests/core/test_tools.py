@@ -772,8 +772,8 @@ def test_a_stop_without_output_or_with_one_that_has_no_json() -> None:
     assert result.stop.output is thing
 
 
-def test_calls_run_in_the_order_asked_for_and_may_share_an_id() -> None:
-    """Some servers give no ids, or the same for all: results belong to calls by their place."""
+def test_calls_run_in_the_order_asked_for_and_each_gets_an_id_of_its_own() -> None:
+    """Some servers give no ids, or the same for all."""
     seen = []
 
     @lab.tool(inline=True)
@@ -790,6 +790,8 @@ def test_calls_run_in_the_order_asked_for_and_may_share_an_id() -> None:
 
     result = go(main())
     assert seen == [1, 2, 3]
+    assert [each.id for each in result.history[0].tool_calls] == ["same", "same_2", "same_3"]
+    assert [each.call_id for each in result.messages[2].tool_results] == ["same", "same_2", "same_3"]
     assert [each.content for each in result.messages[2].tool_results] == ["10", "20", "30"]
 
 
