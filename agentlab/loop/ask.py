@@ -14,6 +14,7 @@ from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
 from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
+from agentlab.providers._blocks import with_ids_of_their_own
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
@@ -238,6 +239,8 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     calling.count_beside(run, calling.Used(1))
     try:
         response = await agent.model.respond(request, context)
+        if response.tool_calls:
+            response = with_ids_of_their_own(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         draft.open_calls -= 1  # refused: nothing was generated
         calling.count_beside(run, calling.Used(-1))
@@ -279,13 +282,15 @@ def _settle(run: Drive, draft: Draft, request: ModelRequest, response: ModelResp
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
+        response = with_ids_of_their_own(response)
         index, now_s = run.history.own_calls + before + 1, run.clock.elapsed_s()
         _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
         return response
     chosen = next((call for call in asked if call.response is response), asked[-1])
     came = chosen.response
     if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
-        response = replace(response, native=None)  # the provider's own form still says what the middleware has changed
+        # The provider's own form still says what the middleware has changed.
+        response = with_ids_of_their_own(replace(response, native=None))
     aside = [replace(call, used=False) for call in asked if call is not chosen]
     draft.calls[before:] = [*aside, replace(chosen, response=response)]
     return response

@@ -33,7 +33,7 @@ from agentlab.errors import (
 from agentlab.evaluate import read_condition
 from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
-from agentlab.redaction import in_words, without_keys
+from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.shelter import GRACE_S, sheltered
 from agentlab.stop import HasToolCall
@@ -263,7 +263,10 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
         started = time.perf_counter()
         here = calling.enter(run, draft, tool_call)
         try:
-            executed = await _called(run, tool_call)
+            if run.agent.tool_middleware and tool_call.closed:
+                executed = await _through_middleware(run, draft, tool_call)
+            else:
+                executed = await _called(run, tool_call)
         except BaseException:  # an interrupt: what the tool did until then is not known
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
@@ -273,11 +276,6 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             calling.leave(here)
         result = executed.result
         _tool_done(run, draft, result)
-        if executed.left_behind:
-            run.warn_once(
-                f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
-                "running. Have it let asyncio.CancelledError pass."
-            )
         if executed.cut is not None:
             raise executed.cut
         if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
@@ -290,8 +288,58 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             break
 
 
+async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> Executed:
+    """A call with the middleware around it. Whatever ends it, the result of what was executed last is kept."""
+    started = time.perf_counter()
+    done: list[tuple[ToolCall, ToolResult]] = []
+
+    async def execute(call: ToolCall) -> ToolResult:
+        if (call.id, call.name, call.closed) != (tool_call.id, tool_call.name, True):
+            raise ConfigurationError(
+                f"A middleware made {call!r} of {tool_call!r}: change its arguments only, as in replace(call, arguments=…)."
+            )
+        executed = await _called(run, call)
+        done.append((call, executed.result))
+        if executed.cut is not None:
+            raise executed.cut
+        return executed.result
+
+    cut: BaseException | None = None
+    result = ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed")
+    try:
+        result = await run.agent.through_tool_middleware(execute, draft.blame)(tool_call)
+    except (Exception, asyncio.CancelledError) as error:  # a stop too
+        cut = error
+        result = done[-1][1] if done else result
+    call, plain = done[-1] if done else (tool_call, None)
+    changed = ["arguments"] if call.arguments != tool_call.arguments else []
+    changed += [] if result is plain else ["result"]
+    result = replace(
+        result,
+        call_id=tool_call.id,
+        name=tool_call.name,
+        content=known_hidden(result.content),
+        arguments=tool_call.arguments,
+        duration_s=time.perf_counter() - started,
+        executed_arguments=call.arguments if call.arguments != tool_call.arguments else None,
+        middleware=" and ".join(changed) if done else "" if cut is not None else "answer",
+    )
+    return Executed(result, cut)
+
+
 async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
+    executed = await _kept_from_cancel(run, tool_call)
+    if executed.left_behind:
+        run.warn_once(
+            f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
+            "running. Have it let asyncio.CancelledError pass."
+        )
+    return executed
+
+
+async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:
+    """The same: a tool whose `on_cancel` is "wait" is not cut off."""
     tools = run.agent.tools
     target = tools.get(tool_call.name)
     if target is None or target.on_cancel == "cancel":
