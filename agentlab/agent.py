@@ -16,6 +16,7 @@ from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import name_of
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
@@ -76,6 +77,7 @@ class Agent(Shown):
 
     max_depth: int | None = calling.MAX_DEPTH  # of agents that were pickled before there was one
 
+    @helps_with_keywords
     def __init__(
         self,
         model: str | Provider | Model,
@@ -117,6 +119,7 @@ class Agent(Shown):
             raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents at all, or None for no limit.")
         self.max_depth = max_depth
 
+    @helps_with_keywords
     def run(
         self,
         prompt: str,
@@ -189,6 +192,7 @@ class Agent(Shown):
             settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
         return settings
 
+    @helps_with_keywords
     def as_tool(
         self,
         name: str,

@@ -14,6 +14,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.loop.drive import Drive
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
@@ -39,6 +40,7 @@ class Branching(Drive):
 
     # Branches ---------------------------------------------------------------------------------------------------------------
 
+    @helps_with_keywords
     def fork(
         self,
         at: int,

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
-from agentlab.limits import NO_LIMIT, limit_field, money, no_such, reached, seconds, whole_number
+from agentlab.limits import NO_LIMIT, limit_field, money, reached, seconds, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.results import Reading, Remaining
 from agentlab.shown import Shown
 from agentlab.types import StopReason
 
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
-C = TypeVar("C")
 
 
-def _told_of_misspellings(cls: type[C]) -> type[C]:
-    """Make a mistyped keyword of a dataclass an error that says which one was meant."""
-    make = cls.__init__
-    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-
-    @functools.wraps(make)
-    def checked(self: C, *args: Any, **given: Any) -> None:
-        for name in given:
-            if name not in known:
-                raise LimitError(no_such("limit", name, known))
-        make(self, *args, **given)
-
-    cls.__init__ = checked  # type: ignore[method-assign, assignment]
-    return cls
-
-
-@_told_of_misspellings
+@helps_with_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget(Shown):
     """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
@@ -58,7 +41,7 @@ class Budget(Shown):
         >>> lab.Budget(max_tunrs=5)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: There is no limit 'max_tunrs'. Did you mean 'max_turns'? There is: max_turns...
+        agentlab.errors.LimitError: Budget takes no 'max_tunrs'. Did you mean 'max_turns'? It takes: max_turns, max_...
     """
 
     max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, start=20, help="steps of the loop")

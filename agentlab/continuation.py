@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 
@@ -24,6 +25,7 @@ FIRST_CAPS = 4
 _NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does leaving it out."
 
 
+@helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ContinuationPolicy(Shown):

@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from agentlab.errors import LimitError
+from agentlab.no_such_name import advice
 
 LARGEST = 2**63 - 1
 """What a column of whole numbers can hold."""
@@ -114,6 +115,8 @@ def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
 
 def no_such(kind: str, name: str, known: list[str]) -> str:
     """What to say of a name that there is none of; with the nearest one that there is."""
+    if kind == "limit":
+        return f"There is no limit {name!r}. {advice(name, known, lists='There is')}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"There is no {kind} {name!r}.{hint} There is: {', '.join(known) or 'none'}."

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentlab.budget import Budget, MissingUsage
 from agentlab.choices import choices_of
@@ -16,6 +16,7 @@ from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPol
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words, shown_without_keys
 from agentlab.results import Decision
 from agentlab.shown import Shown
@@ -26,6 +27,7 @@ from agentlab.terminating import TerminatingTools
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 
 
+@helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunSettings(Shown):
@@ -362,6 +364,11 @@ class LiveSettings(Shown):
                     told = f"A listener to changed limits raised {in_words(error)}. The change holds."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
+
+    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+
+        def __getattr__(self, name):
+            raise AttributeError(no_such("limit", name, [*PART_OF, *PARTS]))
 
     def __setattr__(self, name: str, value: object) -> None:
         if not hasattr(type(self), name):

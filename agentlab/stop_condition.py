@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import discard, is_async, name_of
 from agentlab.printable import one_line
 from agentlab.redaction import shown_without_keys
@@ -298,6 +299,7 @@ class Off(_Combination):
 # Of a function of one's own ---------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class Custom(StopCondition):
     """Met when the predicate answers with anything truthy. It gets the history and may be async.

@@ -24,6 +24,7 @@ from agentlab.errors import (
 )
 from agentlab.http import HttpAnswer, HttpRequest, Recorded
 from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
@@ -62,6 +63,7 @@ LARGEST_ANSWER_BYTES = 256 * 2**20
 """An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx

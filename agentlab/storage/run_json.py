@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import sys
 import types
@@ -348,10 +349,11 @@ def _condition(kept: Mapping[str, Any]) -> StopCondition:
             return cast(StopCondition, kind(*map(_condition, kept["parts"])))
         hints = _hints(kind)
         fields = {field: _made(hints[field], one) for field, one in kept["fields"].items() if field in hints}
-        try:
-            return cast(StopCondition, kind(**fields))
-        except TypeError:  # HasToolCall and its like take their one field as several arguments
+        if any(
+            one.kind is one.VAR_POSITIONAL for one in inspect.signature(kind).parameters.values()
+        ):  # such as HasToolCall(*names)
             return cast(StopCondition, kind(*next(iter(fields.values()))))
+        return cast(StopCondition, kind(**fields))
     except Exception:
         if module is None:
             raise

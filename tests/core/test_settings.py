@@ -55,8 +55,8 @@ REFUSED = {
     "text-timeout": ({"timeout": "30"}, "timeout is a number of seconds, such as 30, or a timedelta; got str"),
     "missing-usage": ({"missing_usage": "ignore"}, "choose one of warn, estimate, fail, charge_cap"),
     "negative-timedelta": ({"timeout": timedelta(seconds=-1)}, "timeout must be above 0 seconds"),
-    "mistyped": ({"max_turn": 5}, "There is no limit 'max_turn'. Did you mean 'max_turns'?"),
-    "not-ours": ({"temperature": 5}, "There is no limit 'temperature'. There is: max_turns, max_calls"),
+    "mistyped": ({"max_turn": 5}, "Budget takes no 'max_turn'. Did you mean 'max_turns'? It takes: max_turns, max_calls"),
+    "not-ours": ({"colour": 5}, "Budget takes no 'colour'. It takes: max_turns, max_calls"),
 }
 
 
@@ -289,6 +289,9 @@ def test_a_refused_value_changes_nothing_and_tells_nobody() -> None:
     [
         pytest.param(lambda limits: setattr(limits, "max_costs", 1), "Did you mean 'max_cost'?", id="attribute"),
         pytest.param(lambda limits: setattr(limits, "stopp", 1), "Did you mean 'stop'?", id="stop"),
+        pytest.param(lambda limits: setattr(limits, "max_step", 3), "Did you mean 'max_turns'?", id="name-elsewhere"),
+        pytest.param(lambda limits: setattr(limits, "maxTurns", 3), "Did you mean 'max_turns'?", id="camel-case"),
+        pytest.param(lambda limits: limits.edit(stop_when=3), "Write `stop=", id="part-elsewhere"),
         pytest.param(lambda limits: limits.edit(timeot=1), "Did you mean 'timeout'?", id="edit"),
         pytest.param(lambda limits: limits.edit_leaf("StepCountis", steps=1), "Did you mean 'StepCountIs'?", id="leaf"),
         pytest.param(lambda limits: limits.edit_leaf("StepCountIs", step=1), "Did you mean 'steps'?", id="leaf-field"),
@@ -302,8 +305,9 @@ def test_mistyped_names_are_told_what_was_meant(change: Any, said: str) -> None:
 
 
 def test_reading_a_mistyped_name_is_an_error_too() -> None:
-    with pytest.raises(AttributeError, match="max_costs"):
+    with pytest.raises(AttributeError, match=r"no limit 'max_costs'\. Did you mean 'max_cost'"):
         _ = live().max_costs  # type: ignore[attr-defined]
+    assert not hasattr(live(), "_repr_html_")
 
 
 def test_edit_leaf() -> None:
