@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from agentlab import events, going_on
+from agentlab import calling, events, going_on
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError
@@ -77,6 +77,7 @@ class Branching(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
+        calling.refuse_too_deep()
         whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
         past = whole.until(at)
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))

@@ -199,7 +199,13 @@ _GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.
 
 
 def checked(decision: object, policy: Policy, context: DecisionContext) -> Decision:
-    """A policy's decision, if it can be carried out. Raises ConfigurationError if not."""
+    """A policy's decision, if it can be carried out. Raises ConfigurationError if not.
+
+    Example:
+        >>> decision = lab.Decision(lab.Action.COMPLETE, "Good enough.")
+        >>> lab.termination.checked(decision, lab.termination.lenient, lab.DecisionContext()).stop_reason
+        <StopReason.COMPLETED: 'completed'>
+    """
     name = getattr(policy, "__name__", repr(policy))
     if not isinstance(decision, Decision):
         raise ConfigurationError(

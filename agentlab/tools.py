@@ -188,11 +188,11 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What one call led to. `cut` is the cancel that came meanwhile: the caller keeps the result, and then raises it. `left_behind` is
-    True if an async function did not end when it was cancelled, and may still be running."""
+    """What one call led to. `cut` is the cancel that came meanwhile, or what a middleware raised: the caller keeps the result, and then
+    raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
 
     result: ToolResult
-    cut: asyncio.CancelledError | None = None
+    cut: BaseException | None = None
     left_behind: bool = False
 
 

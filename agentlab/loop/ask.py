@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agentlab import events
+from agentlab import calling, events
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
 from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
 from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
+from agentlab.providers._blocks import with_ids_of_their_own
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
@@ -31,6 +32,7 @@ from agentlab.types import (
 from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 
 if TYPE_CHECKING:
+    from agentlab.history import RunHistory
     from agentlab.loop.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
@@ -61,6 +63,7 @@ class Draft:
         "explicit",
         "fault",
         "open_calls",
+        "open_children",
         "parts",
         "seams",
         "settings",
@@ -76,6 +79,7 @@ class Draft:
         self.tool_results: list[ToolResult] = []
         self.children: list[ChildUse] = []
         self.open_calls = 0
+        self.open_children: dict[Drive, tuple[RunHistory, str]] = {}
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
@@ -232,10 +236,14 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     context = CallContext(run.transport, run.lane, index, on_text, on_retry)
     started_s, started = run.clock.elapsed_s(), time.perf_counter()
     draft.open_calls += 1
+    calling.count_beside(run, calling.Used(1))
     try:
         response = await agent.model.respond(request, context)
+        if response.tool_calls:
+            response = with_ids_of_their_own(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         draft.open_calls -= 1  # refused: nothing was generated
+        calling.count_beside(run, calling.Used(-1))
         raise
     draft.open_calls -= 1
     duration_s = time.perf_counter() - started
@@ -261,6 +269,7 @@ def _keep(
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
+    calling.count_beside(run, calling.Used(0, usage.known_tokens, cost.known_usd))
     turn = len(run.history) + 1
     run.emit(
         events.StopReasonObserved(
@@ -273,13 +282,15 @@ def _settle(run: Drive, draft: Draft, request: ModelRequest, response: ModelResp
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
+        response = with_ids_of_their_own(response)
         index, now_s = run.history.own_calls + before + 1, run.clock.elapsed_s()
         _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
         return response
     chosen = next((call for call in asked if call.response is response), asked[-1])
     came = chosen.response
     if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
-        response = replace(response, native=None)  # the provider's own form still says what the middleware has changed
+        # The provider's own form still says what the middleware has changed.
+        response = with_ids_of_their_own(replace(response, native=None))
     aside = [replace(call, used=False) for call in asked if call is not chosen]
     draft.calls[before:] = [*aside, replace(chosen, response=response)]
     return response
@@ -306,7 +317,9 @@ def no_call_left(run: Drive, draft: Draft) -> bool:
     if budget.max_tokens is not None and tokens >= budget.max_tokens:
         return True
     cost_usd = history.known_cost_usd + sum(call.cost.known_usd for call in draft.calls)
-    return budget.max_cost is not None and cost_usd >= budget.max_cost
+    if budget.max_cost is not None and cost_usd >= budget.max_cost:
+        return True
+    return calling.bound_from_above(run) is not None
 
 
 # Usage that was not reported ------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from agentlab.errors import (
 from agentlab.evaluate import read_condition
 from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
-from agentlab.redaction import in_words, without_keys
+from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.shelter import GRACE_S, sheltered
 from agentlab.stop import HasToolCall
@@ -84,7 +84,10 @@ async def take_step(run: Drive) -> StepResult | None:
         told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
         run.end(Ending(StopReason.CALL_LIMIT, told))
         return None
-    draft = Draft(settings, started_s)
+    if (bound := calling.bound_from_above(run)) is not None:
+        run.end(Ending(*bound))
+        return None
+    run.draft = draft = Draft(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
     try:
         if settings.budget.timeout is None:
@@ -113,7 +116,7 @@ async def _judge(run: Drive, draft: Draft) -> StepResult:
     """Read condition and budget with the new step in the history, and end the run by the first reason that holds."""
     run.conversation.answer_open_calls(draft.tool_results)
     draft.settings = run.take_up_settings()
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     reading: Reading | None = None
     failure: Exception | None = None
     if draft.settings.stop is not None:
@@ -166,8 +169,14 @@ def _handed_in(draft: Draft) -> object:
 def _record(run: Drive, draft: Draft, reading: Reading | None, ending: Ending) -> None:
     """Put a step that was cut short into the history and end the run."""
     run.conversation.answer_open_calls(draft.tool_results)
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     _finish(run, draft, reading, ending)
+
+
+def _append(run: Drive, draft: Draft) -> None:
+    """Put the step into the history, which counts it from here on."""
+    step, run.draft = draft.step(run, NOTHING_READ, None, None), None
+    run.history.append(step)
 
 
 def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
@@ -254,7 +263,10 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
         started = time.perf_counter()
         here = calling.enter(run, draft, tool_call)
         try:
-            executed = await _called(run, tool_call)
+            if run.agent.tool_middleware and tool_call.closed:
+                executed = await _through_middleware(run, draft, tool_call)
+            else:
+                executed = await _called(run, tool_call)
         except BaseException:  # an interrupt: what the tool did until then is not known
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
@@ -264,11 +276,6 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             calling.leave(here)
         result = executed.result
         _tool_done(run, draft, result)
-        if executed.left_behind:
-            run.warn_once(
-                f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
-                "running. Have it let asyncio.CancelledError pass."
-            )
         if executed.cut is not None:
             raise executed.cut
         if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
@@ -281,8 +288,58 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             break
 
 
+async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> Executed:
+    """A call with the middleware around it. Whatever ends it, the result of what was executed last is kept."""
+    started = time.perf_counter()
+    done: list[tuple[ToolCall, ToolResult]] = []
+
+    async def execute(call: ToolCall) -> ToolResult:
+        if (call.id, call.name, call.closed) != (tool_call.id, tool_call.name, True):
+            raise ConfigurationError(
+                f"A middleware made {call!r} of {tool_call!r}: change its arguments only, as in replace(call, arguments=…)."
+            )
+        executed = await _called(run, call)
+        done.append((call, executed.result))
+        if executed.cut is not None:
+            raise executed.cut
+        return executed.result
+
+    cut: BaseException | None = None
+    result = ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed")
+    try:
+        result = await run.agent.through_tool_middleware(execute, draft.blame)(tool_call)
+    except (Exception, asyncio.CancelledError) as error:  # a stop too
+        cut = error
+        result = done[-1][1] if done else result
+    call, plain = done[-1] if done else (tool_call, None)
+    changed = ["arguments"] if call.arguments != tool_call.arguments else []
+    changed += [] if result is plain else ["result"]
+    result = replace(
+        result,
+        call_id=tool_call.id,
+        name=tool_call.name,
+        content=known_hidden(result.content),
+        arguments=tool_call.arguments,
+        duration_s=time.perf_counter() - started,
+        executed_arguments=call.arguments if call.arguments != tool_call.arguments else None,
+        middleware=" and ".join(changed) if done else "" if cut is not None else "answer",
+    )
+    return Executed(result, cut)
+
+
 async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
+    executed = await _kept_from_cancel(run, tool_call)
+    if executed.left_behind:
+        run.warn_once(
+            f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
+            "running. Have it let asyncio.CancelledError pass."
+        )
+    return executed
+
+
+async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:
+    """The same: a tool whose `on_cancel` is "wait" is not cut off."""
     tools = run.agent.tools
     target = tools.get(tool_call.name)
     if target is None or target.on_cancel == "cancel":
