@@ -260,7 +260,7 @@ class HttpModel:
     ) -> tuple[ModelResponse, bytes, bool]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told = b"", 0
+        begins_with, told = b"", list[str]()
         broke: ProviderError | None = None
         try:
             async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES):
@@ -269,7 +269,7 @@ class HttpModel:
                     begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
-                        told += len(event.text)
+                        told.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
@@ -278,10 +278,13 @@ class HttpModel:
         signal = response.signal
         if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
             raise broke
-        if len(response.text) > told:  # from JSON, or from a last event that nothing ended
-            context.on_text(response.text[told:])
+        before = "".join(told)
+        if len(response.text) > len(before) and response.text.startswith(before):  # from JSON, or an event that nothing ended
+            context.on_text(response.text[len(before) :])
         if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
             response = _broken_off(response, f"The stream broke off: {broke}")
+        elif response.is_spoilt:
+            pass  # it is asked for again
         elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
