@@ -106,6 +106,11 @@ class BodyParser:
         return not self._damaged and not self._torn and not self._doubtful and self._ended() != "unmarked"
 
     @property
+    def is_quiet(self) -> bool:
+        """True if the bytes that were fed last hold nothing of an answer: comments, pings, white space."""
+        return self._incoming.is_quiet
+
+    @property
     def cut_short(self) -> bool:
         """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
         return self._incoming.cut_short

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from own_time import OwnTime
 from providers import responses_bodies
 from providers.bodies import WIRES, Answer, Call
 
 import agentlab as lab
 from agentlab.events import AskedAgain, Event, TextReceived, ToolStarted
+from agentlab.loop.calls import KEPT_ALIVE, LONGEST_SILENCE_S
+from agentlab.testing.fault import given, with_body
 from agentlab.types import Confidence, FinishReason, StopReason
 from agentlab.widgets.step_detail import detail
 
@@ -518,3 +525,81 @@ def test_a_whole_answer_is_told_as_one_piece() -> None:
     with serving(reply_to("compatible", HELLO, streaming=False)) as server:
         go(finished(agent(server).run("go", observers=[seen.append])))
     assert texts(seen) == ["Hello there"]
+
+
+# Signs of life ----------------------------------------------------------------------------------------------------------------
+
+
+class Alive:
+    """A transport whose answer never ends: what is to be said, then `keep` every twenty seconds, `times` times or for ever."""
+
+    needs_key = True  # as one that reaches a provider: what fails is tried again
+
+    def __init__(self, before: bytes, keep: bytes, after: bytes = b"", times: int | None = None) -> None:
+        self.before, self.keep, self.after, self.times = before, keep, after, times
+        self.asked = 0
+
+    @asynccontextmanager
+    async def open(self, request: Any, **how: Any) -> AsyncIterator[Any]:
+        self.asked += 1
+        yield with_body(given(b""), self.chunks)
+
+    async def chunks(self, _: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        yield self.before
+        for _number in itertools.count() if self.times is None else range(self.times):
+            await asyncio.sleep(20)
+            yield self.keep
+        yield self.after
+
+
+KEEPS_OPEN = {
+    "comments": (b": OPENROUTER PROCESSING\n\n", "openrouter"),
+    "a comment without an end": (b":", "openrouter"),
+    "pings": (b'event: ping\ndata: {"type": "ping"}\n\n', "anthropic"),
+    "keepalives": (b'data: {"type":"keepalive","sequence_number":7}\n\n', "openai-responses"),
+    "empty events": (b"data:\n\n", "openai"),
+    "white space": (b" \n", "gemini"),
+    "an event without an end": (b"data: x", "openai"),
+}
+
+
+@pytest.mark.parametrize(("keep", "wire"), KEEPS_OPEN.values(), ids=KEEPS_OPEN)
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within it"])
+def test_what_only_keeps_the_connection_open_is_no_answer(keep: bytes, wire: str, begun: bool, own_time: OwnTime) -> None:
+    body = responses_bodies.stream(HELLO) if wire == "openai-responses" else stream_bytes(wire, HELLO)
+    before = b"\n\n".join([*body.split(b"\n\n")[:5], b""]) if begun else b""
+    transport = Alive(before, keep)
+    began_s = own_time.now_s
+    run = agent("http://nowhere/v1", wire, stream=True, retry=lab.RetryPolicy(attempts=2)).run("go", transport=transport)
+    result = go(finished(run))
+    assert result.stop_reason is StopReason.ERROR
+    assert "sent nothing but comments, pings or white space" in result.detail
+    assert bool(result.text) is begun
+    assert transport.asked == (1 if begun else 2)  # in mid-stream it is never asked again
+    waited_s = (own_time.now_s - began_s) / transport.asked
+    longest_s = KEPT_ALIVE * LONGEST_SILENCE_S
+    assert longest_s < waited_s < longest_s + 60
+
+
+@pytest.mark.parametrize(("streaming", "keep"), [(True, b": working\n\n"), (True, b"\n"), (False, b" ")])
+def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: bytes, own_time: OwnTime) -> None:
+    body = stream_bytes("openai", HELLO) if streaming else json.dumps(whole_body("openai", HELLO)).encode()
+    times = int(KEPT_ALIVE * LONGEST_SILENCE_S / 20) - 1
+    result = go(
+        finished(agent("http://nowhere/v1", "openai", stream=streaming).run("go", transport=Alive(b"", keep, body, times)))
+    )
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+
+
+def test_a_whole_body_that_drips_white_space_is_given_up(own_time: OwnTime) -> None:
+    transport = Alive(b"", b" ")
+    run = agent("http://nowhere/v1", "openai", retry=lab.RetryPolicy(attempts=1)).run("go", transport=transport)
+    result = go(finished(run))
+    assert (result.stop_reason, type(result.error)) == (StopReason.ERROR, lab.errors.ProviderConnectionError)
+
+
+def test_an_answer_that_comes_slowly_is_waited_for(own_time: OwnTime) -> None:
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    result = go(finished(agent("http://nowhere/v1", "openai", stream=True).run("go", transport=Alive(b"", chunk, end, 100))))
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "a" * 100)
