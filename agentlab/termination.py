@@ -120,14 +120,16 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
         return _CONTINUE if _allows(context, "max_continuations_per_turn") else _truncated(_CUT_OFF, context)
     if reason is FinishReason.TOOL_CALLS and response is None:  # all that is known is that tools are asked for
         return _EXECUTE
-    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS) and not (response is not None and response.text):
-        said = signal.message or "The response is empty and does not say why it ended."
-        return Decision(Action.ABORT, said, StopReason.ERROR, RETRY)
+    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS):
+        if response is None or not response.text:
+            said = signal.message or "The response is empty and does not say why it ended."
+            return Decision(Action.ABORT, said, StopReason.ERROR, RETRY)
+        return _taken_as_the_answer(signal)
     return _COMPLETE
 
 
 def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and nothing is taken for granted: an end at LOW confidence completes nothing and executes nothing.
+    """`standard`, and nothing is taken for granted: an end at LOW confidence, such as UNKNOWN, completes nothing and executes nothing.
 
     Example:
         >>> unsure = lab.TerminationSignal(lab.FinishReason.END_TURN, lab.Confidence.LOW)
@@ -175,6 +177,18 @@ _ASK_AGAIN = Decision(Action.ASK_AGAIN, "A piece of the streamed answer was lost
 _REPAIR = Decision(Action.REPAIR_TOOL_CALL, "A tool call was cut off. The model is asked for the whole of it.")
 _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
 _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED, STOP)
+
+
+def _taken_as_the_answer(signal: TerminationSignal) -> Decision:
+    """Text whose end nobody explained completes the run, and the run's detail says so."""
+    if signal.finish_reason is FinishReason.TOOL_CALLS:
+        why = "The provider says that tools are called, but the response holds no call"
+    elif signal.raw_value is None:
+        why = "The provider did not say why the response ended"
+    else:
+        why = f"It is not known why the response ended: the provider says {signal.raw_value!r}"
+    metadata = {"end": "unknown", "confidence": signal.confidence.value}
+    return Decision(Action.COMPLETE, f"{why}; its text is taken as the answer.", StopReason.COMPLETED, STOP, metadata)
 
 
 def _allows(context: DecisionContext, cap: str) -> bool:
