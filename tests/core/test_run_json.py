@@ -41,6 +41,7 @@ from agentlab.types import (
     FinishReason,
     ModelResponse,
     NativeContent,
+    RateLimit,
     Stop,
     StopReason,
     TerminationSignal,
@@ -83,6 +84,7 @@ signals = st.builds(
     st.dictionaries(texts, st.none() | st.integers() | texts, max_size=2),
 )
 tool_calls = st.builds(ToolCall, texts, texts, texts, st.booleans())
+rate_limits = st.none() | st.builds(RateLimit, counts, counts, st.none() | seconds, counts, counts, st.none() | seconds)
 natives = st.none() | st.builds(NativeContent, texts, jsons)
 responses = st.builds(
     ModelResponse,
@@ -248,6 +250,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "ChildUse": children,
         "tuple[Seam, ...]": seams,
+        "RateLimit | None": rate_limits,
     }
     return st.builds(
         kind, *[known[each.name] if each.name in known else by_type[str(each.type)] for each in dataclasses.fields(kind)]
