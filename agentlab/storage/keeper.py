@@ -150,11 +150,7 @@ class Keeper:
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
-        kept = {
-            "step": run_json.plain(step),
-            "messages": [message_json.plain(message) for message in self.run.messages_of(step.index)],
-            "events": [run_json.plain_event(event) for event in happened],
-        }
+        kept = run_json.plain_step(step, self.run.messages_of(step.index), happened)
         try:
             return StoredStep(step.index, self._text(self._row(step, row)), self._text(kept, plain=True))
         except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON
