@@ -171,7 +171,8 @@ class ToolResult(Shown):
 
     `content` is the text handed back to the model; `value` what the function returned, or the exception it raised. `error` says
     what went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`,
-    `interrupted` (begun, and cut off by the run's end); None is success. `stop` is there where the tool asked the run to end.
+    `interrupted` (begun, and cut off by the run's end), `may_have_run` (begun in a process that ended, and not executed again); None is
+    success. `stop` is there where the tool asked the run to end.
 
     `arguments` are those that the model sent. Where a tool middleware changed something, `middleware` says what: `arguments`,
     `result`, or `answer` (the tool was not executed), and `executed_arguments` are those that the tool got.
