@@ -116,6 +116,8 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
     if left.time_s is not None and elapsed_s is not None:
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
+    if "max_calls" in lower and budget.max_turns is not None:
+        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of the turns
     return dataclasses.replace(budget, **lower) if lower else budget
 
 

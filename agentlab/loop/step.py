@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from agentlab import calling, events
 from agentlab.amounts import in_words as number_in_words
-from agentlab.budget import LIMIT_REASONS
+from agentlab.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
     MissingUsageError,
@@ -33,6 +33,7 @@ from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
 from agentlab.redaction import in_words, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
+from agentlab.settings import RunSettings
 from agentlab.shelter import sheltered
 from agentlab.stop import HasToolCall
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
@@ -73,14 +74,8 @@ async def take_step(run: Drive) -> StepResult | None:
     """
     settings = run.take_up_settings()
     started_s = run.clock.elapsed_s()
-    spent = settings.budget.exhausted(run.history, started_s)
-    if spent is not None:
-        run.end(Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}."))
-        return None
-    terminating = settings.terminating
-    if terminating is not None and run.history.own_calls >= terminating.max_invocations:
-        told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
-        run.end(Ending(StopReason.CALL_LIMIT, told))
+    if (spent := _spent(run, settings, started_s)) is not None:
+        run.end(spent)
         return None
     draft = Draft(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
@@ -145,8 +140,20 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         return Ending(StopReason.STOP_CONDITION, told, met, output=_handed_in(draft) if any(one.goal for one in met) else None)
     if decided is not None:
         return Ending(decided, draft.decision.reason)
-    spent = draft.settings.budget.exhausted(run.history, run.clock.elapsed_s())
-    return None if spent is None else Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}.")
+    return _spent(run, draft.settings, run.clock.elapsed_s())
+
+
+def _spent(run: Drive, settings: RunSettings, elapsed_s: float) -> Ending | None:
+    """The end by a limit on what the run may use, where one is met."""
+    terminating, calls = settings.terminating, run.history.own_calls
+    if terminating is not None and calls >= terminating.max_invocations:
+        told = f"The model was called {calls} times (max_invocations), and no terminating tool was."
+        return Ending(StopReason.CALL_LIMIT, told)
+    spent = settings.budget.exhausted(run.history, elapsed_s)
+    if spent is None:
+        return None
+    default = ", which is the default: Budget(max_turns=…) raises it" if isinstance(spent.limit, DefaultTurns) else ""
+    return Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}{default}.")
 
 
 def _handed_in(draft: Draft) -> object:
