@@ -240,7 +240,7 @@ def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
         draft.decision = Decision(Action.ABORT, told, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
         return
     draft.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")
-    run.conversation.append(Message("user", terminating.nudge_message))
+    run.conversation.append(Message("system", terminating.nudge_message))
     run.emit(events.Nudged(run.clock.elapsed_s(), len(run.history) + 1, before + 1, terminating.consecutive_nudges))
 
 

@@ -332,3 +332,8 @@ def test_a_call_is_signed_off_the_event_loop(monkeypatch: pytest.MonkeyPatch):
 
 async def _asked(model: HttpModel) -> Any:
     return await lab.Agent(model.provider, retry=model.retry).run("Hi", budget=lab.Budget(max_turns=1))
+
+
+def test_an_instruction_in_mid_conversation_is_the_users() -> None:
+    said = body(USER, Message("assistant", "I think so."), Message("system", "Call it."))
+    assert said["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
