@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
-from agentlab.limits import limit_field, money, no_such, reached, seconds, whole_number
+from agentlab.limits import NO_LIMIT, limit_field, money, reached, seconds, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.results import Reading, Remaining
 from agentlab.shown import Shown
 from agentlab.types import StopReason
 
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
-C = TypeVar("C")
 
 
 class DefaultTurns(int):
@@ -28,23 +27,7 @@ class DefaultTurns(int):
 DEFAULT_TURNS = DefaultTurns(20)
 
 
-def _told_of_misspellings(cls: type[C]) -> type[C]:
-    """Make a mistyped keyword of a dataclass an error that says which one was meant."""
-    make = cls.__init__
-    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-
-    @functools.wraps(make)
-    def checked(self: C, *args: Any, **given: Any) -> None:
-        for name in given:
-            if name not in known:
-                raise LimitError(no_such("limit", name, known))
-        make(self, *args, **given)
-
-    cls.__init__ = checked  # type: ignore[method-assign, assignment]
-    return cls
-
-
-@_told_of_misspellings
+@helps_with_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget(Shown):
     """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
@@ -55,7 +38,7 @@ class Budget(Shown):
     max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
     max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
     max_cost             US dollars; may be passed by one call
-    timeout              seconds of wall time from the first step; time paused by the person does not count
+    timeout              seconds, or a timedelta, of wall time from the first step; time paused by the person does not count
     missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
 
@@ -68,7 +51,7 @@ class Budget(Shown):
         >>> lab.Budget(max_tunrs=5)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: There is no limit 'max_tunrs'. Did you mean 'max_turns'? There is: max_turns...
+        agentlab.errors.LimitError: Budget takes no 'max_tunrs'. Did you mean 'max_turns'? It takes: max_turns, max_...
     """
 
     max_turns: int | None = limit_field(default=DEFAULT_TURNS, unit="turns", minimum=1, start=20, help="steps of the loop")
@@ -90,11 +73,12 @@ class Budget(Shown):
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
             if getattr(self, name) is not None:
-                whole_number("Budget", name, getattr(self, name))
+                otherwise = " None means no limit; left out, it is 20." if name == "max_turns" else NO_LIMIT
+                whole_number("Budget", name, getattr(self, name), otherwise=otherwise)
         if self.max_cost is not None:
-            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost))
+            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost, NO_LIMIT))
         if self.timeout is not None:
-            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout))
+            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout, NO_LIMIT))
         if self.missing_usage not in get_args(MissingUsage):
             raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import opened
+from agentlab.redaction import in_words
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
@@ -71,7 +72,7 @@ class BodyReaderDetector:
                 )
             told = f"returned {type(signal).__name__} in place of a TerminationSignal"
         except Exception as error:
-            told = f"raised {type(error).__name__}: {error}"
+            told = f"raised {in_words(error)}"
         said = f"The detector registered for {self.provider!r} {told}."
         logger.warning(said)
         return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, self.provider, message=said)

@@ -34,11 +34,14 @@ a run is raised, after what happened so far was recorded; a ProviderError ends t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.printable import printable
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab.results import RunResult
 
 
@@ -113,7 +116,7 @@ class LimitError(ConfigurationError):
         >>> lab.Budget(max_turns=0)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
     """
 
 
@@ -512,3 +515,9 @@ class RunFailed(RunStopped):
             ...
         agentlab.errors.RunFailed: ProviderError: no answer
     """
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.redaction import shown_without_keys
 from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
 from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
@@ -366,3 +367,9 @@ class RunObserver(Protocol):
     def __call__(self, event: Event, /) -> object:
         """Look at the event; what is returned is ignored."""
         ...
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -64,6 +64,8 @@ def _result(result: ToolResult) -> dict[str, Any]:
     }
     if result.stop is not None:
         kept["stop"] = result.stop.reason
+    if result.middleware:
+        kept |= {"middleware": result.middleware, "executed_arguments": result.executed_arguments}
     return kept
 
 

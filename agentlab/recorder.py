@@ -37,7 +37,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
-from agentlab.printable import AS_WRITTEN, cut, printable, whole
+from agentlab.printable import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.rows import Leaves, repetition, some_at_once
@@ -286,14 +286,15 @@ def _shown(value: object) -> object:
 
 
 def result_bundle(result: RunResult) -> dict[str, str]:
-    """A result as plain text and as HTML: why it ended, and its steps. Whatever came from a model is escaped."""
+    """A result as plain text and as HTML: why it ended, the answer, and its steps. Whatever came from a model is escaped."""
     steps = to_frame(result)[SHOWN]
     left_out = len(steps) - 2 * SHOWN_STEPS
     parts = [steps] if left_out <= 0 else [steps.head(SHOWN_STEPS), steps.tail(SHOWN_STEPS)]
     table = f"<p>… {left_out:,} more in <code>.to_frame()</code> …</p>".join(map(table_of, parts))
     end = "terminated" if result.terminated else "truncated"
     head = f"{result.provider}:{result.model} · {end} · {result.stop_reason} — {result.detail}"
+    answer = f"<p>{escape(result.text)}</p>" if result.text.strip() else ""
     return {
         "text/plain": cut(repr(result), 2_000),
-        "text/html": f'<div class="{AS_WRITTEN}"><p><b>{html.escape(printable(head))}</b></p>{table}</div>',
+        "text/html": f'<div class="{AS_WRITTEN}"><p><b>{html.escape(printable(head))}</b></p>{answer}{table}</div>',
     }

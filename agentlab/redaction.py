@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -309,7 +309,7 @@ def holds_no_key(error: BaseException) -> bool:
         one = open_errors.pop()
         if one is not None and id(one) not in seen:
             seen.add(id(one))
-            said = f"{one}\n{one!r}"
+            said = f"{text_of(one)}\n{text_of(one, repr)}"
             if without_keys(said) != said:
                 return False
             open_errors += [one.__cause__, None if one.__suppress_context__ else one.__context__]
@@ -318,7 +318,17 @@ def holds_no_key(error: BaseException) -> bool:
 
 def in_words(error: BaseException) -> str:
     """An error's kind and what it says, without keys."""
-    return without_keys(f"{type(error).__name__}: {error}")
+    return without_keys(f"{type(error).__name__}: {text_of(error)}")
+
+
+def text_of(value: object, how: Callable[[Any], str] = str) -> str:
+    """The text of an object that other people wrote, also where its `__str__` or `__repr__` raises. Only an interrupt passes."""
+    try:
+        return how(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
 
 
 def shown_without_keys(kind: type[T]) -> type[T]:
@@ -328,7 +338,7 @@ def shown_without_keys(kind: type[T]) -> type[T]:
         return kind
 
     def __repr__(self: T) -> str:  # noqa: N807
-        return without_keys(plain(self))
+        return without_keys(text_of(self, plain))
 
     _WITHOUT_KEYS.add(__repr__)
     kind.__repr__ = __repr__  # type: ignore[method-assign, assignment]
@@ -365,7 +375,7 @@ def clean_json(value: object, level: int = 0) -> Any:
         return {name: REDACTED if secret else clean_json(part, level + 1) for (name, secret), part in named}
     if isinstance(value, list | tuple | set | frozenset) and level < MOST_LEVELS:
         return [clean_json(part, level + 1) for part in itertools.islice(value, MOST_ITEMS)]
-    return _clean_text(value if isinstance(value, str) else str(value))
+    return _clean_text(value if isinstance(value, str) else text_of(value))
 
 
 def _clean_name(name: str) -> tuple[str, bool]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 
@@ -17,6 +18,7 @@ NUDGE_MESSAGE = (
 )
 
 
+@helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TerminatingTools(Shown):

@@ -132,6 +132,10 @@ class ToolCall(Shown):
 
     `arguments` is the raw JSON text, unparsed, since it may be cut off or wrong. `closed` is False where the block that holds
     the call was not finished by the provider (a stream that broke off, a response cut at its cap before the block's end).
+
+    Example:
+        >>> ended.history[0].tool_calls[0].name, ended.history[0].tool_calls[0].arguments
+        ('get_weather', '{"city":"Graz","day":"2027-06-12"}')
     """
 
     id: str
@@ -166,6 +170,15 @@ class ToolResult(Shown):
     `content` is the text handed back to the model; `value` what the function returned, or the exception it raised. `error` says
     what went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`,
     `interrupted` (begun, and cut off by the run's end); None is success. `stop` is there where the tool asked the run to end.
+
+    `arguments` are those that the model sent. Where a tool middleware changed something, `middleware` says what: `arguments`,
+    `result`, or `answer` (the tool was not executed), and `executed_arguments` are those that the tool got.
+
+    Example:
+        >>> ended.history[0].tool_results[0].content
+        '{"city":"Graz","sky":"rain","high_c":17}'
+        >>> lab.ToolResult("call_1", "pay", "Ask the person first.", error="denied").is_error
+        True
     """
 
     call_id: str
@@ -176,10 +189,17 @@ class ToolResult(Shown):
     arguments: str = ""
     duration_s: float = 0.0
     stop: Stop | None = None
+    executed_arguments: str | None = None
+    middleware: str = ""
 
     @property
     def is_error(self) -> bool:
-        """Whether the model was told that the call failed."""
+        """Whether the model was told that the call failed.
+
+        Example:
+            >>> ended.history[0].tool_results[0].is_error
+            False
+        """
         return self.error is not None
 
 

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentlab import known_keys, signals
 from agentlab.errors import (
+    ConfigurationError,
     LimitError,
     MissingKeyError,
     ProviderConnectionError,
@@ -22,6 +23,8 @@ from agentlab.errors import (
     ProviderStatusError,
 )
 from agentlab.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
@@ -30,6 +33,9 @@ from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
 from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, ResponseSource, TextDelta, UsageSource
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -57,6 +63,7 @@ LARGEST_ANSWER_BYTES = 256 * 2**20
 """An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
@@ -83,9 +90,10 @@ class RetryPolicy(Shown):
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
             raise LimitError(f"RetryPolicy(attempts={self.attempts!r}): give a whole number of at least 1 (1 means no retry).")
         for name in ("first_wait_s", "longest_wait_s"):
-            value = getattr(self, name)
+            value = in_seconds(getattr(self, name))
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise LimitError(f"RetryPolicy({name}={value!r}): give seconds, 0 or more.")
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,12 @@ class Model(Protocol):
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """The model's answer. Raises ProviderError where there is none."""
         ...
+
+
+def check_key(agent: Agent, transport: Transport) -> None:
+    """Raise MissingKeyError where the agent's calls are known to have no key. A middleware may answer in place of the provider."""
+    if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
+        agent.model.check_key()
 
 
 class _Unshown(dict[str, str]):
@@ -150,6 +164,20 @@ class HttpModel:
     def prefills(self) -> bool:
         """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
         return bool(getattr(self.provider, "prefills", False))
+
+    def check_key(self) -> None:
+        """Raise MissingKeyError where it is known, without asking anybody, that there is no key."""
+        known = getattr(self.provider, "check_key", None)
+        if known is None and hasattr(self.provider, "sign"):  # where it looks for credentials is its own affair
+            return
+        try:
+            (known or self.provider.auth_headers)()
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
+        except ConfigurationError:
+            raise
+        except Exception:  # such as of a server that hands out tokens: the call meets it too, and may try again
+            return
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Send the request and read the answer; what may pass later is tried again, visibly."""
@@ -234,12 +262,15 @@ class HttpModel:
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
             auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
-        except MissingKeyError as error:  # a mistyped model is told of along with it, and not only by the provider afterwards
-            if told := perhaps_mistyped(self.provider.name, self.provider.model):
-                raise MissingKeyError(f"{error}{told}") from None
-            raise
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
+
+    def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
+        """The error with a hint at a mistyped model, which only the provider would report afterwards."""
+        hint = perhaps_mistyped(self.provider.name, self.provider.model)
+        return MissingKeyError(f"{error}{hint}") if hint else error
 
     def _read_whole(
         self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext

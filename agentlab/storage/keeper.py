@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from agentlab import events, message_json
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.errors import AgentlabWarning, StorageError
-from agentlab.redaction import Redactor, known_secrets
+from agentlab.redaction import Redactor, known_secrets, text_of
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, cut_off, run_json, writers
@@ -232,7 +232,7 @@ def _plain_as_json(kept: object) -> str:
 
 
 def _number(value: object) -> object:
-    return float(value) if isinstance(value, Decimal) else run_json.said(value)
+    return float(value) if isinstance(value, Decimal) else text_of(value)
 
 
 _as_json = json.JSONEncoder(separators=(",", ":"), default=_number).encode

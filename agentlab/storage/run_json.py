@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import sys
 import types
@@ -27,7 +28,7 @@ from agentlab import events, stop
 from agentlab.budget import Budget, DefaultTurns
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.predicates import name_of
-from agentlab.redaction import Redactor
+from agentlab.redaction import Redactor, text_of
 from agentlab.results import StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom, StopCondition
@@ -139,12 +140,12 @@ def _way_of(kind: Any) -> Callable[[Any], Any]:
         return _plain_fields
     if any("__call__" in vars(base) for base in kind.__mro__):
         return lambda value: {"function": name_of(value)}
-    return next((one for one in (str, int, float) if issubclass(kind, one)), said)  # numpy's float64 is a float
+    return next((one for one in (str, int, float) if issubclass(kind, one)), text_of)  # numpy's float64 is a float
 
 
 def _plain_error(error: BaseException) -> dict[str, Any]:
     kind = error.kind if isinstance(error, StoredError) else type(error).__name__
-    return {"exception": kind, "message": Redactor().text(said(error))}
+    return {"exception": kind, "message": Redactor().text(text_of(error))}
 
 
 _newest: tuple[RunSettings, dict[str, Any]] | None = None
@@ -182,14 +183,6 @@ def _is_default(one: Any, default: Any) -> bool:
     return not isinstance(one, Budget) or type(one.max_turns) is DefaultTurns
 
 
-def said(value: object) -> str:
-    """The text of any object, also of one that has none to give."""
-    try:
-        return str(value)
-    except Exception as error:
-        return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
-
-
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
@@ -205,7 +198,7 @@ def loosely(value: Any) -> Any:
         same = bool(json.loads(json.dumps(value, allow_nan=False)) == value)
     except Exception:  # it is of somebody else's making, down to how it compares
         same = False
-    return {"json": value} if same else {"text": said(value)}
+    return {"json": value} if same else {"text": text_of(value)}
 
 
 def _as_it_is(value: Any) -> Any:
@@ -367,10 +360,11 @@ def _condition(kept: Mapping[str, Any]) -> StopCondition:
             return cast(StopCondition, kind(*map(_condition, kept["parts"])))
         hints = _hints(kind)
         fields = {field: _made(hints[field], one) for field, one in kept["fields"].items() if field in hints}
-        try:
-            return cast(StopCondition, kind(**fields))
-        except TypeError:  # HasToolCall and its like take their one field as several arguments
+        if any(
+            one.kind is one.VAR_POSITIONAL for one in inspect.signature(kind).parameters.values()
+        ):  # such as HasToolCall(*names)
             return cast(StopCondition, kind(*next(iter(fields.values()))))
+        return cast(StopCondition, kind(**fields))
     except Exception:
         if module is None:
             raise

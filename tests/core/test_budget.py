@@ -172,6 +172,17 @@ def test_going_on_raises_the_default_only_where_it_does_not_yield(limits: dict[s
     assert branch.limits.max_turns == max(edits.values()) if "max_turns" not in edits else 40
 
 
+@pytest.mark.parametrize(("callers", "turns"), [(Budget(), 30), (Budget(max_turns=20), 20), (Budget(max_turns=40), 30)])
+def test_a_default_of_the_caller_does_not_cut_off_its_sub_agent(callers: Budget, turns: int) -> None:
+    async def main() -> lab.Run:
+        deeper = looping().as_tool("deeper", stop=StepCountIs(30))
+        caller = agent([call("deeper", {"task": "go"}), "Done."], tools=[deeper]).run("go", budget=callers)
+        await caller
+        return caller.children[0]
+
+    assert len(go(main()).history) == turns
+
+
 def test_what_a_caller_has_left_does_not_raise_the_default_of_its_sub_agent() -> None:
     async def main() -> lab.Run:
         script = [call("deeper", {"task": "go"}), "Done."]
@@ -575,10 +586,8 @@ def test_a_time_out_of_a_middlewares_own_is_its_error() -> None:
         raise TimeoutError("mine")
 
     run = run_of(["end"], budget=Budget(timeout=30), middleware=[impatient])
-    with pytest.raises(TimeoutError, match="mine"):
-        go(_end(run))
-    assert run.result is not None
-    assert run.result.stop_reason is StopReason.ERROR
+    result = go(_end(run))
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, "The middleware impatient raised TimeoutError: mine")
     assert_is_whole(run)
 
 
@@ -733,17 +742,59 @@ def test_a_stop_before_the_call_costs_nothing() -> None:
     assert_is_whole(run)
 
 
-def test_a_bug_in_a_middleware_is_raised_after_recording() -> None:
-    async def buggy(request: ModelRequest, ask: Any) -> ModelResponse:
-        await ask(request)
-        raise KeyError("oops")
+async def buggy(request: ModelRequest, ask: Any) -> ModelResponse:
+    await ask(request)
+    raise KeyError("oops")
 
-    run = run_of([call("look")], middleware=[buggy])
-    with pytest.raises(KeyError, match="oops"):
+
+async def passing(request: ModelRequest, ask: Any) -> ModelResponse:
+    return await ask(request)  # type: ignore[no-any-return]
+
+
+async def rewording(request: ModelRequest, ask: Any) -> ModelResponse:
+    try:
+        return await ask(request)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise RuntimeError("reworded") from error
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ([buggy], "The middleware buggy raised KeyError: 'oops'"),
+        ([passing, buggy], "The middleware buggy raised KeyError: 'oops'"),
+        ([rewording, buggy], "The middleware rewording raised RuntimeError: reworded"),
+    ],
+    ids=["alone", "let-pass", "reworded"],
+)
+def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any], said: str) -> None:
+    run = run_of([call("look")], middleware=layers)
+    result = go(_end(run))
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, said)
+    assert type(result.error).__name__ in said
+    assert (run.history.calls, run.history.tokens) == (1, 15)
+    assert_is_whole(run)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (lab.errors.ProviderStatusError("busy", status=500), False),
+        (lab.errors.MissingKeyError("no key"), True),
+        (RuntimeError("bug"), True),
+    ],
+    ids=["provider", "configuration", "a-bug-in-the-model"],
+)
+def test_what_a_call_raises_is_not_blamed_on_the_middleware_around_it(error: Exception, raised: bool) -> None:
+    run = run_of([error], middleware=[passing])
+    if raised:
+        with pytest.raises(type(error)):
+            go(_end(run))
+    else:
         go(_end(run))
     assert run.result is not None
-    assert (run.result.stop_reason, run.history.calls, run.history.tokens) == (StopReason.ERROR, 1, 15)
-    assert_is_whole(run)
+    assert (run.result.stop_reason, run.result.error) == (StopReason.ERROR, error)
+    assert "middleware" not in run.result.detail
 
 
 def test_a_middleware_that_forgets_to_return_is_told_so() -> None:

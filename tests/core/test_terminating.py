@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,81 @@ def test_what_cannot_be(make: Any, error: type[Exception], said: str) -> None:
 
 def test_tools_may_be_given_as_they_are() -> None:
     assert TerminatingTools([finalize]).tools == ("finalize",)  # type: ignore[arg-type]
+
+
+class Unwritten:
+    """An object that has no JSON, and no text either."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@dataclass
+class Handed:
+    """What a tool may return, though JSON knows no such thing."""
+
+    city: str
+    to: tuple[int, ...]
+
+
+@lab.tool(inline=True)
+def hand_in(kind: str) -> Any:
+    """Hand in something."""
+    done.append(kind)
+    return {"text": "IC 41", "dict": {"train": 41}, "object": Handed("Wien", (1, 2)), "nothing": None}[kind]
+
+
+@lab.tool(inline=True)
+def stop_with(kind: str) -> Any:
+    """Stop with something."""
+    return lab.Stop(
+        "found it", {"text": "IC 41", "object": Handed("Wien", (1,)), "unwritten": Unwritten(), "nothing": None}[kind]
+    )
+
+
+ANSWERS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "terminating-text": (call("hand_in", {"kind": "text"}), {"terminating": ["hand_in"]}, "IC 41"),
+    "terminating-dict": (call("hand_in", {"kind": "dict"}), {"terminating": ["hand_in"]}, '{"train":41}'),
+    "terminating-object": (call("hand_in", {"kind": "object"}), {"terminating": ["hand_in"]}, '{"city":"Wien","to":[1,2]}'),
+    "terminating-nothing": (call("hand_in", {"kind": "nothing"}), {"terminating": ["hand_in"]}, "I look."),
+    "condition-goal": (call("hand_in", {"kind": "object"}), {"stop": lab.HasToolCall("hand_in")}, '{"city":"Wien","to":[1,2]}'),
+    "condition-limit": (call("hand_in", {"kind": "object"}), {"stop": lab.StepCountIs(2)}, "I look."),
+    "stop-text": (call("stop_with", {"kind": "text"}), {}, "IC 41"),
+    "stop-object": (call("stop_with", {"kind": "object"}), {}, '{"city":"Wien","to":[1]}'),
+    "stop-unwritten": (call("stop_with", {"kind": "unwritten"}), {}, "found it"),
+    "stop-nothing": (call("stop_with", {"kind": "nothing"}), {}, "I look."),
+    "completed": (say("It is IC 41."), {}, "It is IC 41."),
+    "cut-off": (call("hand_in", {"kind": "text"}), {"budget": lab.Budget(max_turns=2)}, "I look."),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_the_text_of_a_result_is_the_answer_however_the_run_ended(case: str, tmp_path: Path) -> None:
+    said, more, text = ANSWERS[case]
+    store = lab.Store(tmp_path / "runs.db")
+    first = say("I look.", finish=FinishReason.TOOL_CALLS, calls=[ToolCall("c0", "look", '{"q": "x"}')])
+    agent = lab.Agent(ScriptedProvider([first, said]), tools=[look, hand_in, stop_with], observers=[store])
+
+    async def go() -> RunResult:
+        return await agent.run("task", **more)
+
+    result = asyncio.run(go())
+    assert result.text == text
+    assert result.model_text == (text if case == "completed" else "I look.")
+    kept = store.load(result.run_id).result
+    assert kept is not None
+    assert (kept.text, kept.model_text) == (result.text, result.model_text)
+    assert [lab.frame(result, "runs")["text"].item(), store.frame("runs")["text"].item()] == [text, text]
+
+
+@pytest.mark.parametrize(("output", "text"), [({"a": 1}, '{"a":1}'), (Unwritten(), "<Unwritten, whose text raised ValueError>")])
+def test_what_a_middleware_hands_in_is_the_answer(output: object, text: str) -> None:
+    async def cached(request: Any, ask: Any) -> Any:
+        raise lab.StopRequested("known already", output)
+
+    agent = lab.Agent(ScriptedProvider([]), middleware=[cached])
+
+    async def go() -> RunResult:
+        return await agent.run("task")
+
+    assert asyncio.run(go()).text == text

@@ -296,3 +296,21 @@ def test_a_redraw_is_coalesced() -> None:
     wait_until(lambda: len(drawn) >= 2)
     assert len(drawn) <= 2 + took_s / 0.19
     assert all(later - earlier >= 0.19 for earlier, later in itertools.pairwise(drawn))
+
+
+def test_a_missing_key_is_shown_and_the_run_button_works_once_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    run = lab.Agent("openai:gpt-5.4-mini", retry=lab.RetryPolicy(attempts=1)).run("Find it.")
+    panel = run.panel()
+    _ = panel.widget
+    controls = panel.cockpit.controls
+    for button in (controls.go, controls.step):
+        button.click()
+        assert "MissingKeyError: No API key for openai. Set the environment variable OPENAI_API_KEY" in panel.fault.value
+        assert (run.state, len(run.history), button.disabled) == (RunState.READY, 0, False)
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
+    controls.go.click()
+    assert run.wait(60) is not None  # the network is off: the call is tried, and fails
+    assert "MissingKeyError" not in panel.fault.value
+    assert run.result is not None
+    assert type(run.result.error).__name__ == "ProviderConnectionError"
