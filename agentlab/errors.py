@@ -15,7 +15,8 @@
     ├── ProviderError                 the provider could not be reached, or answered with an error
     │   ├── ProviderConnectionError
     │   ├── ProviderStatusError
-    │   └── ProviderPayloadError
+    │   ├── ProviderPayloadError
+    │   └── ProviderStreamError       a piece of a streamed answer was lost on its way
     ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
     ├── ContextChangedError           another process wrote to a chat's context meanwhile
     ├── StorageError                  runs cannot be written to, or read from, where they are kept
@@ -256,6 +257,20 @@ class ProviderPayloadError(ProviderError):
         ...     result = await agent.run(TASK)
         >>> type(result.error).__name__
         'ProviderPayloadError'
+    """
+
+
+class ProviderStreamError(ProviderError):
+    """A streamed answer lost a piece on its way, and asking again brought no whole one. What came is the text of the step; its `holes`
+    say where pieces are missing.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from agentlab.types import Hole
+        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
+        >>> result = await lab.Agent(ScriptedProvider([holed] * 3)).run("?")
+        >>> type(result.error).__name__, result.text, result.history[0].holes[0].place
+        ('ProviderStreamError', 'pay 100 to Bob', 8)
     """
 
 

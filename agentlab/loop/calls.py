@@ -59,6 +59,10 @@ _BOM = b"\xef\xbb\xbf"
 LONGEST_SILENCE_S = 300.0
 """A provider that sends nothing for this long is given up; `Budget(timeout=…)` bounds the whole run."""
 
+KEPT_ALIVE = 2
+"""So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
+`keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
+
 LARGEST_ANSWER_BYTES = 256 * 2**20
 """An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
 
@@ -232,7 +236,7 @@ class HttpModel:
             if request.stream:
                 response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
-                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES)])
+                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
                 response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
@@ -291,16 +295,16 @@ class HttpModel:
     ) -> tuple[ModelResponse, bytes, bool]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told = b"", 0
+        begins_with, told = b"", list[str]()
         broke: ProviderError | None = None
         try:
-            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES):
+            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
-                        told += len(event.text)
+                        told.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
@@ -309,10 +313,13 @@ class HttpModel:
         signal = response.signal
         if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
             raise broke
-        if len(response.text) > told:  # from JSON, or from a last event that nothing ended
-            context.on_text(response.text[told:])
+        before = "".join(told)
+        if len(response.text) > len(before) and response.text.startswith(before):  # from JSON, or an event that nothing ended
+            context.on_text(response.text[len(before) :])
         if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
             response = _broken_off(response, f"The stream broke off: {broke}")
+        elif response.is_spoilt:
+            pass  # it is asked for again
         elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
@@ -322,7 +329,7 @@ class HttpModel:
     async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES)])
+            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
@@ -352,9 +359,14 @@ class HttpModel:
         return f"{self.name} ({self.model})"
 
 
-async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it arrives, as long as it is of a size that can be kept."""
-    size = 0
+def _is_blank(chunk: bytes) -> bool:
+    return not chunk.strip()
+
+
+async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
+    """The body as it arrives, as long as it is of a size that can be kept, and says something: `is_quiet` is asked of each chunk once
+    it has been read."""
+    size, heard_s = 0, time.monotonic()
     async for chunk in answer.chunks():
         size += len(chunk)
         if size > most_bytes:
@@ -362,6 +374,13 @@ async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
                 f"the answer is larger than {most_bytes:,} bytes and was left. Check that base_url is the address of an API."
             )
         yield chunk
+        if not is_quiet(chunk):
+            heard_s = time.monotonic()
+        elif time.monotonic() - heard_s > KEPT_ALIVE * LONGEST_SILENCE_S:
+            raise ProviderConnectionError(
+                f"the provider sent nothing but comments, pings or white space for {KEPT_ALIVE * LONGEST_SILENCE_S:g} s. Try again, "
+                "or ask for less at once."
+            )
 
 
 def _broken_off(response: ModelResponse, told: str) -> ModelResponse:

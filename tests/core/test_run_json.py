@@ -39,6 +39,7 @@ from agentlab.types import (
     Cost,
     CostSource,
     FinishReason,
+    Hole,
     ModelResponse,
     NativeContent,
     Stop,
@@ -98,6 +99,7 @@ responses = st.builds(
     natives,
     jsons,
 )
+holes = st.lists(st.builds(Hole, st.integers(0, 99), counts, texts, st.booleans()), max_size=2).map(tuple)
 seams = st.lists(st.builds(Seam, st.integers(1, 99), st.integers(0, 10**6), texts), max_size=2).map(tuple)
 children = st.builds(
     ChildUse,
@@ -248,6 +250,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "ChildUse": children,
         "tuple[Seam, ...]": seams,
+        "tuple[Hole, ...]": holes,
     }
     return st.builds(
         kind, *[known[each.name] if each.name in known else by_type[str(each.type)] for each in dataclasses.fields(kind)]
