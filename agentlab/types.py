@@ -206,7 +206,7 @@ class ToolResult(Shown):
         return self.error is not None
 
 
-Role: TypeAlias = Literal["user", "assistant", "tool"]
+Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 
 
 @shown_without_keys
@@ -221,9 +221,10 @@ class NativeContent:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Message(Shown):
-    """One message of the conversation. The system text is not one: it is `ModelRequest.instructions`.
+    """One message of the conversation. The instructions that stand before it are not one: they are `ModelRequest.instructions`.
 
-    A `tool` message carries the results of all calls of the assistant message before it, in order.
+    A `tool` message carries the results of all calls of the assistant message before it, in order. A `system` message is an instruction
+    in mid-conversation, such as the reminder to call a terminating tool; wires without one send it as the user's.
 
     Example:
         >>> lab.Message("user", "What is the capital of France?").role

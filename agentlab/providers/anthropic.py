@@ -183,7 +183,7 @@ def encode_message(message: Message) -> bytes:
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
-    elif message.role == "user":
+    elif message.role in ("user", "system"):
         content = message.text
     elif message.native is not None and message.native.wire == WIRE:
         content = message.native.content
