@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from agentlab.errors import LimitError
-from agentlab.limits import start_of
+from agentlab.limits import start_of, whole_number
 from agentlab.widgets.fields import (
     CheckField,
     ChoiceField,
@@ -73,7 +74,7 @@ def field_for(
     numbers = [kind for kind in kinds if kind in NUMBERS]
     if numbers and (len(numbers) == len(kinds) or Decimal in numbers):  # a Decimal may be given as text too
         kind = Decimal if Decimal in numbers else float if float in numbers else int
-        return NumberField(face, kind, value, _within(owner, field, write))
+        return NumberField(face, kind, value, _within(owner, field, kind, write))
     if kinds == (str,):
         is_long = field.metadata.get("lines", 1) > 1 or "\n" in (value or "") or len(value or "") > LONG
         return TextField(face, value, write, is_long=is_long)
@@ -82,13 +83,16 @@ def field_for(
     return ShownField(face, value, _name_of(hint))
 
 
-def _within(owner: type, field: dataclasses.Field[Any], write: Write) -> Write:
-    """The same, for a class that does not check its values itself: nothing beyond the bounds in the field's metadata."""
+def _within(owner: type, field: dataclasses.Field[Any], kind: type, write: Write) -> Write:
+    """The same, for a class that does not check its values itself: nothing beyond the bounds in the field's metadata, and no fraction
+    where a whole number is wanted."""
     least, most = field.metadata.get("minimum"), field.metadata.get("maximum")
-    if (least is None and most is None) or owner.__module__.partition(".")[0] == "agentlab":
+    if owner.__module__.partition(".")[0] == "agentlab":
         return write
 
     def write_within(value: Any) -> None:
+        if kind is int and isinstance(value, float):
+            whole_number(owner.__name__, field.name, value, 0 if least is None else math.ceil(least))
         if value is not None and least is not None and not value >= least:
             raise LimitError(f"{owner.__name__}({field.name}={value}): {field.name} must be at least {least}.")
         if value is not None and most is not None and not value <= most:

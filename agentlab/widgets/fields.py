@@ -102,6 +102,11 @@ class Field:
         """Let it be edited, or not."""
         self.box.disabled = not on
 
+    @property
+    def entered(self) -> Any:
+        """What stands in the control now, also where it is not in force."""
+        return self._entered(self.box.value)
+
     def _display(self, value: Any) -> None:
         raise NotImplementedError
 
@@ -139,10 +144,9 @@ class NumberField(Field):
         self._kind = kind
         first = face.start if value is None else value
         first = 1 if first is None else first
-        whole = kind is int
-        make = widgets.IntText if whole else widgets.FloatText
-        step = 1 if whole else 0.01 if kind is Decimal else 1.0
-        self.number = make(**face.dress(value=int(first) if whole else float(first), step=step))
+        step = 0.01 if kind is Decimal else 1.0
+        # For whole numbers too: an IntText cuts 5.5 to 5, and 1e3 to 1, before anybody can refuse it.
+        self.number = widgets.FloatText(**face.dress(value=float(first), step=step))
         self.unlimited: Any = None
         if face.nothing:
             self.unlimited = widgets.Checkbox(
@@ -166,7 +170,7 @@ class NumberField(Field):
 
     def _display(self, value: Any) -> None:
         if value is not None:
-            self.number.value = type(self.number.value)(value)
+            self.number.value = float(value)
         if self.unlimited is not None:
             self.unlimited.value = value is None
         self.number.disabled = self._is_unlimited or not self._enabled
@@ -176,7 +180,7 @@ class NumberField(Field):
         return self.unlimited is not None and bool(self.unlimited.value)
 
     def _entered(self, shown: Any) -> Any:
-        return Decimal(str(shown)) if self._kind is Decimal else shown
+        return as_typed(shown) if self._kind is int else Decimal(str(shown)) if self._kind is Decimal else shown
 
     def _changed(self, change: Any) -> None:
         if not self._is_unlimited:
@@ -187,6 +191,11 @@ class NumberField(Field):
             return
         self.number.disabled = change["new"] or not self._enabled
         self._try(None if change["new"] else self._entered(self.number.value))
+
+
+def as_typed(number: float) -> int | float:
+    """A number out of a box, which knows floats only: whole as an int, and one with a fraction as it was typed, to be refused."""
+    return int(number) if number.is_integer() else number
 
 
 class TextField(Field):
