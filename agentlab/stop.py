@@ -121,7 +121,7 @@ class HasToolCall(StopCondition):
     """
 
     names: tuple[str, ...] = dataclasses.field(
-        metadata={"help": "stop when one of these tools was called", "start": ("finalize",)}
+        metadata={"help": "stop when one of these tools was called", "start": ("finalize",), "known": "tools"}
     )
 
     def __init__(self, *names: str | list[str | tuple[str, ...]]) -> None:
@@ -161,7 +161,7 @@ class FinishReasonIs(StopCondition):
     """
 
     reasons: tuple[FinishReason | str, ...] = dataclasses.field(
-        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",)}
+        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",), "known": "finish reasons"}
     )
 
     def __init__(self, *reasons: FinishReason | str | list[FinishReason | str | tuple[FinishReason | str, ...]]) -> None:

@@ -10,7 +10,7 @@ import enum
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -55,9 +55,18 @@ def face_of(field: dataclasses.Field[Any], label: str, *, nothing: str = "", **m
 
 
 def field_for(
-    owner: type, field: dataclasses.Field[Any], value: Any, write: Write, *, label: str, nothing: str = "no limit", **more: Any
+    owner: type,
+    field: dataclasses.Field[Any],
+    value: Any,
+    write: Write,
+    *,
+    label: str,
+    nothing: str = "no limit",
+    known: Mapping[str, Iterable[str]] | None = None,
+    **more: Any,
 ) -> Field:
-    """The control for this field of a dataclass, in the way in which it may be edited. `nothing` is the word for None."""
+    """The control for this field of a dataclass, in the way in which it may be edited. `nothing` is the word for None.
+    `known` has names to choose from, by what the field's metadata says that they are."""
     hint = _bare(hints_of(owner).get(field.name, type(value)))
     kinds = _alternatives(hint)
     optional = type(None) in kinds
@@ -79,7 +88,7 @@ def field_for(
         is_long = field.metadata.get("lines", 1) > 1 or "\n" in (value or "") or len(value or "") > LONG
         return TextField(face, value, write, is_long=is_long)
     if len(kinds) == 1 and (make := _makes_names(kinds[0])) is not None:
-        return NamesField(face, value, write, make=make)
+        return NamesField(face, value, write, make=make, known=(known or {}).get(field.metadata.get("known", ""), ()))
     return ShownField(face, value, _name_of(hint))
 
 

@@ -21,7 +21,7 @@ from agentlab.widgets.fold import Fold
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.written import Html
 
-STACKED = {"label_width": "auto", "width": "100%"}
+STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}
 """Labels above their controls, where they are long."""
 
 
