@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from agentlab import events, going_on
+from agentlab import calling, events, going_on
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.loop.drive import Drive
+from agentlab.no_such_name import helps_with_keywords
+from agentlab.redaction import in_words
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
@@ -38,6 +40,7 @@ class Branching(Drive):
 
     # Branches ---------------------------------------------------------------------------------------------------------------
 
+    @helps_with_keywords
     def fork(
         self,
         at: int,
@@ -73,6 +76,7 @@ class Branching(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
+        calling.refuse_too_deep()
         whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
         past = whole.until(at)
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))
@@ -180,7 +184,7 @@ class Branching(Drive):
             try:
                 listener(branch)
             except Exception as error:
-                told = f"A listener to forks raised {type(error).__name__}: {error}. The fork holds."
+                told = f"A listener to forks raised {in_words(error)}. The fork holds."
                 warnings.warn(told, AgentlabWarning, stacklevel=3)
 
     # Sub-agents -------------------------------------------------------------------------------------------------------------

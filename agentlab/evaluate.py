@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentlab.errors import AgentlabWarning
 from agentlab.history import RunHistory
 from agentlab.predicates import discard
 from agentlab.results import Reading, StepResult
+from agentlab.shelter import GRACE_S, ends
 from agentlab.stop import Custom, Off, StopCondition, as_condition, read_off
 
 
@@ -83,9 +86,14 @@ async def _first_to_decide(
                 answers[tasks[task]] = task.result()
             reading = combined()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended, cut = await ends(tasks)
+        if not ended:
+            told = (
+                f"A stop condition did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be running."
+            )
+            warnings.warn(told, AgentlabWarning, stacklevel=2)
+        if cut is not None:
+            raise cut
     return reading
 
 

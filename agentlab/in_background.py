@@ -9,12 +9,14 @@ import abc
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from agentlab import background
 from agentlab.errors import ConfigurationError
 from agentlab.jupyter import frontend, interrupts, kernel_mend
+from agentlab.limits import in_seconds
 from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.shown import Shown
 
@@ -141,13 +143,13 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
             self._over.wait(LONGEST_FAREWELL_S)
             raise
 
-    def _block(self, timeout_s: float | None) -> Outcome | None:
+    def _block(self, timeout_s: float | timedelta | None) -> Outcome | None:
         """Until the end; None where that took longer."""
         if not self._has_ended():
             if self._home is None and not self._owner.is_busy and timeout_s is None:
                 raise ConfigurationError(self._NOT_STARTED)
             self.refuse_to_block("wait()")
-        self._over.wait(timeout_s)
+        self._over.wait(in_seconds(timeout_s))
         return self._outcome() if self._has_ended() else None
 
     async def _to_the_end(self) -> Outcome:

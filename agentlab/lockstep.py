@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import timedelta
 from typing import Any
 
 from agentlab import events, sugar
@@ -157,7 +158,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         self._launch_or_finish()
         return self
 
-    def wait(self, timeout_s: float | None = None) -> tuple[RunResult, ...] | None:
+    def wait(self, timeout_s: float | timedelta | None = None) -> tuple[RunResult, ...] | None:
         """Block until all have ended; their results, or None where that took longer than `timeout_s`.
 
         Example:

@@ -135,7 +135,7 @@ class RunResult:
         try:
             text: str = sugar.call("agentlab.tools:as_text", output)
         except Exception:  # no JSON, or whatever a lazy value raises while it is read
-            text = sugar.call("agentlab.storage.run_json:said", output)
+            text = sugar.call("agentlab.redaction:text_of", output)
         return text
 
     @property

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any, Literal
 
 from agentlab import events, sugar
@@ -199,7 +200,7 @@ class Run(Branching):
             self._launch_or_finish()
         return self
 
-    def wait(self, timeout_s: float | None = None) -> RunResult | None:
+    def wait(self, timeout_s: float | timedelta | None = None) -> RunResult | None:
         """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`.
 
         Example:

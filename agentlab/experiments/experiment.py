@@ -37,6 +37,7 @@ from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.loop.calls import check_key
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.shown import Shown
 from agentlab.storage import StoredRun
 from agentlab.storage.cut_off import find
@@ -91,6 +92,7 @@ class Experiment(Shown):
         3  endless     long  turn_limit      4  False
     """
 
+    @helps_with_keywords
     def __init__(
         self,
         agents: Sequence[Agent] | Mapping[str, Agent],
@@ -183,6 +185,7 @@ class Experiment(Shown):
 
     # Doing it ---------------------------------------------------------------------------------------------------------------
 
+    @helps_with_keywords
     async def run(
         self, *, concurrency: int = 8, executor: Executor | None = None, progress: bool = True, retry: bool = False
     ) -> ExperimentResults:

@@ -25,9 +25,9 @@ Provider is colour, marker and line style together, never colour alone. The back
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from agentlab.no_such_name import no_such_name
+from agentlab.no_such_name import only
 from agentlab.plots._bands import bands, survival
 from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import cost, curves, tokens
@@ -71,6 +71,5 @@ __all__ = [
     "what_if_data",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    raise no_such_name("agentlab.plots", name, [one for one in __all__ if not one.endswith("_data")])
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

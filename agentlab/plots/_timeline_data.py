@@ -92,6 +92,9 @@ class _Reader:
                 outcome = CUT if reason in _CUT_REASONS else FAILED if reason == "error" else OK
                 self._add(CALL, step, self.since_s, at_s, mark="bar", outcome=outcome, label=reason)
                 self.since_s, self.answered = at_s, True
+            case "AskedAgain":
+                self.answered = False
+                self._add(CALL, step, at_s, None, mark="retry", outcome=FAILED, label=detail)
             case "CallRetried":
                 self._add(CALL, step, at_s, None, mark="retry", outcome=FAILED, label=detail)
             case "ToolStarted":

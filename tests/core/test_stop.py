@@ -117,7 +117,7 @@ REFUSED = {
     "text-steps": (lambda: StepCountIs("5"), "'5'"),
     "zero-tokens": (lambda: MaxTokensUsed(0), "MaxTokensUsed(tokens=0)"),
     "negative-tokens": (lambda: MaxTokensUsed(-1), "-1"),
-    "too-many-tokens": (lambda: MaxTokensUsed(2**63), "Leave it out"),
+    "too-many-tokens": (lambda: MaxTokensUsed(2**63), "must be at most"),
     "zero-cost": (lambda: MaxCost(0), "MaxCost(usd=0)"),
     "negative-cost": (lambda: MaxCost(-0.01), "-0.01"),
     "nan-cost": (lambda: MaxCost(float("nan")), "nan"),
@@ -327,6 +327,28 @@ def test_custom_needs_a_function() -> None:
         Custom("steps > 3")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         Custom(dict)
+
+
+@pytest.mark.parametrize(
+    "condition", [StepCountIs(8), Custom(done), StepCountIs(8) | done, ~StepCountIs(8), lab.Off(StepCountIs(8))], ids=repr
+)
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda a: a or HasToolCall("x"), id="or"),
+        pytest.param(lambda a: a and HasToolCall("x"), id="and"),
+        pytest.param(lambda a: not a, id="not"),
+        pytest.param(lambda a: 1 if a else 2, id="if"),
+        pytest.param(lambda a: lab.backtest([], StepCountIs([2, 4]), goal=a or a), id="goal"),
+    ],
+)
+def test_a_condition_has_no_truth_value_and_says_what_to_write(condition: StopCondition, write: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        write(condition)
+    said = str(caught.value)
+    assert said.startswith(f"{condition!r} has no truth value")
+    for written in ("a | b", "a & b", "~a", "is not None"):
+        assert written in said
 
 
 def test_repr_reads_like_the_code_that_made_it() -> None:

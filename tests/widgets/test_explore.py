@@ -150,7 +150,7 @@ def handed_in(place: int, stop: Any = None, **budget: Any) -> Run:
         return call("finalize" if index == last else "search", {"query": str(index)}, tokens=(100 + place, 20), cost="0.002")
 
     run = lab.Agent(ScriptedProvider(script), tools=[search, finalize]).run(
-        "Go.", stop=stop or HasToolCall("finalize"), budget=Budget(**budget)
+        "Go.", stop=HasToolCall("finalize") if stop is None else stop, budget=Budget(**budget)
     )
 
     async def to_its_end() -> None:
