@@ -19,12 +19,22 @@ from agentlab.types import StopReason
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
 
 
+class DefaultTurns(int):
+    """Turns that no person set. They yield to a larger count that a person did set, see RunSettings; 20 otherwise."""
+
+    __slots__ = ()
+
+
+DEFAULT_TURNS = DefaultTurns(20)
+
+
 @helps_with_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget(Shown):
     """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
 
-    max_turns            steps of the loop; 20 unless you say otherwise
+    max_turns            steps of the loop; 20 unless you say otherwise, and more where a count that you set is larger (max_calls, a
+                         StepCountIs, the max_invocations of terminating tools)
     max_calls            round trips to the model, over all steps
     max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
     max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
@@ -45,7 +55,7 @@ class Budget(Shown):
         agentlab.errors.LimitError: Budget takes no 'max_tunrs'. Did you mean 'max_turns'? It takes: max_turns, max_...
     """
 
-    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, start=20, help="steps of the loop")
+    max_turns: int | None = limit_field(default=DEFAULT_TURNS, unit="turns", minimum=1, start=20, help="steps of the loop")
     max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, start=40, help="round trips to the model")
     max_tokens: int | None = limit_field(
         default=None, unit="tokens", minimum=1, start=10_000, help="input and output tokens of all calls"
@@ -130,7 +140,7 @@ class Budget(Shown):
         return found
 
     def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
-        """The first limit that is met, or None.
+        """The first limit that is met, or None; the default of the turns only where no other is.
 
         Example:
             >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
@@ -138,7 +148,8 @@ class Budget(Shown):
         """
         if not self._is_spent(history, elapsed_s):
             return None
-        return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
+        met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
+        return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
 
     def _is_spent(self, history: RunHistory, elapsed_s: float) -> bool:
         """Whether any limit is met, without making its reading: this is asked twice a step and mostly answered with no. What is known

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from agentlab.budget import Budget, MissingUsage
+from agentlab.budget import DEFAULT_TURNS, Budget, DefaultTurns, MissingUsage
 from agentlab.choices import choices_of
 from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
@@ -40,6 +40,9 @@ class RunSettings(Shown):
     `policy` decides what follows from the end of each response, sync or async, see `agentlab.termination`; None is its standard table.
     `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
 
+    Where no person set the budget's max_turns, it is the largest count of steps or calls that one did set, and 20 at least: a default
+    cuts no limit off, and bounds what else may have no end.
+
     Example:
         >>> run.limits.snapshot() == lab.RunSettings(stop=lab.HasToolCall("finalize") | lab.StepCountIs(8))
         True
@@ -57,6 +60,19 @@ class RunSettings(Shown):
         for leaf in () if self.stop is None else self.stop.leaves():
             if choices_of(leaf):
                 raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
+        turns = self.budget.max_turns
+        if isinstance(turns, DefaultTurns) and turns != (most := max(DEFAULT_TURNS, *self._counts())):
+            object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
+
+    def _counts(self) -> Iterator[int]:
+        """The limits on steps and calls, of which each turn takes one at least."""
+        yield self.budget.max_calls or 0
+        yield 0 if self.terminating is None else self.terminating.max_invocations
+        for leaf in () if self.stop is None else self.stop.leaves(that_count=True):
+            for field in getattr(leaf, "__dataclass_fields__", {}).values():
+                value = getattr(leaf, field.name)
+                if field.metadata.get("unit") in ("steps", "turns", "calls") and isinstance(value, int):
+                    yield value
 
 
 def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
@@ -369,7 +385,7 @@ class LiveSettings(Shown):
         with self._lock:
             before = self._settings
             after = change(before)
-            if after == before:
+            if after == before and type(after.budget.max_turns) is type(before.budget.max_turns):  # a person may set the default
                 return before
             self._settings = after
             for listener in tuple(self._listeners):

@@ -32,8 +32,8 @@ class TerminatingTools(Shown):
 
     tools               names of the agent's tools; the first of them that succeeds ends the run, and its value is the result's output
     consecutive_nudges  how often in a row an answer without any tool call is answered with the reminder; 0 means never
-    nudge_message       the reminder
-    max_invocations     round trips to the model in the whole run; at it the run ends as CALL_LIMIT
+    nudge_message       the reminder; a system message where the provider takes one in mid-conversation, else one of the user
+    max_invocations     round trips to the model in the whole run; at it the run ends as CALL_LIMIT. The default turns yield to it
 
     Example:
         >>> script = [say("I think I am done."), call("finalize", {"answer": "IC 41"})]

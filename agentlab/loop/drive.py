@@ -29,7 +29,7 @@ from agentlab.never_met import never_met
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
-from agentlab.types import StopReason
+from agentlab.types import StopReason, ToolCall
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -96,6 +96,8 @@ class Drive(InBackground[RunResult]):
         self._cancelled = False
         self._interrupts = 0
         self.waits_for_tool = False
+        self.may_have_run: list[ToolCall] = []
+        self.again: Callable[[ToolCall], object] | None = None
         self._end_is_told = False
         self._telling = threading.Lock()
         self._warned: set[str] = set()

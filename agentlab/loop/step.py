@@ -15,13 +15,14 @@ recorded as a step before anything else happens.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentlab import calling, events
 from agentlab.amounts import in_words as number_in_words
-from agentlab.budget import LIMIT_REASONS
+from agentlab.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
     ConfigurationError,
@@ -35,6 +36,7 @@ from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
 from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
+from agentlab.settings import RunSettings
 from agentlab.shelter import GRACE_S, sheltered
 from agentlab.stop import HasToolCall
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
@@ -75,14 +77,8 @@ async def take_step(run: Drive) -> StepResult | None:
     """
     settings = run.take_up_settings()
     started_s = run.clock.elapsed_s()
-    spent = settings.budget.exhausted(run.history, started_s)
-    if spent is not None:
-        run.end(Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}."))
-        return None
-    terminating = settings.terminating
-    if terminating is not None and run.history.own_calls >= terminating.max_invocations:
-        told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
-        run.end(Ending(StopReason.CALL_LIMIT, told))
+    if (spent := _spent(run, settings, started_s)) is not None:
+        run.end(spent)
         return None
     if (bound := calling.bound_from_above(run)) is not None:
         run.end(Ending(*bound))
@@ -155,8 +151,20 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         return Ending(StopReason.STOP_CONDITION, told, met, output=_handed_in(draft) if any(one.goal for one in met) else None)
     if decided is not None:
         return Ending(decided, draft.decision.reason)
-    spent = draft.settings.budget.exhausted(run.history, run.clock.elapsed_s())
-    return None if spent is None else Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}.")
+    return _spent(run, draft.settings, run.clock.elapsed_s())
+
+
+def _spent(run: Drive, settings: RunSettings, elapsed_s: float) -> Ending | None:
+    """The end by a limit on what the run may use, where one is met."""
+    terminating, calls = settings.terminating, run.history.own_calls
+    if terminating is not None and calls >= terminating.max_invocations:
+        told = f"The model was called {calls} times (max_invocations), and no terminating tool was."
+        return Ending(StopReason.CALL_LIMIT, told)
+    spent = settings.budget.exhausted(run.history, elapsed_s)
+    if spent is None:
+        return None
+    default = ", which is the default: Budget(max_turns=…) raises it" if isinstance(spent.limit, DefaultTurns) else ""
+    return Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}{default}.")
 
 
 def _handed_in(draft: Draft) -> object:
@@ -249,7 +257,7 @@ def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
         draft.decision = Decision(Action.ABORT, told, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
         return
     draft.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")
-    run.conversation.append(Message("user", terminating.nudge_message))
+    run.conversation.append(Message("system", terminating.nudge_message))
     run.emit(events.Nudged(run.clock.elapsed_s(), len(run.history) + 1, before + 1, terminating.consecutive_nudges))
 
 
@@ -329,6 +337,8 @@ async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> 
 
 async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
+    if run.may_have_run and (refused := await _refused(run, tool_call)) is not None:
+        return Executed(refused)
     executed = await _kept_from_cancel(run, tool_call)
     if executed.left_behind:
         run.warn_once(
@@ -336,6 +346,22 @@ async def _called(run: Drive, tool_call: ToolCall) -> Executed:
             "running. Have it let asyncio.CancelledError pass."
         )
     return executed
+
+
+async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
+    """The result of a call that is not to be executed again: it may have run in a try at this step that ended with its process."""
+    before = [call for call in run.may_have_run if call.name == tool_call.name]
+    if not before:
+        return None
+    run.may_have_run = [call for call in run.may_have_run if call.name != tool_call.name]
+    allowed = False if run.again is None else run.again(tool_call)
+    if await allowed if inspect.isawaitable(allowed) else allowed:
+        return None
+    said = (
+        f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "
+        f"{' and '.join(call.arguments for call in before)}. Find out whether it did before you call it again."
+    )
+    return ToolResult(tool_call.id, tool_call.name, said, None, "may_have_run", tool_call.arguments)
 
 
 async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:

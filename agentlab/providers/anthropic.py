@@ -96,7 +96,7 @@ class Anthropic(Shown):
 
     name: ClassVar[str] = "anthropic"
     wire: ClassVar[str] = WIRE
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS,))
 
     model: str
     base_url: str = BASE_URL
@@ -183,7 +183,7 @@ def encode_message(message: Message) -> bytes:
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
-    elif message.role == "user":
+    elif message.role in ("user", "system"):
         content = message.text
     elif message.native is not None and message.native.wire == WIRE:
         content = message.native.content

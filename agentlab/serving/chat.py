@@ -187,8 +187,9 @@ class Chat(Shown):
     ) -> ChatReply:
         """Have the agent write the assistant's next message, as the `prompt` instructs it.
 
-        The prompt goes behind the conversation as an instruction, and is saved with the answer: without it the context could begin
-        with, or hold twice in a row, the assistant's own words, which some providers refuse.
+        The prompt goes behind the conversation as a system message (the user's where the provider takes none there), and is saved with
+        the answer: without it the context could begin with, or hold twice in a row, the assistant's own words, which some providers
+        refuse.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -197,7 +198,7 @@ class Chat(Shown):
             >>> chat.messages("anna")[-1].role
             'assistant'
         """
-        said = Message("user", _checked_text("prompt", prompt))
+        said = Message("system", _checked_text("prompt", prompt))
         return await self._answer(_checked_id(context_id), said, terminating_config)
 
     async def ask(self, prompt: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
@@ -343,7 +344,7 @@ def _tool_input(call: ToolCall) -> dict[str, Any]:
 def _complete_turns(new: Sequence[Message]) -> tuple[Message, ...]:
     """What may stand in a conversation that goes on: nothing without an answer at its end, and no empty answer."""
     kept = list(new)
-    while kept and (kept[-1].role == "user" or _is_empty(kept[-1])):
+    while kept and (kept[-1].role in ("user", "system") or _is_empty(kept[-1])):
         kept.pop()
     return tuple(kept)
 

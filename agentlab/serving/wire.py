@@ -141,7 +141,7 @@ class ServedToolResult(BaseModel):
 class ServedMessage(BaseModel):
     """One message of a conversation."""
 
-    role: Literal["user", "assistant", "tool"]
+    role: Literal["user", "assistant", "tool", "system"] = Field(description="`system` for a reminder and an instruction.")
     content: str
     tool_calls: list[ServedToolCall] = Field(default=[], description="Left out where there are none.")
     tool_results: list[ServedToolResult] = Field(default=[], description="Left out where there are none.")

@@ -374,7 +374,7 @@ def test_none_takes_a_part_away(part: str) -> None:
 def test_parts_first_and_then_their_fields() -> None:
     limits = live(max_turns=7)
     limits.edit(max_calls=3, budget=Budget(max_cost=1), consecutive_nudges=2, terminating=["finalize"], stop=None)
-    assert limits.budget == Budget(max_cost=1, max_calls=3)
+    assert limits.budget == Budget(max_turns=64, max_cost=1, max_calls=3)  # the default of the turns yields to max_invocations
     assert limits.terminating == TerminatingTools(("finalize",), consecutive_nudges=2)
     assert limits.stop is None
 
@@ -512,7 +512,7 @@ def test_a_change_is_all_or_nothing(changes: list[dict[str, Any]]) -> None:
     for change in changes:
         before = limits.snapshot()
         try:
-            expected = dataclasses.replace(before.budget, **change)
+            expected = dataclasses.replace(before, budget=dataclasses.replace(before.budget, **change)).budget
         except LimitError:
             with pytest.raises(LimitError):
                 limits.edit(**change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 import agentlab as lab
 from agentlab import events
 from agentlab.errors import LimitError, NudgesExhausted, ToolDefinitionError
+from agentlab.providers._registry import resolve
 from agentlab.results import Action, RunResult
 from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import FinishReason, StopReason, ToolCall
+from agentlab.types import FinishReason, Message, ModelRequest, StopReason, ToolCall
 
 S = StopReason
 done: list[str] = []
@@ -57,11 +59,51 @@ def test_the_first_call_of_a_terminating_tool_ends_the_run_with_its_output() -> 
     assert "finalize" in result.detail
 
 
+@pytest.mark.parametrize("recorded_as", ["system", "user"])
+@pytest.mark.parametrize("model", ["openai:gpt-5.4-mini", "anthropic:claude-sonnet-4-6"])
+def test_a_recording_of_a_reminder_replays_whichever_role_it_was_sent_with(model: str, recorded_as: str, tmp_path: Path) -> None:
+    """Strictly: up to 0.1 reminders were the user's on every wire."""
+    agent = lab.Agent(model, tools=[finalize], terminating=END, instructions="Be brief.")
+    asked = [Message("user", "task"), Message("assistant", "I think so."), Message(recorded_as, NUDGE_MESSAGE)]  # type: ignore[arg-type]
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "input_tokens": 10, "output_tokens": 5}
+    tool = {"id": "c1", "type": "function", "function": {"name": "finalize", "arguments": '{"answer": "yes"}'}}
+    chat = [({"content": "I think so."}, "stop"), ({"content": None, "tool_calls": [tool]}, "tool_calls")]
+    blocks = [
+        ({"type": "text", "text": "I think so."}, "end_turn"),
+        ({"type": "tool_use", "id": "c1", "name": "finalize", "input": {"answer": "yes"}}, "tool_use"),
+    ]
+    kept = []
+    for place in (0, 1):
+        made = ModelRequest(asked[: 1 + 2 * place], agent.instructions, agent.tool_specs)
+        request = resolve(model).build_request(made)
+        if model.startswith("openai"):
+            said, why = chat[place]
+            answer: Any = {
+                "choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": why}],
+                "usage": usage,
+            }
+        else:
+            block, why = blocks[place]
+            answer = {"type": "message", "role": "assistant", "content": [block], "stop_reason": why, "usage": usage}
+        one = {"method": request.method, "uri": request.url, "body": request.body.decode(), "headers": {}}
+        response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": json.dumps(answer)}}
+        kept.append({"request": one, "response": response})
+    (tmp_path / "old.json").write_text(json.dumps({"version": 1, "interactions": kept}))
+
+    async def main() -> RunResult:
+        with lab.replay(tmp_path):
+            return await agent.run("task")
+
+    result = asyncio.run(main())
+    assert (result.stop_reason, result.output) == (S.TERMINATING_TOOL, "YES")
+    assert [message.role for message in result.messages] == ["user", "assistant", "system", "assistant", "tool"]
+
+
 def test_an_answer_without_a_call_is_answered_with_the_reminder() -> None:
     result = run(["I think so.", FINISH])
     assert (result.stop_reason, len(result.history)) == (S.TERMINATING_TOOL, 2)
     assert result.history[0].decision.action is Action.NUDGE
-    assert [(message.role, message.text) for message in result.messages][2] == ("user", NUDGE_MESSAGE)
+    assert [(message.role, message.text) for message in result.messages][2] == ("system", NUDGE_MESSAGE)
     (nudged,) = [event for event in result.events if isinstance(event, events.Nudged)]
     assert (nudged.consecutive, nudged.allowed) == (1, 1)
 

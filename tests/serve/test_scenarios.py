@@ -125,7 +125,7 @@ def test_the_assistants_next_message_is_written_as_instructed(opened: Callable[.
     assert (reply["saved_ai_messages"], reply["stop_reason"]) == (True, "completed")
     assert reply["generated_messages"] == [human("Say good bye."), ai(reply["response"])]
     kept = door.kept.messages("a")
-    assert [message.role for message in kept][1::2] == ["assistant", "assistant"]
+    assert [message.role for message in kept] == ["system", "assistant", "system", "assistant"]
     assert kept[-1].text == reply["response"]
 
 
