@@ -24,6 +24,7 @@ from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import Draft, ExplicitStop
 from agentlab.loop.step import Ending, take_step
+from agentlab.owner import turn_to_begin
 from agentlab.redaction import in_words, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
@@ -254,6 +255,8 @@ class Drive(InBackground[RunResult]):
 
     async def _one_step(self) -> StepResult | None:
         async with self._owner.turn:
+            if not self._started:
+                await turn_to_begin()
             if self.state is RunState.ENDED:
                 return None
             if self._is_called_off():

@@ -11,6 +11,7 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import StopReason
+from agentlab.testing import ScriptedProvider
 from agentlab.transport import httpx_transports
 from agentlab.transport.httpx_transports import LiveTransport
 
@@ -186,3 +187,42 @@ def test_retries_wait_in_line_too(one: None) -> None:
         results = go(together(server, 3))
     assert [result.text for result in results] == ["Hello there"] * 3
     assert sum(len(retried(result)) for result in results) == 1
+
+
+def test_runs_that_begin_at_once_let_the_loop_have_its_turn() -> None:
+    began: Counter[int] = Counter()
+    turn = 0
+
+    def note(event: lab.events.Event) -> None:
+        if isinstance(event, lab.events.RunStarted):
+            began[turn] += 1
+
+    async def main() -> None:
+        nonlocal turn
+        asker = lab.Agent(ScriptedProvider(["Hello there"]), observers=[note])
+        work = asyncio.gather(*[finished(asker.run("go")) for _ in range(300)])
+        while not work.done():
+            await asyncio.sleep(0)
+            turn += 1
+        assert {result.text for result in work.result()} == {"Hello there"}
+
+    go(main())
+    assert sum(began.values()) == 300
+    assert max(began.values()) == 1
+
+
+def test_a_run_that_is_cancelled_before_its_turn_to_begin_asks_nothing() -> None:
+    async def main() -> None:
+        asker = lab.Agent(ScriptedProvider(["Hello there"]))
+        runs = [asker.run("go") for _ in range(3)]
+        tasks = [asyncio.ensure_future(finished(run)) for run in runs]
+        await asyncio.sleep(0)
+        runs[1].cancel()
+        tasks[2].cancel()
+        assert (await tasks[0]).text == "Hello there"
+        assert ((await tasks[1]).stop_reason, len(runs[1].history)) == (StopReason.CANCELLED, 0)
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[2]
+        assert (await asker.run("go")).text == "Hello there"
+
+    go(main())
