@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentlab.budget import LIMIT_REASONS, Budget
+from agentlab.budget import LIMIT_REASONS, Budget, DefaultTurns
 from agentlab.errors import ConfigurationError
 from agentlab.history import ZERO, RunHistory
 from agentlab.results import Reading, Remaining
@@ -153,6 +153,8 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
     if left.time_s is not None and elapsed_s is not None:
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
+    if "max_calls" in lower and budget.max_turns is not None:
+        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of the turns
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
@@ -178,9 +180,9 @@ def refuse_too_deep() -> None:
 
 
 def turns_within(settings: RunSettings, run: Drive) -> RunSettings:
-    """The settings of a run below another, with at most as many turns as the outermost run has."""
+    """The settings of a run below another, with at most as many turns as a person set for the outermost run."""
     most, own = run.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
-    if most is None or (own is not None and own <= run.begins_with + most):
+    if most is None or (own is not None and (own <= run.begins_with + most or isinstance(most, DefaultTurns))):
         return settings
     return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=run.begins_with + most))
 

@@ -26,7 +26,7 @@ from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.terminating import TerminatingTools
-from agentlab.tools import Tool, as_text, tool
+from agentlab.tools import Tool, tool
 from agentlab.types import StopReason
 
 HOW_TO_USE = (
@@ -49,7 +49,8 @@ def as_tool(
     """The agent as a tool; see `Agent.as_tool`."""
     settings = agent.settings_for(budget=budget, stop=stop, terminating=terminating)
     told = f"{description.strip()}\n\n{HOW_TO_USE}" if description.strip() else HOW_TO_USE
-    return tool(name=name, description=told)(SubAgent(agent, name, settings).work)
+    idempotent = all(one.idempotent for one in agent.tools.values())
+    return tool(name=name, description=told, idempotent=idempotent)(SubAgent(agent, name, settings).work)
 
 
 class SubAgent:
@@ -186,6 +187,9 @@ class SubAgent:
         return run.result.text
 
 
+SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its own tools have had their grace by then
+
+
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 
@@ -305,8 +309,7 @@ def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> s
     line = _last_line(run, result, before, handle, site)
     if result.stop_reason is StopReason.ERROR:
         raise RunFailed(f"{result.detail}\n{line}", result) from result.error
-    answer = result.text if result.output is None else as_text(result.output)
-    return f"{answer if answer.strip() else '(It gave no answer.)'}\n\n{line}"
+    return f"{result.text if result.text.strip() else '(It gave no answer.)'}\n\n{line}"
 
 
 def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: CallSite | None) -> str:

@@ -23,12 +23,14 @@ from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import Draft, ExplicitStop
+from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
+from agentlab.never_met import never_met
 from agentlab.owner import turn_to_begin
-from agentlab.redaction import in_words, without_keys
+from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
-from agentlab.types import StopReason
+from agentlab.types import StopReason, ToolCall
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -95,6 +97,8 @@ class Drive(InBackground[RunResult]):
         self._cancelled = False
         self._interrupts = 0
         self.waits_for_tool = False
+        self.may_have_run: list[ToolCall] = []
+        self.again: Callable[[ToolCall], object] | None = None
         self._end_is_told = False
         self._telling = threading.Lock()
         self._warned: set[str] = set()
@@ -174,7 +178,7 @@ class Drive(InBackground[RunResult]):
             except Exception as error:
                 if id(observer) not in self._faulty:
                     self._faulty.add(id(observer))
-                    told = f"The observer {observer!r} raised {type(error).__name__}: {error}. The run goes on."
+                    told = f"The observer {text_of(observer, repr)} raised {in_words(error)}. The run goes on."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
@@ -376,6 +380,16 @@ class Drive(InBackground[RunResult]):
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:
             self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+            if by == "code":  # who edits in the panel sees it there
+                known = never_met(before, self.agent, self.history)
+                for remark in never_met(after, self.agent, self.history):
+                    if remark not in known:
+                        self.warn_once(remark)
+
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step. Of a sub-agent's run its caller hears in the result."""
+        if self.result is None and not self._started and self.caller is None:
+            check_key(self.agent, self.transport)
 
     def _refuse_if_ended(self) -> None:
         if self.result is not None:
