@@ -19,7 +19,7 @@ class Detector(Protocol):
     """What reads responses for the reason of their end. Neither method raises on what a provider sent."""
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended; see `agentlab.detect`."""
         ...
@@ -42,10 +42,10 @@ class BodyReaderDetector:
     like: Detector
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended, in the function's view; an HTTP error is one in anybody's."""
-        if status >= 400:
+        if status is not None and status >= 400:
             return replace(self.like.detect(payload, status=status), provider=self.provider)
         body, events = opened(payload, streaming)
         if events is None:
@@ -122,7 +122,7 @@ class RenamedDetector:
     inner: Detector
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended; see `agentlab.detect`."""
         signal = self.inner.detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)

@@ -204,8 +204,11 @@ class HttpModel:
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
             if not 200 <= answer.status < 300:
-                raise await self._refusal(answer, auth)
-            if request.stream:
+                refusal = await self._refusal(answer, digest, auth)
+                if isinstance(refusal, ProviderStatusError):
+                    raise refusal
+                response, begins_with, cut_short = refusal, b"", False
+            elif request.stream:
                 response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
@@ -216,7 +219,8 @@ class HttpModel:
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
         response = replace(response, source=source)
-        return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
+        with_words = response.signal.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
+        return _without_keys(response, auth) if with_words else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
         """The error of a body in which nothing was recognised. One that ended early is what a broken connection is, and may pass."""
@@ -295,7 +299,10 @@ class HttpModel:
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
 
-    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
+    async def _refusal(
+        self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str]
+    ) -> ProviderStatusError | ModelResponse:
+        """The error of a status outside 200 to 299; where a content filter refused the request, a response that says so."""
         status, header = answer.status, answer.headers.get
         try:
             body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
@@ -305,7 +312,11 @@ class HttpModel:
         with suppress(ValueError):
             payload = loads(body.removeprefix(_BOM))
             said = self.provider.error_message(payload)
-            word = signals.registry.detect(self.name, payload, status=status).raw_value
+            signal = signals.registry.detect(self.name, payload, status=status)
+            if signal.finish_reason is FinishReason.CONTENT_FILTERED:
+                digest.update(dumps(payload))
+                return ModelResponse("", signal, raw=payload)
+            word = signal.raw_value
             code = _in_one_line(word.encode("utf-8", "replace"), auth) if isinstance(word, str) else ""
         said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
         asked_for = _retry_after_s(header)

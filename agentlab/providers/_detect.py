@@ -12,7 +12,7 @@ from agentlab.providers._base import StreamParser
 from agentlab.providers._batch import answer_of, never_run
 from agentlab.providers._incoming import read_json
 from agentlab.providers._registry import Provider
-from agentlab.providers._signals import body_message, error_code, find_error
+from agentlab.providers._signals import body_message, error_code, filtered_by, find_error
 from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
 
 _SHOWN_CHARACTERS = 80
@@ -29,11 +29,11 @@ class BodyDetector(abc.ABC):
         """What the provider is called in the signal."""
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended; see `agentlab.detect`."""
-        if status >= 400:
-            return status_signal(self._name, payload, status)
+        if status is not None and status >= 400:
+            return self._of_refusal(payload, status)
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
@@ -49,7 +49,15 @@ class BodyDetector(abc.ABC):
         if (never := never_run(body, self._name)) is not None:
             return never
         body, status = answer_of(body)
-        return status_signal(self._name, body, status) if status >= 400 else self._of_answer(body, requested_cap)
+        return self._of_refusal(body, status) if status >= 400 else self._of_answer(body, requested_cap)
+
+    def _of_refusal(self, payload: JSON, status: int) -> TerminationSignal:
+        """The signal of a status of 400 and above; of one that a filter gave, with what the body says of the filter."""
+        body = refusal_body(payload)
+        signal = status_signal(self._name, body, status)
+        if signal.finish_reason is FinishReason.ERROR:
+            return signal
+        return replace(signal, metadata={**self._of_answer(body, None).metadata, **signal.metadata})
 
     @abc.abstractmethod
     def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
@@ -124,18 +132,24 @@ def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
     return signal
 
 
-def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
-    """The signal of an HTTP status of 400 and above: an error, whatever the body says."""
+def refusal_body(payload: JSON) -> JSON:
+    """The body of a refusal as an object, or as text where it is none."""
     body = as_bytes(payload)
-    if body is not None:
-        text = body.decode("utf-8", "replace")
-        values, _ = read_json(text.removeprefix("data:"))
-        payload = values[0] if values else text
+    if body is None:
+        return payload
+    text = body.decode("utf-8", "replace")
+    values, _ = read_json(text.removeprefix("data:"))
+    return values[0] if values else text
+
+
+def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
+    """The signal of an HTTP status of 400 and above: an error, unless the body says that a content filter refused the request."""
     error = find_error(payload)
-    where, value = error_code(error) if error is not None else ("status", status)
+    filtered = filtered_by(payload if error is None else error)
+    where, value = filtered or (error_code(error) if error is not None else ("status", status))
     words = body_message(payload) if not isinstance(payload, str) else read.as_text(payload[:200]).strip()
     return TerminationSignal(
-        finish_reason=FinishReason.ERROR,
+        finish_reason=FinishReason.CONTENT_FILTERED if filtered else FinishReason.ERROR,
         confidence=Confidence.HIGH,
         provider=provider,
         raw_field=where,

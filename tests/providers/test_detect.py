@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agentlab as lab
 from agentlab.signals import detect
 from agentlab.types import Confidence, FinishReason
 
@@ -102,3 +103,72 @@ def test_nothing_that_is_sent_raises(name: str, data: st.DataObject):
     payload = data.draw(st.binary(max_size=60) | st.text(max_size=60) | odd(name) | odd(name).map(json.dumps))
     status = data.draw(st.sampled_from([200, 404]))
     detect(name, payload, streaming=data.draw(st.sampled_from([None, True, False])), status=status)
+
+
+# A status that is not known, and refusals by a filter ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
+def test_a_status_that_is_not_known_is_none(name: str):
+    """As in every recording that did not keep it."""
+    for payload in (whole("openai", CUT), json.dumps(whole("openai", CUT)), stream("openai", CUT), {}, b"", None, "<html>"):
+        for streaming in (None, True, False):
+            found = detect(name, payload, streaming=streaming, status=None)
+            assert found == detect(name, payload, streaming=streaming, status=200)
+    line = {"custom_id": "1", "response": {"status_code": None, "body": whole("openai", CUT)}}
+    assert detect("openai", line, status=None).finish_reason is F.MAX_TOKENS
+
+
+def test_a_detector_of_ones_own_takes_a_status_that_is_not_known():
+    for one in (lambda body: lab.TerminationSignal(F.PAUSED, LOW), "openai"):
+        undo = lab.signals.register("my-gateway", one)
+        try:
+            expected = F.PAUSED if callable(one) else F.MAX_TOKENS
+            assert lab.detect("my-gateway", whole("openai", CUT), status=None).finish_reason is expected
+        finally:
+            undo()
+
+
+FILTERED = [
+    pytest.param({"error": {"code": "content_filter", "status": 400}}, 400, "error.code", "content_filter", id="Azure"),
+    pytest.param(
+        {"error": {"code": "400", "innererror": {"code": "ResponsibleAIPolicyViolation"}}},
+        400,
+        "error.innererror.code",
+        "ResponsibleAIPolicyViolation",
+        id="Azure, the inner error alone",
+    ),
+    pytest.param(
+        {"error": {"type": "invalid_request_error", "code": "content_policy_violation"}},
+        400,
+        "error.code",
+        "content_policy_violation",
+        id="OpenAI",
+    ),
+    pytest.param(
+        {"error": {"code": 403, "message": "Flagged.", "metadata": {"reasons": ["violence"], "flagged_input": "a knife"}}},
+        403,
+        "error.code",
+        403,
+        id="OpenRouter",
+    ),
+    pytest.param({"code": "DataInspectionFailed", "message": "No."}, 400, "error.code", "DataInspectionFailed", id="Alibaba"),
+]
+
+
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
+@pytest.mark.parametrize(("body", "status", "field", "word"), FILTERED)
+def test_a_refusal_by_a_filter_is_no_error(name: str, body: Any, status: int, field: str, word: Any):
+    for payload in (body, json.dumps(body), json.dumps(body).encode()):
+        found = detect(name, payload, status=status)
+        assert (found.finish_reason, found.confidence) == (F.CONTENT_FILTERED, HIGH)
+        assert (found.raw_field, found.raw_value, found.metadata["status"]) == (field, word, status)
+    if "error" in body:  # in a body with status 200, as in a stream that had begun, and in a batch
+        assert detect(name, body).finish_reason is F.CONTENT_FILTERED
+        line = {"custom_id": "1", "response": {"status_code": status, "body": body}}
+        assert detect(name, line).finish_reason is F.CONTENT_FILTERED
+
+
+@pytest.mark.parametrize("code", ["invalid_prompt", "content_filter_error", "filter", None, 400, ["content_filter"]])
+def test_other_refusals_stay_errors(code: Any):
+    assert detect("openai", {"error": {"code": code, "message": "content_filter"}}, status=400).finish_reason is F.ERROR
