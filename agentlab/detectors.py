@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import opened
+from agentlab.providers._detect import opened, too_large
+from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers._signals import not_whole
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
@@ -50,6 +51,8 @@ class BodyReaderDetector:
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
+        if len(events) > LARGEST_ANSWER_BYTES:
+            return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return parser.finish()

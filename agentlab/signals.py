@@ -104,7 +104,7 @@ class SignalRegistry:
         says so. `requested_cap` is the output cap that was asked for, in
         tokens.
 
-        Never raises on what a provider sent.
+        Never raises on what a provider sent. Of a body above 64 MiB nothing is examined: it is UNKNOWN, and the message says so.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}

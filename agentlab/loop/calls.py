@@ -24,6 +24,8 @@ from agentlab.errors import (
 from agentlab.http import HttpAnswer, HttpRequest, Recorded
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
+from agentlab.providers._detect import LARGEST_REFUSAL_BYTES
+from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers._read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.shown import Shown
@@ -45,7 +47,6 @@ _NEXT_STEP = {
 _OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
 _SHOWN_BYTES = 300  # of a body that is not understood
 _READ_BYTES = 4096  # of it, to be looked through for keys
-_LARGEST_REFUSAL_BYTES = 2**20
 _NO_CONTENT = 204
 _BOM = b"\xef\xbb\xbf"
 
@@ -56,9 +57,6 @@ LONGEST_SILENCE_S = 300.0
 KEPT_ALIVE = 2
 """So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
 `keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
-
-LARGEST_ANSWER_BYTES = 256 * 2**20
-"""An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +303,7 @@ class HttpModel:
         """The error of a status outside 200 to 299; where a content filter refused the request, a response that says so."""
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
+            body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""

@@ -10,10 +10,13 @@ from agentlab.providers import _read as read
 from agentlab.providers._base import Provider as ProviderProtocol
 from agentlab.providers._base import StreamParser
 from agentlab.providers._batch import answer_of, never_run
-from agentlab.providers._incoming import read_json
+from agentlab.providers._incoming import LARGEST_ANSWER_BYTES, read_json
 from agentlab.providers._registry import Provider
 from agentlab.providers._signals import body_message, error_code, filtered_by, find_error
 from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
+
+LARGEST_REFUSAL_BYTES = 2**20
+"""What is read of a refusal, at most."""
 
 _SHOWN_CHARACTERS = 80
 
@@ -37,6 +40,8 @@ class BodyDetector(abc.ABC):
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
+        if len(events) > LARGEST_ANSWER_BYTES:
+            return too_large(self._name, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return explained(parser.finish(), events)
@@ -96,15 +101,25 @@ def provider_detector(name: str, model: str = "") -> WireDetector:
 
 
 def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
-    """What a payload holds: a whole body and None, or nothing and the bytes of a stream. A list of chunks is a stream too."""
+    """What a payload holds: a whole body and None, or nothing and the bytes of a stream. A list of chunks is a stream too, and so is a
+    body that is too large to be read."""
     events = as_bytes(payload)
     if events is None:
         return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
-    if streaming is not True:
-        values, complete = read_json(events.decode("utf-8", "replace"))
-        if complete and len(values) == 1:
-            return values[0], None
+    if streaming is not True and len(events) <= LARGEST_ANSWER_BYTES:
+        try:
+            value = read.loads(events.decode("utf-8", "replace"))
+        except ValueError:
+            return None, events
+        if not isinstance(value, list) or len(value) == 1:
+            return (value[0] if isinstance(value, list) else value), None
     return None, events
+
+
+def too_large(provider: str, size: int) -> TerminationSignal:
+    """The signal of a body that is not examined."""
+    told = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are examined: why it ended is not known."
+    return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=told)
 
 
 def as_bytes(payload: JSON) -> bytes | None:
@@ -137,7 +152,7 @@ def refusal_body(payload: JSON) -> JSON:
     body = as_bytes(payload)
     if body is None:
         return payload
-    text = body.decode("utf-8", "replace")
+    text = body[:LARGEST_REFUSAL_BYTES].decode("utf-8", "replace")
     values, _ = read_json(text.removeprefix("data:"))
     return values[0] if values else text
 
