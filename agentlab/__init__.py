@@ -14,9 +14,11 @@ Every name below is imported when it is first used, so `import agentlab` costs n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab import errors as errors
     from agentlab import events as events
     from agentlab import importers as importers
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
     from agentlab.types import Stop as Stop
     from agentlab.types import StopReason as StopReason
     from agentlab.types import TerminationSignal as TerminationSignal
+    from agentlab.types import ToolCall as ToolCall
+    from agentlab.types import ToolResult as ToolResult
     from agentlab.types import Usage as Usage
     from agentlab.whatif.backtest import backtest as backtest
     from agentlab.whatif.suggest import Suggestion as Suggestion
@@ -144,7 +148,17 @@ _PLACES = {
     "agentlab.termination": ("DecisionContext", "decide"),
     "agentlab.tools": ("Tool", "tool"),
     "agentlab.transport": ("record", "replay"),
-    "agentlab.types": ("Confidence", "FinishReason", "Message", "Stop", "StopReason", "TerminationSignal", "Usage"),
+    "agentlab.types": (
+        "Confidence",
+        "FinishReason",
+        "Message",
+        "Stop",
+        "StopReason",
+        "TerminationSignal",
+        "ToolCall",
+        "ToolResult",
+        "Usage",
+    ),
     "agentlab.widgets": ("panel",),
     "agentlab.widgets.explorer": ("explore",),
 }

@@ -260,6 +260,11 @@ def _text_of_holes(call: ModelCall) -> str | None:
     return "; ".join(map(str, call.response.holes)) or None
 
 
+def _of_rate(field: str, dtype: str, help_: str) -> Column:
+    """A column off the provider's own limits on the account."""
+    return _of_call(f"rate_{field}", dtype, help_, lambda c: getattr(c.response.rate_limit, field, None))
+
+
 CALL_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     PROVIDER,
@@ -297,6 +302,12 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_source("replayed", "boolean", "whether it was replayed from a recording", lambda s: s.replayed),
     _of_source("recording", "string", "the file and the number in it", lambda s: s.recording or None),
     _of_source("response_hash", "string", "hash of the response's body", lambda s: s.digest),
+    _of_rate("requests_left", "Int64", "requests that the account has left, by the answer's headers"),
+    _of_rate("requests_limit", "Int64", "of so many"),
+    _of_rate("requests_renew_s", "Float64", "seconds from the answer until all are there again"),
+    _of_rate("tokens_left", "Int64", "tokens that the account has left, by the answer's headers"),
+    _of_rate("tokens_limit", "Int64", "of so many"),
+    _of_rate("tokens_renew_s", "Float64", "seconds from the answer until all are there again"),
 )
 
 
@@ -378,6 +389,8 @@ TOOL_COLUMNS: tuple[Column, ...] = (
     _of_tool("call_id", "string", "the provider's id of the call", lambda r: r.call_id),
     _of_tool("tool", "string", "its name", lambda r: r.name),
     _of_tool("arguments", "string", "as the model sent them", lambda r: r.arguments),
+    _of_tool("executed_arguments", "string", "as a middleware changed them; NA: as sent", lambda r: r.executed_arguments),
+    _of_tool("middleware", "string", "what a middleware changed: arguments, result, or answer", lambda r: r.middleware or None),
     _of_tool("content", "string", "what the model was told", lambda r: r.content),
     _of_tool("error", "string", "what went wrong, in a word", lambda r: r.error),
     _of_tool("stopped_run", "boolean", "whether the tool asked for the run's end", lambda r: r.stop is not None),
@@ -427,7 +440,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
-    Column("text", "string", "the last text", lambda s, r: r.text if r else None),
+    Column("text", "string", "the answer: what was handed in, else the model's last text", lambda s, r: r.text if r else None),
     Column("replayed", "boolean", "whether any call of it was replayed from a recording", lambda s, r: _replayed(s.history)),
     Column(
         "recording_id",

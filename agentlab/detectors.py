@@ -11,6 +11,7 @@ from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import opened, too_large
 from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers._signals import not_whole
+from agentlab.redaction import in_words
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
@@ -75,7 +76,7 @@ class BodyReaderDetector:
                 )
             told = f"returned {type(signal).__name__} in place of a TerminationSignal"
         except Exception as error:
-            told = f"raised {type(error).__name__}: {error}"
+            told = f"raised {in_words(error)}"
         said = f"The detector registered for {self.provider!r} {told}."
         logger.warning(said)
         return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, self.provider, message=said)

@@ -7,6 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of what was said to a Chat
+    │       └── ContextNotFoundError  a context that holds no message
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -34,12 +35,16 @@ a run is raised, after what happened so far was recorded; a ProviderError ends t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.printable import printable
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab.results import RunResult
+    from agentlab.types import RateLimit
 
 
 class AgentlabError(Exception):
@@ -113,7 +118,7 @@ class LimitError(ConfigurationError):
         >>> lab.Budget(max_turns=0)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
     """
 
 
@@ -136,6 +141,17 @@ class ChatInputError(ConfigurationError):
         Traceback (most recent call last):
             ...
         agentlab.errors.ChatInputError: message=' ': say something, as text.
+    """
+
+
+class ContextNotFoundError(ChatInputError, LookupError):
+    """A Chat is to run its agent on a context that holds no message.
+
+    Example:
+        >>> await lab.Chat(brief).invoke("anna")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ContextNotFoundError: The context 'anna' holds no message: begin it with chat or add_message, or ask...
     """
 
 
@@ -216,7 +232,8 @@ class ProviderStatusError(ProviderError):
     """An HTTP status outside 200 to 299.
 
     `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say), `code` the provider's
-    own word for what is wrong, such as `insufficient_quota` (empty: it has none).
+    own word for what is wrong, such as `insufficient_quota` (empty: it has none), `rate_limit` what its headers say of the account's
+    limits (None: nothing).
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -226,11 +243,20 @@ class ProviderStatusError(ProviderError):
         (429, 2.0)
     """
 
-    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None, code: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        retry_after_s: float | None = None,
+        code: str = "",
+        rate_limit: RateLimit | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.retry_after_s = retry_after_s
+        self.rate_limit = rate_limit
 
 
 class ProviderPayloadError(ProviderError):
@@ -515,3 +541,9 @@ class RunFailed(RunStopped):
             ...
         agentlab.errors.RunFailed: ProviderError: no answer
     """
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.redaction import shown_without_keys
 from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
-from agentlab.types import FinishReason, Hole, ToolCall, ToolResult, Usage
+from agentlab.types import FinishReason, Hole, RateLimit, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from agentlab.settings import RunSettings
@@ -65,7 +66,8 @@ class TurnStarted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
-    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line.
+    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line, `rate_limit` what the refusal's
+    headers say of the account's limits, None where they say nothing.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -79,6 +81,7 @@ class CallRetried(Event):
     attempt: int
     wait_s: float
     reason: str
+    rate_limit: RateLimit | None = None
 
 
 @shown_without_keys
@@ -391,3 +394,9 @@ class RunObserver(Protocol):
     def __call__(self, event: Event, /) -> object:
         """Look at the event; what is returned is ignored."""
         ...
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

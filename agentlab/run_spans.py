@@ -126,8 +126,8 @@ class RunSpans:
                 attributes[name] = tokens
         if self._cost_usd is not None:
             attributes[names.COST_USD] = float(self._cost_usd)
-        if self._to.content and result.text:
-            attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.text)
+        if self._to.content and result.model_text:
+            attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.model_text)
         if result.stop_reason is StopReason.ERROR:
             attributes[names.ERROR_TYPE] = _error_type(result.error)
             self._try(lambda: span.set_status(self._error(result.detail)))

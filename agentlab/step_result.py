@@ -283,6 +283,16 @@ class StepResult(Shown):
         return ", ".join(parts) + ")"
 
     @property
+    def total_tokens(self) -> int | None:
+        """Tokens of the step, without those of sub-agents; None where the provider does not report them.
+
+        Example:
+            >>> result.history[0].total_tokens
+            637
+        """
+        return self.usage.total_tokens
+
+    @property
     def child_tokens(self) -> int | None:
         """Tokens of the sub-agents that were called in this step; None where a part is unknown.
 

@@ -29,14 +29,17 @@ Whatever a policy says, a tool call that was cut off is never executed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pydantic_core
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.no_such_name import defined_in, only
+from agentlab.predicates import discard, name_of
 from agentlab.printable import whole
 from agentlab.results import Action, Decision
 from agentlab.settings import RunSettings
@@ -67,8 +70,8 @@ class DecisionContext(Shown):
     history: RunHistory | None = None
 
 
-Policy: TypeAlias = Callable[[TerminationSignal, DecisionContext], Decision]
-"""What decides on the end of a response. Pure: it looks, and answers."""
+Policy: TypeAlias = Callable[[TerminationSignal, DecisionContext], Decision | Awaitable[Decision]]
+"""What decides on the end of a response: a function, sync or async. It looks, and answers."""
 
 _NOTHING_KNOWN = DecisionContext()
 
@@ -76,7 +79,7 @@ _NOTHING_KNOWN = DecisionContext()
 def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN, policy: Policy | None = None) -> Decision:
     """What follows from a response that ended so. `policy` None is `standard`.
 
-    Raises ConfigurationError where a policy answers with something that cannot be done.
+    Raises ConfigurationError where a policy answers with something that cannot be done, and for an async one: a run awaits it.
 
     Example:
         >>> cut = lab.TerminationSignal(lab.FinishReason.MAX_TOKENS, lab.Confidence.HIGH)
@@ -86,7 +89,14 @@ def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN,
     """
     if policy is None:
         return standard(signal, context)
-    return _checked(policy(signal, context), policy, context)
+    decision = policy(signal, context)
+    if isinstance(decision, Decision) or not inspect.isawaitable(decision):
+        return checked(decision, policy, context)
+    discard(decision)
+    name = name_of(policy)
+    raise ConfigurationError(
+        f"The policy {name} is async, and lab.decide waits for nothing: write `await {name}(signal, context)`. A run awaits it."
+    )
 
 
 # Policies ------------------------------------------------------------------------------------------------------------------
@@ -208,8 +218,14 @@ _ENDS = {Action.COMPLETE: StopReason.COMPLETED, Action.ABORT: StopReason.ERROR}
 _GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.REPAIR_TOOL_CALL, Action.ASK_AGAIN)
 
 
-def _checked(decision: Decision, policy: Policy, context: DecisionContext) -> Decision:
-    """A policy's decision, if it can be carried out."""
+def checked(decision: object, policy: Policy, context: DecisionContext) -> Decision:
+    """A policy's decision, if it can be carried out. Raises ConfigurationError if not.
+
+    Example:
+        >>> decision = lab.Decision(lab.Action.COMPLETE, "Good enough.")
+        >>> lab.termination.checked(decision, lab.termination.lenient, lab.DecisionContext()).stop_reason
+        <StopReason.COMPLETED: 'completed'>
+    """
     name = getattr(policy, "__name__", repr(policy))
     if not isinstance(decision, Decision):
         raise ConfigurationError(
@@ -260,3 +276,9 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     except ValueError as error:
         return "EOF while parsing" in str(error)
     return False
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agentlab import events
+from agentlab import calling, events
 from agentlab.errors import (
     ConfigurationError,
     FixtureError,
@@ -19,17 +20,20 @@ from agentlab.errors import (
 )
 from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
+from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
+from agentlab.providers._blocks import with_ids_of_their_own
 from agentlab.redaction import in_words
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
-from agentlab.termination import DecisionContext, decide, is_cut_off
+from agentlab.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.types import (
     Cost,
     Message,
     ModelRequest,
     ModelResponse,
+    RateLimit,
     StopReason,
     ToolResult,
     Usage,
@@ -39,6 +43,7 @@ from agentlab.types import (
 from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 
 if TYPE_CHECKING:
+    from agentlab.history import RunHistory
     from agentlab.loop.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
@@ -70,7 +75,9 @@ class Draft:
         "decision",
         "error",
         "explicit",
+        "fault",
         "open_calls",
+        "open_children",
         "parts",
         "seams",
         "settings",
@@ -86,9 +93,11 @@ class Draft:
         self.tool_results: list[ToolResult] = []
         self.children: list[ChildUse] = []
         self.open_calls = 0
+        self.open_children: dict[Drive, tuple[RunHistory, str]] = {}
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
+        self.fault: tuple[str, Exception | None] = ("", None)
         self.answer: ModelResponse | None = None
         self.parts: list[str] = []
         self.seams: list[Seam] = []
@@ -120,6 +129,11 @@ class Draft:
             (*run.history.cut_off, *self.children),
             tuple(self.seams),
         )
+
+    def blame(self, whom: str, error: Exception) -> None:
+        """Note what raised an exception, "" for the call itself; who lets it pass is not to blame."""
+        if self.fault[1] is not error:
+            self.fault = (whom, error)
 
     def whole_answer(self) -> ModelResponse | None:
         """What several calls came to, where some of it was put together; with what a paused turn had said before (`parts`)."""
@@ -160,7 +174,7 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
             draft.seams.append(replace(seam, place=seam.place + sum(map(len, draft.parts))))
         draft.answer = response
         run.conversation.replace_last(_assistant_message(response))
-    draft.decision = _decided(run, draft, request, response)
+    draft.decision = await _decided(run, draft, request, response)
     for call in draft.calls[before:]:
         known = call.usage.total_tokens is not None
         if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
@@ -171,12 +185,13 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
     return response
 
 
-def _decided(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse) -> Decision:
+async def _decided(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse) -> Decision:
     """What follows from a response."""
     context = DecisionContext(
         response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
     )
-    return decide(response.signal, context, draft.settings.policy)
+    policy = draft.settings.policy
+    return standard(response.signal, context) if policy is None else await _by(policy, draft, response, context)
 
 
 async def _ask_again_while_lost(
@@ -187,7 +202,7 @@ async def _ask_again_while_lost(
     start, attempt = len(draft.calls), 0
     request, response = await _asked(run, draft, going_on)
     while response.is_spoilt:
-        decision = _decided(run, draft, request, response)
+        decision = await _decided(run, draft, request, response)
         if decision.action is not Action.ASK_AGAIN:
             break
         here, retry = len(draft.calls), getattr(run.agent.model, "retry", None)
@@ -240,13 +255,34 @@ async def _asked(run: Drive, draft: Draft, going_on: GoingOn | None) -> tuple[Mo
         response = await _send(run, draft, request)
     else:
         try:
-            response = await agent.through_middleware(lambda asked: _send(run, draft, asked))(request)
+            response = await agent.through_middleware(lambda asked: _through(run, draft, asked), draft.blame)(request)
         except BaseException:
             if len(draft.calls) > before and going_on is None:
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
         response = _settle(run, draft, request, response, before)
     return request, response
+
+
+async def _by(policy: Policy, draft: Draft, response: ModelResponse, context: DecisionContext) -> Decision:
+    """What a policy decides, which may have to be awaited."""
+    try:
+        decision = policy(response.signal, context)
+        if not isinstance(decision, Decision) and inspect.isawaitable(decision):
+            decision = await decision
+    except Exception as error:
+        draft.blame(f"The policy {name_of(policy)}", error)
+        raise
+    return checked(decision, policy, context)
+
+
+async def _through(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:
+    """One round trip for a middleware: what fails here is not its fault, whatever it lets pass."""
+    try:
+        return await _send(run, draft, request)
+    except Exception as error:
+        draft.blame("", error)
+        raise
 
 
 async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:
@@ -258,10 +294,10 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     turn = len(run.history) + 1
     retries = 0
 
-    def on_retry(attempt: int, wait_s: float, reason: str) -> None:
+    def on_retry(attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None) -> None:
         nonlocal retries
         retries = attempt
-        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason))
+        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason, rate_limit))
 
     def on_text(text: str) -> None:
         if run.observers:
@@ -270,10 +306,14 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     context = CallContext(run.transport, run.lane, index, on_text, on_retry)
     started_s, started = run.clock.elapsed_s(), time.perf_counter()
     draft.open_calls += 1
+    calling.count_beside(run, calling.Used(1))
     try:
         response = await agent.model.respond(request, context)
+        if response.tool_calls:
+            response = with_ids_of_their_own(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         draft.open_calls -= 1  # refused: nothing was generated
+        calling.count_beside(run, calling.Used(-1))
         raise
     draft.open_calls -= 1
     duration_s = time.perf_counter() - started
@@ -299,6 +339,7 @@ def _keep(
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
+    calling.count_beside(run, calling.Used(0, usage.known_tokens, cost.known_usd))
     turn = len(run.history) + 1
     run.emit(
         events.StopReasonObserved(
@@ -311,13 +352,15 @@ def _settle(run: Drive, draft: Draft, request: ModelRequest, response: ModelResp
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
+        response = with_ids_of_their_own(response)
         index, now_s = run.history.own_calls + before + 1, run.clock.elapsed_s()
         _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
         return response
     chosen = next((call for call in asked if call.response is response), asked[-1])
     came = chosen.response
     if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
-        response = replace(response, native=None)  # the provider's own form still says what the middleware has changed
+        # The provider's own form still says what the middleware has changed.
+        response = with_ids_of_their_own(replace(response, native=None))
     aside = [replace(call, used=False) for call in asked if call is not chosen]
     draft.calls[before:] = [*aside, replace(chosen, response=response)]
     return response
@@ -344,7 +387,9 @@ def no_call_left(run: Drive, draft: Draft) -> bool:
     if budget.max_tokens is not None and tokens >= budget.max_tokens:
         return True
     cost_usd = history.known_cost_usd + sum(call.cost.known_usd for call in draft.calls)
-    return budget.max_cost is not None and cost_usd >= budget.max_cost
+    if budget.max_cost is not None and cost_usd >= budget.max_cost:
+        return True
+    return calling.bound_from_above(run) is not None
 
 
 # Usage that was not reported ------------------------------------------------------------------------------------------------

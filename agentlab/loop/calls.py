@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentlab import known_keys, signals
 from agentlab.errors import (
+    ConfigurationError,
     LimitError,
     MissingKeyError,
     ProviderConnectionError,
@@ -21,7 +22,9 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.http import HttpAnswer, HttpRequest, Recorded, read_rate_limit
+from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._detect import LARGEST_REFUSAL_BYTES
@@ -31,7 +34,19 @@ from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_h
 from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
-from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, ResponseSource, TextDelta, UsageSource
+from agentlab.types import (
+    Confidence,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    RateLimit,
+    ResponseSource,
+    TextDelta,
+    UsageSource,
+)
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -59,10 +74,12 @@ KEPT_ALIVE = 2
 `keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
-    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream.
+    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream. One that loses a
+    piece on its way is asked for again at once, at most twice.
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
@@ -85,9 +102,18 @@ class RetryPolicy(Shown):
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
             raise LimitError(f"RetryPolicy(attempts={self.attempts!r}): give a whole number of at least 1 (1 means no retry).")
         for name in ("first_wait_s", "longest_wait_s"):
-            value = getattr(self, name)
+            value = in_seconds(getattr(self, name))
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise LimitError(f"RetryPolicy({name}={value!r}): give seconds, 0 or more.")
+            object.__setattr__(self, name, value)
+
+
+class OnRetry(Protocol):
+    """Notified before a further attempt: its number, the wait, why the last one failed, and what that said of the account's limits."""
+
+    def __call__(self, attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None, /) -> None:
+        """Take notice."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +124,7 @@ class CallContext:
     lane: str
     index: int
     on_text: Callable[[str], None]
-    on_retry: Callable[[int, float, str], None]
+    on_retry: OnRetry
 
 
 class Model(Protocol):
@@ -117,6 +143,12 @@ class Model(Protocol):
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """The model's answer. Raises ProviderError where there is none."""
         ...
+
+
+def check_key(agent: Agent, transport: Transport) -> None:
+    """Raise MissingKeyError where the agent's calls are known to have no key. A middleware may answer in place of the provider."""
+    if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
+        agent.model.check_key()
 
 
 class _Unshown(dict[str, str]):
@@ -153,6 +185,20 @@ class HttpModel:
         """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
         return bool(getattr(self.provider, "prefills", False))
 
+    def check_key(self) -> None:
+        """Raise MissingKeyError where it is known, without asking anybody, that there is no key."""
+        known = getattr(self.provider, "check_key", None)
+        if known is None and hasattr(self.provider, "sign"):  # where it looks for credentials is its own affair
+            return
+        try:
+            (known or self.provider.auth_headers)()
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
+        except ConfigurationError:
+            raise
+        except Exception:  # such as of a server that hands out tokens: the call meets it too, and may try again
+            return
+
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Send the request and read the answer; what may pass later is tried again, visibly."""
         http_request = self.provider.build_request(request)
@@ -180,7 +226,7 @@ class HttpModel:
         def announce(state: tenacity.RetryCallState) -> None:
             failure = state.outcome.exception() if state.outcome else None
             slept = state.next_action.sleep if state.next_action else 0.0
-            context.on_retry(state.attempt_number, slept, str(failure))
+            context.on_retry(state.attempt_number, slept, str(failure), getattr(failure, "rate_limit", None))
 
         async def attempt() -> ModelResponse:
             first = next(failures, None)  # the attempt that has been made already
@@ -201,8 +247,10 @@ class HttpModel:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
+            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
+            rate_limit = read_rate_limit(answer.headers, lambda: _time_of(answer, recorded))
             if not 200 <= answer.status < 300:
-                refusal = await self._refusal(answer, digest, auth)
+                refusal = await self._refusal(answer, digest, auth, rate_limit)
                 if isinstance(refusal, ProviderStatusError):
                     raise refusal
                 response, begins_with, cut_short = refusal, b"", False
@@ -212,11 +260,10 @@ class HttpModel:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
                 response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
-            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
         if _says_nothing(response):
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
-        response = replace(response, source=source)
+        response = replace(response, source=source, rate_limit=rate_limit)
         with_words = response.signal.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
         return _without_keys(response, auth) if with_words else response
 
@@ -240,12 +287,15 @@ class HttpModel:
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
             auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
-        except MissingKeyError as error:  # a mistyped model is told of along with it, and not only by the provider afterwards
-            if told := perhaps_mistyped(self.provider.name, self.provider.model):
-                raise MissingKeyError(f"{error}{told}") from None
-            raise
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
+
+    def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
+        """The error with a hint at a mistyped model, which only the provider would report afterwards."""
+        hint = perhaps_mistyped(self.provider.name, self.provider.model)
+        return MissingKeyError(f"{error}{hint}") if hint else error
 
     def _read_whole(
         self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext
@@ -298,7 +348,7 @@ class HttpModel:
         return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
 
     async def _refusal(
-        self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str]
+        self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str], rate_limit: RateLimit | None
     ) -> ProviderStatusError | ModelResponse:
         """The error of a status outside 200 to 299; where a content filter refused the request, a response that says so."""
         status, header = answer.status, answer.headers.get
@@ -330,7 +380,7 @@ class HttpModel:
         if asked_for is not None and asked_for > longest_s:
             then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={longest_s:g}) rules out. {then}"
         message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
-        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code)
+        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code, rate_limit=rate_limit)
 
     @property
     def _who(self) -> str:
@@ -413,6 +463,12 @@ def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
                 return max(0.0, asked_for)
     until, now = _seconds(header("retry-after")), _seconds(header("date"))
     return None if until is None else max(0.0, until - (time.time() if now is None else now))
+
+
+def _time_of(answer: HttpAnswer, recorded: Recorded) -> float | None:
+    """When an answer came, in seconds since 1970: by the provider's own clock where its headers have the date."""
+    by_provider = _seconds(answer.headers.get("date"))
+    return by_provider if by_provider is not None or recorded.at is None else recorded.at.timestamp()
 
 
 def _seconds(date: str | None) -> float | None:

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from agentlab.continuation import ContinuationPolicy
 from agentlab.events import ContinuationOutcome
+from agentlab.providers._blocks import free_id
 from agentlab.results import Action, Decision, ModelCall, Seam
 from agentlab.seam import repeated
 from agentlab.suggestions import INCREASE_BUDGET, larger_cap
@@ -114,10 +115,7 @@ def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> t
         if (call.name, call.arguments) in said:
             said.remove((call.name, call.arguments))
             continue
-        number = 2
-        new_id = call.id
-        while new_id in ids:
-            new_id, number = f"{call.id}_{number}", number + 1
+        new_id = free_id(call.id, ids)
         ids.add(new_id)
         calls.append(call if new_id == call.id else replace(call, id=new_id))
     return tuple(calls)

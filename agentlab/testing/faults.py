@@ -15,7 +15,7 @@
     Page()                         a wrong content type: an HTML page, as of a proxy that wants a login      an error
     Relabelled("text/plain")       a wrong content type, and the true body under it                          answered
     Cut(after_bytes=200)           the body ends early, in good order, in the middle of its JSON             tried again, or kept¹
-    Garbled(at_byte=200)           one byte of the body is no text any more                                  it depends on where
+    Garbled(at_byte=200)           one byte of the body is no text any more                                  a stream is asked for again
     BrokenGzip(after_bytes=200)    broken gzip: from there on the body cannot be unpacked                    tried again, or kept¹
     Repeated()                     duplicate chunks: each event of a stream comes twice                      answered³
     Padded(50_000_000)             a large answer: so many bytes of white space, and then the body           answered
@@ -33,9 +33,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.http import HttpAnswer
+from agentlab.no_such_name import only
 from agentlab.testing.damaged_bodies import BrokenGzip, Cut, Garbled, Padded, Repeated
 from agentlab.testing.fault import Ask, Attempt, Fault, Given, check_bytes, check_seconds, first, given, with_body
 
@@ -290,3 +292,7 @@ class Relabelled(Fault):
         """The true answer, mislabelled."""
         true = await ask()
         return Given(true.status, {**true.headers, "content-type": self.content_type}, true.chunks)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

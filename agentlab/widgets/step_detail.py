@@ -162,7 +162,14 @@ def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses
     head = f'<div class="agentlab-who">{escape(_name(call.name))} <span class="agentlab-note">{escape(outcome)}</span></div>'
     parts = [_said("arguments", code(call.arguments, f"{where}.arguments"), "agentlab-label")]
     if result is not None:
+        if result.executed_arguments is not None:
+            executed = code(result.executed_arguments, f"in {step}.tool_results")
+            parts.append(_said("executed with, by a middleware", executed, "agentlab-label"))
         label = "error" if result.is_error else "result"
+        if result.middleware == "answer":
+            label += " of a middleware, not executed"
+        elif "result" in result.middleware:
+            label += ", changed by a middleware"
         parts.append(_said(label, code(result.content, f"in {step}.tool_results"), "agentlab-label"))
         if result.stop is not None:
             parts.append(_said("stop", note(printable(result.stop.reason)), "agentlab-label"))

@@ -77,7 +77,11 @@ def test_what_happened_around_a_cut_answer(event: events.Event, expected: str) -
             "max_continuations_per_turn 3 -> 5",
             id="continuation",
         ),
-        pytest.param({"terminating": TerminatingTools(["end"])}, "terminating None -> TerminatingTools(", id="terminating tools"),
+        pytest.param(
+            {"terminating": TerminatingTools(["end"])},
+            "max_turns 20 -> 64, terminating None -> TerminatingTools(",
+            id="terminating tools",
+        ),
         pytest.param({}, " (by panel)", id="nothing"),
     ],
 )

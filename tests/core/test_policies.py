@@ -268,21 +268,63 @@ def test_a_decision_that_cannot_be_carried_out_is_told_and_nothing_is_lost(polic
     assert result.messages[-1].text == "paid for"
 
 
-def test_a_policy_that_raises_is_recorded_and_told() -> None:
-    def broken(signal: TerminationSignal, context: DecisionContext) -> Decision:
-        raise ZeroDivisionError("oh")
+def broken(signal: TerminationSignal, context: DecisionContext) -> Decision:
+    raise ZeroDivisionError("oh")
 
-    agent = lab.Agent(ScriptedProvider(["paid for"]))
 
-    async def go() -> RunResult | None:
-        going = agent.run("task", policy=broken)
-        with pytest.raises(ZeroDivisionError):
-            await going
-        return going.result
+async def broken_later(signal: TerminationSignal, context: DecisionContext) -> Decision:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError("oh")
 
-    result = asyncio.run(go())
-    assert result is not None and isinstance(result.error, ZeroDivisionError)
-    assert result.text == "paid for"
+
+@pytest.mark.parametrize("policy", [broken, broken_later])
+def test_a_policy_that_raises_is_an_error_result_that_names_it(policy: Any) -> None:
+    result = run(["paid for"], policy=policy)
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, f"The policy {policy.__name__} raised ZeroDivisionError: oh")
+    assert isinstance(result.error, ZeroDivisionError)
+    assert isinstance(result.history[0].error, ZeroDivisionError)
+    assert (result.text, result.usage.total_tokens) == ("paid for", 15)
+    assert result.messages[-1].text == "paid for"
+
+
+async def waits(signal: TerminationSignal, context: DecisionContext) -> Decision:
+    await asyncio.sleep(0)
+    return lenient(signal, context)
+
+
+def hands_on(signal: TerminationSignal, context: DecisionContext) -> Any:
+    return waits(signal, context)
+
+
+@pytest.mark.parametrize("policy", [waits, hands_on])
+def test_a_policy_may_be_async(policy: Any) -> None:
+    result = run([call("look", {"q": "x"}), say("half", finish=F.MAX_TOKENS)], policy=policy)
+    assert (result.stop_reason, len(result.history)) == (StopReason.COMPLETED, 2)
+
+
+def test_an_async_policys_answer_is_checked_too() -> None:
+    async def nothing(signal: TerminationSignal, context: DecisionContext) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="The policy nothing returned None"):
+        run(["x"], policy=nothing)
+
+
+@pytest.mark.parametrize("policy", [waits, hands_on])
+def test_decide_does_not_wait_for_an_async_policy_and_says_so(policy: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"{policy.__name__} is async, .*: write `await {policy.__name__}\(signal, context\)`"
+    ):
+        decide(signal(F.END_TURN), policy=policy)
+
+
+@pytest.mark.usefixtures("own_time")
+def test_the_runs_time_bounds_an_async_policy() -> None:
+    async def forever(signal: TerminationSignal, context: DecisionContext) -> Decision:
+        await asyncio.sleep(3600)
+        return standard(signal, context)
+
+    result = run(["paid for"], policy=forever, budget=lab.Budget(timeout=5))
+    assert (result.stop_reason, result.text) == (StopReason.TIMEOUT, "paid for")
 
 
 @pytest.mark.parametrize("wrong", ["standard", 7, Decision(Action.COMPLETE, "…")])
