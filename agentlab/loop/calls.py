@@ -27,6 +27,8 @@ from agentlab.limits import in_seconds
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
+from agentlab.providers._detect import LARGEST_REFUSAL_BYTES
+from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers._read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.shown import Shown
@@ -60,7 +62,6 @@ _NEXT_STEP = {
 _OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
 _SHOWN_BYTES = 300  # of a body that is not understood
 _READ_BYTES = 4096  # of it, to be looked through for keys
-_LARGEST_REFUSAL_BYTES = 2**20
 _NO_CONTENT = 204
 _BOM = b"\xef\xbb\xbf"
 
@@ -72,15 +73,13 @@ KEPT_ALIVE = 2
 """So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
 `keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
 
-LARGEST_ANSWER_BYTES = 256 * 2**20
-"""An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
-
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
-    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream.
+    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream. One that loses a
+    piece on its way is asked for again at once, at most twice.
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
@@ -251,8 +250,11 @@ class HttpModel:
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
             rate_limit = read_rate_limit(answer.headers, lambda: _time_of(answer, recorded))
             if not 200 <= answer.status < 300:
-                raise await self._refusal(answer, auth, rate_limit)
-            if request.stream:
+                refusal = await self._refusal(answer, digest, auth, rate_limit)
+                if isinstance(refusal, ProviderStatusError):
+                    raise refusal
+                response, begins_with, cut_short = refusal, b"", False
+            elif request.stream:
                 response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
@@ -262,7 +264,8 @@ class HttpModel:
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
         response = replace(response, source=source, rate_limit=rate_limit)
-        return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
+        with_words = response.signal.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
+        return _without_keys(response, auth) if with_words else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
         """The error of a body in which nothing was recognised. One that ended early is what a broken connection is, and may pass."""
@@ -344,17 +347,24 @@ class HttpModel:
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
 
-    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
+    async def _refusal(
+        self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str], rate_limit: RateLimit | None
+    ) -> ProviderStatusError | ModelResponse:
+        """The error of a status outside 200 to 299; where a content filter refused the request, a response that says so."""
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
+            body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
         with suppress(ValueError):
             payload = loads(body.removeprefix(_BOM))
             said = self.provider.error_message(payload)
-            word = signals.registry.detect(self.name, payload, status=status).raw_value
+            signal = signals.registry.detect(self.name, payload, status=status)
+            if signal.finish_reason is FinishReason.CONTENT_FILTERED:
+                digest.update(dumps(payload))
+                return ModelResponse("", signal, raw=payload)
+            word = signal.raw_value
             code = _in_one_line(word.encode("utf-8", "replace"), auth) if isinstance(word, str) else ""
         said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
         asked_for = _retry_after_s(header)
