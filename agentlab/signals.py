@@ -21,7 +21,7 @@ from agentlab.detectors import BodyReader, BodyReaderDetector, Detector, Renamed
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.no_such_name import defined_in, only
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import provider_detector
+from agentlab.providers._detect import BodyDetector, provider_detector
 from agentlab.providers._registry import names, split_version
 from agentlab.types import JSON, ModelResponse, TerminationSignal
 
@@ -44,7 +44,7 @@ class SignalRegistry:
     def __init__(self) -> None:
         self._registered: dict[str, Detector] = {}
         self._lock = threading.Lock()
-        self._kept: dict[str, Detector] = {}
+        self._kept: dict[tuple[str, str], BodyDetector] = {}
 
     def __repr__(self) -> str:
         own = f", and registered: {', '.join(sorted(self._registered))}" if self._registered else ""
@@ -85,7 +85,7 @@ class SignalRegistry:
             >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
             <FinishReason.CONTENT_FILTERED: 'content_filtered'>
         """
-        return self._registered_for(provider) or self._own(_name(provider))
+        return self._registered_for(provider) or self._own(_name(provider), _model(provider))
 
     def detect(
         self,
@@ -98,11 +98,11 @@ class SignalRegistry:
     ) -> TerminationSignal:
         """Why a recorded response ended.
 
-        `provider` is a provider's name (`gemini`; a version and a model are allowed, `gemini@v1:gemini-3.5-flash`); one that is not
-        known is read by the response's pattern. `payload` is a body as an object, as JSON in text or bytes, a whole
-        server-sent-events body in text or bytes, or binary event-stream frames; `streaming` says which, None finds out. `status` is
-        the HTTP status: 400 and above is an error whatever the body says. `requested_cap` is the output cap that was asked for, in
-        tokens.
+        `provider` is a provider's name (`gemini`; a version and a model are allowed, `gemini@v1:gemini-3.5-flash`, and the signal keeps
+        the model); one that is not known is read by the response's pattern. `payload` is a body as an object, as JSON in text or bytes,
+        a whole server-sent-events body in text or bytes, or binary event-stream frames; `streaming` says which, None finds out.
+        `status` is the HTTP status: 400 and above is an error whatever the body says. `requested_cap` is the output cap that was asked
+        for, in tokens.
 
         Never raises on what a provider sent.
 
@@ -114,7 +114,9 @@ class SignalRegistry:
             >>> lab.detect("openai", b"<html>Bad gateway</html>", status=502).finish_reason
             <FinishReason.ERROR: 'error'>
         """
-        return self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
+        signal = self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
+        model = _model(provider)
+        return replace(signal, model=model) if model and not signal.model else signal
 
     def stream(self, provider: str, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream of a provider: `feed(bytes) -> events`, `finish() -> TerminationSignal`, `response()`, `reset()`.
@@ -144,16 +146,17 @@ class SignalRegistry:
         name = _name(provider)
         return self._registered.get(name) or self._registered.get(split_version(name)[0])
 
-    def _own(self, name: str) -> Detector:
+    def _own(self, name: str, model: str = "") -> BodyDetector:
         """agentlab's own detector of this name. Kept, since looking for a provider in vain goes through all installed packages."""
-        found = self._kept.get(name)
+        found = self._kept.get((name, model))
         if found is None:
+            found = self._own(name).of_model(model) if model else self._looked_for(name)
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-            found = self._kept[name] = self._looked_for(name)
+            self._kept[name, model] = found
         return found
 
-    def _looked_for(self, name: str) -> Detector:
+    def _looked_for(self, name: str) -> BodyDetector:
         try:
             return provider_detector(name)
         except UnknownProviderError as error:
@@ -173,6 +176,11 @@ class SignalRegistry:
             f"register({name!r}, {detector!r}): give a function from a response body to its TerminationSignal, the name of a provider "
             "whose wire it is, or an object with `detect` and `stream`."
         )
+
+
+def _model(provider: str) -> str:
+    """The model behind a provider's name, "" where there is none."""
+    return provider.partition(":")[2].strip()
 
 
 def _name(provider: str) -> str:

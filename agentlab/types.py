@@ -242,7 +242,8 @@ class TerminationSignal(Shown):
 
     `raw_field` and `raw_value` are the provider's own, as sent (`raw_value` None: missing). `message` is one sentence.
     `repairable` marks an ERROR that asking again may mend, such as a malformed tool call. `metadata` holds further raw readings
-    of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key.
+    of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key. `model` is the model asked for,
+    "" where it is not known (signals are compared without it).
 
     Raises ConfigurationError where a field is not what it should be, which only a detector of your own can bring about.
 
@@ -260,6 +261,7 @@ class TerminationSignal(Shown):
     message: str = ""
     repairable: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    model: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if (

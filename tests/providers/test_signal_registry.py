@@ -99,6 +99,37 @@ def test_a_dialect_of_its_own_is_among_the_reasons() -> None:
     assert pickle.loads(pickle.dumps(Kiosk.capabilities)).reasons == Kiosk.capabilities.reasons
 
 
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "somebody-else"])
+def test_the_signal_keeps_the_model(registry: SignalRegistry, name: str) -> None:
+    body, data = (whole(name, CUT), stream(name, CUT)) if name in WIRES else ({"stopReason": "max_tokens"}, b"")
+    for model in ("some/model:1", "another"):
+        spec = f"{name}:{model}"
+        payloads = [body, json.dumps(body), *([data] if data else []), {}, {"error": {"message": "No."}}, b"<html>"]
+        assert [registry.detect(spec, payload).model for payload in payloads] == [model] * len(payloads)
+        assert registry.detect(spec, body, status=502).model == model
+        parser = registry.stream(spec)
+        seen = [event.signal.model for event in parser.feed(data) if isinstance(event, SignalSeen)]
+        assert {parser.finish().model, parser.response().signal.model, *seen} == {model}
+    assert registry.detect(name, body).model == ""
+    assert registry.detect(name, body) == registry.detect(f"{name}:another", body)  # compared without it
+    registry.register(name, all_is_well)
+    assert registry.detect(f"{name}:another", body).model == "another"
+
+
+@pytest.mark.parametrize("name", ["openai", "somebody-else"])
+def test_unknown_words_are_logged_once_per_provider_model_and_word(
+    registry: SignalRegistry, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    word = f"word of {name}, seen here alone"
+    for model in ("a", "b", "a"):
+        registry.detect(f"{name}:{model}", {"choices": [{"message": {"content": "Hi"}, "finish_reason": word}]})
+    said = [record.message for record in caplog.records if record.name == "agentlab.providers"]
+    models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
+    assert [next(one for one in models if one in text) for text in said] == models
+    looked = [record for record in caplog.records if record.name == "agentlab.signals"]
+    assert len(looked) == (name != "openai")  # a provider that is not known is told of once, whatever the model
+
+
 def test_every_provider_has_a_detector_and_capabilities(registry: SignalRegistry) -> None:
     assert set(lab.capabilities()) == set(names())
     for name in names():
