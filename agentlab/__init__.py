@@ -91,6 +91,8 @@ if TYPE_CHECKING:
     from agentlab.types import Stop as Stop
     from agentlab.types import StopReason as StopReason
     from agentlab.types import TerminationSignal as TerminationSignal
+    from agentlab.types import ToolCall as ToolCall
+    from agentlab.types import ToolResult as ToolResult
     from agentlab.types import Usage as Usage
     from agentlab.whatif.backtest import backtest as backtest
     from agentlab.whatif.suggest import Suggestion as Suggestion
@@ -146,7 +148,17 @@ _PLACES = {
     "agentlab.termination": ("DecisionContext", "decide"),
     "agentlab.tools": ("Tool", "tool"),
     "agentlab.transport": ("record", "replay"),
-    "agentlab.types": ("Confidence", "FinishReason", "Message", "Stop", "StopReason", "TerminationSignal", "Usage"),
+    "agentlab.types": (
+        "Confidence",
+        "FinishReason",
+        "Message",
+        "Stop",
+        "StopReason",
+        "TerminationSignal",
+        "ToolCall",
+        "ToolResult",
+        "Usage",
+    ),
     "agentlab.widgets": ("panel",),
     "agentlab.widgets.explorer": ("explore",),
 }

@@ -7,15 +7,18 @@ import difflib
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab import sugar
+from agentlab import calling, sugar
 from agentlab.budget import Budget
 from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
+from agentlab.never_met import never_met, warn_of
+from agentlab.no_such_name import helps_with_keywords
+from agentlab.predicates import name_of
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
 from agentlab.providers._registry import resolve
@@ -28,11 +31,18 @@ from agentlab.termination import Policy
 from agentlab.tool_schema import Function
 from agentlab.tools import Tool, as_tools
 from agentlab.transport import Transport, current
-from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolSpec
+from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolCall, ToolResult, ToolSpec
+
+G = TypeVar("G")
+T = TypeVar("T")
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
 """Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
+RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+ToolMiddleware: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolResult]]
+"""Stands around each tool call: gets the call and what executes it, gives the result; may raise StopRequested."""
+Blame: TypeAlias = Callable[[str, Exception], None]
 
 
 class Agent(Shown):
@@ -44,15 +54,20 @@ class Agent(Shown):
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, or `lab.tool(…)` of one
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
-    policy        a function `(signal, context) -> Decision`, default for its runs: what follows from the end of a response
+    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: what follows from the end of a
+                  response
     continuation  a ContinuationPolicy, default for its runs: how far a cut answer is continued; None: not at all
     terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them is reminded
     stream        ask for the answer as a stream
     options       further fields of the provider's own request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
+    tool_middleware   async functions `(call, execute) -> result` around each tool call: they may change the arguments or the result,
+                  answer with a `ToolResult` of their own, or end the run with StopRequested
     retry         how calls that failed are tried again
     observers     callables that get every event of every run
     name          what frames and panels call the agent; the name of the model unless given
+    max_depth     how deep runs may be nested below a run of this agent that no other one called: 3 is a sub-agent of a sub-agent of a
+                  sub-agent; 0: it may call none; None: no limit
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -61,6 +76,9 @@ class Agent(Shown):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
+    max_depth: int | None = calling.MAX_DEPTH  # of agents that were pickled before there was one
+
+    @helps_with_keywords
     def __init__(
         self,
         model: str | Provider | Model,
@@ -75,9 +93,11 @@ class Agent(Shown):
         stream: bool = False,
         options: Mapping[str, JSON] | None = None,
         middleware: Sequence[Middleware] = (),
+        tool_middleware: Sequence[ToolMiddleware] = (),
         retry: RetryPolicy | None = None,
         observers: Sequence[RunObserver] = (),
         name: str | None = None,
+        max_depth: int | None = calling.MAX_DEPTH,
     ) -> None:
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
@@ -93,9 +113,14 @@ class Agent(Shown):
         self.stream = stream
         self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
+        self.tool_middleware: tuple[ToolMiddleware, ...] = tuple(tool_middleware)
         self.observers: tuple[RunObserver, ...] = tuple(observers)
         self.name: str = name or _name_of(self.model)
+        if max_depth is not None and (isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0):
+            raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents at all, or None for no limit.")
+        self.max_depth = max_depth
 
+    @helps_with_keywords
     def run(
         self,
         prompt: str,
@@ -124,17 +149,33 @@ class Agent(Shown):
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
+        calling.refuse_too_deep()
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
+        warn_of(never_met(settings, self), stacklevel=3)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
-        return Run(
+        return self.run_on(conversation, settings, transport, observers)
+
+    def run_on(
+        self,
+        conversation: Conversation,
+        settings: RunSettings,
+        transport: Transport | None = None,
+        observers: Sequence[RunObserver] = (),
+    ) -> Run:
+        """A run on a conversation as it is; its prompt is the newest message that is neither the assistant's nor a tool's."""
+        places = range(len(conversation) - 1, -1, -1)
+        place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
+        run = Run(
             self,
-            prompt,
+            "" if place is None else conversation[place].text,
             conversation,
             LiveSettings(settings),
             transport or current(),
             observers=(*self.observers, *observers),
         )
+        run.prompt_at = run.prompt_at if place is None else place
+        return run
 
     def settings_for(
         self,
@@ -153,6 +194,7 @@ class Agent(Shown):
             settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
         return settings
 
+    @helps_with_keywords
     def as_tool(
         self,
         name: str,
@@ -169,7 +211,8 @@ class Agent(Shown):
 
         budget, stop, terminating   what holds for each of its runs; what is left out is the agent's own
 
-        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own.
+        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own,
+        at most as many as the outermost run has. Runs are nested `max_depth` deep (3 unless the outermost agent says otherwise).
         The caller's model is told how it ended and what is left, and may have it go on: `continue_run`, `raise_budget`,
         `fresh_context`. A person sees it in `run.children`. Raises what `run` and `lab.tool` raise for values that cannot be.
 
@@ -221,11 +264,17 @@ class Agent(Shown):
                 )
         return terminating
 
-    def through_middleware(self, ask: Ask) -> Ask:
-        """`ask` with the middleware around it."""
+    def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
+        """`ask` with the middleware around it; `blame` is called with what raised an exception, the innermost first."""
         for layer in reversed(self.middleware):
-            ask = _wrapped(layer, ask)
+            ask = _wrapped(layer, ask, ModelResponse, "response", blame)
         return ask
+
+    def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
+        """The same for `execute` and the middleware around tools."""
+        for layer in reversed(self.tool_middleware):
+            execute = _wrapped(layer, execute, ToolResult, "result", blame)
+        return execute
 
     def __getstate__(self) -> dict[str, object]:
         """What goes to another process: all of it, the views of dicts as dicts."""
@@ -268,13 +317,22 @@ def _settings(defaults: RunSettings, budget: Budget | None, stop: object, policy
     )
 
 
-def _wrapped(layer: Middleware, ask: Ask) -> Ask:
-    async def asked(request: ModelRequest) -> ModelResponse:
-        response = await layer(request, ask)
-        if not isinstance(response, ModelResponse):
-            raise ConfigurationError(
-                f"The middleware {layer!r} returned {response!r}: return the response, as in `return await ask(request)`."
-            )
-        return response
+def _wrapped(
+    layer: Callable[[G, Callable[[G], Awaitable[T]]], Awaitable[T]],
+    inner: Callable[[G], Awaitable[T]],
+    kind: type[T],
+    what: str,
+    blame: Blame,
+) -> Callable[[G], Awaitable[T]]:
+    async def asked(given: G) -> T:
+        try:
+            answer = await layer(given, inner)
+        except Exception as error:
+            blame(f"The middleware {name_of(layer)}", error)
+            raise
+        if not isinstance(answer, kind):
+            how = "return await ask(request)" if what == "response" else "return await execute(call)"
+            raise ConfigurationError(f"The middleware {layer!r} returned {answer!r}: return the {what}, as in `{how}`.")
+        return answer
 
     return asked

@@ -227,6 +227,7 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("tools", "string", "their names, in order", "tool_calls", _names_of),
     _of_step("tool_errors", "Int64", "of them failed", "tool_results", _errors_of),
     _of_step("text", "string", "what the model said", "text"),
+    _of_step("holes", "Int64", "places where a stream lost a piece of the answer; 0: none", "holes", len),
     _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
     _of_step("dropped_characters", "Int64", "not in the text, since the model repeated them there", _dropped_characters),
     _of_settings("max_turns", "Int64", "limit that held", "budget.max_turns"),
@@ -253,6 +254,10 @@ def _of_call(name: str, dtype: str, help_: str, read: Callable[[ModelCall], Any]
 
 def _of_source(name: str, dtype: str, help_: str, read: Callable[[ResponseSource], Any]) -> Column:
     return _of_call(name, dtype, help_, lambda c: None if c.response.source is None else read(c.response.source))
+
+
+def _text_of_holes(call: ModelCall) -> str | None:
+    return "; ".join(map(str, call.response.holes)) or None
 
 
 def _of_rate(field: str, dtype: str, help_: str) -> Column:
@@ -285,7 +290,10 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("web_searches", "Int64", "searches that the provider ran", lambda c: c.usage.web_searches),
     _of_call("requested_cap", "Int64", "the output cap that was asked for", lambda c: c.requested_cap),
     _of_call("retries", "Int64", "attempts that failed before", lambda c: c.retries),
-    _of_call("used", "boolean", "False: a middleware left the answer aside", lambda c: c.used),
+    _of_call(
+        "used", "boolean", "False: a middleware left it aside, or it lost a piece and was asked for again", lambda c: c.used
+    ),
+    _of_call("holes", "string", "where the stream lost a piece of it, in words", _text_of_holes),
     _of_call("text", "string", "what the model said", lambda c: c.response.text),
     _of_call("reasoning", "string", "its visible reasoning", lambda c: c.response.reasoning or None),
     _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),
@@ -381,6 +389,8 @@ TOOL_COLUMNS: tuple[Column, ...] = (
     _of_tool("call_id", "string", "the provider's id of the call", lambda r: r.call_id),
     _of_tool("tool", "string", "its name", lambda r: r.name),
     _of_tool("arguments", "string", "as the model sent them", lambda r: r.arguments),
+    _of_tool("executed_arguments", "string", "as a middleware changed them; NA: as sent", lambda r: r.executed_arguments),
+    _of_tool("middleware", "string", "what a middleware changed: arguments, result, or answer", lambda r: r.middleware or None),
     _of_tool("content", "string", "what the model was told", lambda r: r.content),
     _of_tool("error", "string", "what went wrong, in a word", lambda r: r.error),
     _of_tool("stopped_run", "boolean", "whether the tool asked for the run's end", lambda r: r.stop is not None),
@@ -430,7 +440,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
-    Column("text", "string", "the last text", lambda s, r: r.text if r else None),
+    Column("text", "string", "the answer: what was handed in, else the model's last text", lambda s, r: r.text if r else None),
     Column("replayed", "boolean", "whether any call of it was replayed from a recording", lambda s, r: _replayed(s.history)),
     Column(
         "recording_id",

@@ -9,6 +9,8 @@ from typing import Protocol, TypeAlias
 
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import opened
+from agentlab.providers._signals import not_whole
+from agentlab.redaction import in_words
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
@@ -71,7 +73,7 @@ class BodyReaderDetector:
                 )
             told = f"returned {type(signal).__name__} in place of a TerminationSignal"
         except Exception as error:
-            told = f"raised {type(error).__name__}: {error}"
+            told = f"raised {in_words(error)}"
         said = f"The detector registered for {self.provider!r} {told}."
         logger.warning(said)
         return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, self.provider, message=said)
@@ -91,7 +93,10 @@ class _BodyReaderStream:
     def finish(self) -> TerminationSignal:
         if self._signal is None:
             self._parser.finish()
-            self._signal = self._detector.of_body(self._parser.response().raw, sound=self._parser.sound)
+            whole = self._parser.response()
+            self._signal = self._detector.of_body(whole.raw, sound=self._parser.sound)
+            if whole.is_spoilt:
+                self._signal = not_whole(self._signal, whole.holes)
         return self._signal
 
     @property

@@ -7,6 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of what was said to a Chat
+    │       └── ContextNotFoundError  a context that holds no message
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -14,7 +15,8 @@
     ├── ProviderError                 the provider could not be reached, or answered with an error
     │   ├── ProviderConnectionError
     │   ├── ProviderStatusError
-    │   └── ProviderPayloadError
+    │   ├── ProviderPayloadError
+    │   └── ProviderStreamError       a piece of a streamed answer was lost on its way
     ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
     ├── ContextChangedError           another process wrote to a chat's context meanwhile
     ├── StorageError                  runs cannot be written to, or read from, where they are kept
@@ -116,7 +118,7 @@ class LimitError(ConfigurationError):
         >>> lab.Budget(max_turns=0)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
     """
 
 
@@ -139,6 +141,17 @@ class ChatInputError(ConfigurationError):
         Traceback (most recent call last):
             ...
         agentlab.errors.ChatInputError: message=' ': say something, as text.
+    """
+
+
+class ContextNotFoundError(ChatInputError, LookupError):
+    """A Chat is to run its agent on a context that holds no message.
+
+    Example:
+        >>> await lab.Chat(brief).invoke("anna")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ContextNotFoundError: The context 'anna' holds no message: begin it with chat or add_message, or ask...
     """
 
 
@@ -255,6 +268,20 @@ class ProviderPayloadError(ProviderError):
         ...     result = await agent.run(TASK)
         >>> type(result.error).__name__
         'ProviderPayloadError'
+    """
+
+
+class ProviderStreamError(ProviderError):
+    """A streamed answer lost a piece on its way, and asking again brought no whole one. What came is the text of the step; its `holes`
+    say where pieces are missing.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from agentlab.types import Hole
+        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
+        >>> result = await lab.Agent(ScriptedProvider([holed] * 3)).run("?")
+        >>> type(result.error).__name__, result.text, result.history[0].holes[0].place
+        ('ProviderStreamError', 'pay 100 to Bob', 8)
     """
 
 

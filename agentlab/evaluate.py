@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentlab.errors import AgentlabWarning
 from agentlab.history import RunHistory
 from agentlab.predicates import discard
 from agentlab.results import Reading, StepResult
+from agentlab.shelter import GRACE_S, ends
 from agentlab.stop import Custom, Off, StopCondition, as_condition, read_off
 
 
@@ -83,9 +86,14 @@ async def _first_to_decide(
                 answers[tasks[task]] = task.result()
             reading = combined()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended, cut = await ends(tasks)
+        if not ended:
+            told = (
+                f"A stop condition did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be running."
+            )
+            warnings.warn(told, AgentlabWarning, stacklevel=2)
+        if cut is not None:
+            raise cut
     return reading
 
 
@@ -116,7 +124,7 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
     """Whether any of the conditions is met after these steps.
 
     `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` a history or any
-    sequence of StepResult.
+    sequence of StepResult. An empty list is never met.
 
     Example:
         >>> await lab.is_stop_condition_met(lab.StepCountIs(4), result.history)
@@ -124,5 +132,7 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
         >>> await lab.is_stop_condition_met(lambda history: "Vienna" in history.last.text, result.history)
         False
     """
+    if isinstance(conditions, list | tuple) and not conditions:
+        return False
     history = steps if isinstance(steps, RunHistory) else RunHistory(steps)
     return bool((await read_condition(as_condition(conditions), history)).met)

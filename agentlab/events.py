@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from agentlab.no_such_name import defined_in, only
 from agentlab.redaction import shown_without_keys
 from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
-from agentlab.types import FinishReason, RateLimit, ToolCall, ToolResult, Usage
+from agentlab.types import FinishReason, Hole, RateLimit, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from agentlab.settings import RunSettings
@@ -86,8 +86,33 @@ class CallRetried(Event):
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
+class AskedAgain(Event):
+    """The streamed answer of the run's call number `call` lost a piece on its way, and is asked for again: the `attempt`-th time, with
+    `remaining` further ones allowed. It stays among the step's calls, paid for and not used. `holes` say what is missing in it.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from agentlab.types import Hole
+        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
+        >>> result = await lab.Agent(ScriptedProvider([holed, "pay 100 NOT to Bob"])).run("?")
+        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.AskedAgain)]
+        [(1, 1)]
+        >>> [(call.response.text, call.used) for call in result.history[0].calls]
+        [('pay 100 to Bob', False), ('pay 100 NOT to Bob', True)]
+    """
+
+    turn: int
+    call: int
+    attempt: int
+    remaining: int
+    holes: tuple[Hole, ...] = ()
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
 class TextReceived(Event):
-    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`.
+    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`. After CallRetried and AskedAgain the text
+    comes from its beginning.
 
     Example:
         >>> seen = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from agentlab.redaction import without_keys
+from agentlab.redaction import text_of, without_keys
 
 AS_WRITTEN = "tex2jax_ignore mathjax_ignore"
 """Classes for HTML in which `$…$` stays text: elsewhere JupyterLab makes a formula of it, which may be a link, or cover the page."""
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 def cut(value: object, longest: int = 300) -> str:
     """The same, cut where it is long."""
-    text = without_keys(str(value)[: 4 * longest + 4096])  # looked through before it is cut: half a key is a key too
+    text = without_keys(text_of(value)[: 4 * longest + 4096])  # looked through before it is cut: half a key is a key too
     return printable(text if len(text) <= longest else text[: longest - 1] + "…")
 
 

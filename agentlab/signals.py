@@ -23,6 +23,7 @@ from agentlab.no_such_name import defined_in, only
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import BodyDetector, provider_detector
 from agentlab.providers._registry import names, split_version
+from agentlab.providers._signals import not_whole
 from agentlab.types import JSON, ModelResponse, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
@@ -140,6 +141,8 @@ class SignalRegistry:
             signal = detector.of_body(response.raw, sound=sound)
         else:
             signal = detector.detect(response.raw, streaming=False)
+        if response.is_spoilt:
+            signal = not_whole(signal, response.holes)
         return replace(response, signal=signal)
 
     def _registered_for(self, provider: str) -> Detector | None:

@@ -25,21 +25,28 @@ import threading
 import time
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Literal, TypeAlias, overload
 
 import pydantic
 import pydantic_core
 
 from agentlab.errors import StopRequested, ToolDefinitionError
+from agentlab.limits import in_seconds
 from agentlab.predicates import is_async
 from agentlab.redaction import in_words, known_hidden, without_keys
+from agentlab.shelter import GRACE_S, ends
 from agentlab.shown import Shown
 from agentlab.tool_schema import PREFIX, Function, described, unwrapped
 from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
 
 NAME_RULE = "letters, digits, _ and -, at most 64"
 OnCancel: TypeAlias = Literal["cancel", "wait"]
+
+INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
+_LEFT_BEHIND = " It did not end when it was cancelled, and was left behind: it may still be running."
+_ON_A_THREAD = " Its thread was left behind: it may still be running."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,15 @@ class Tool(Shown):
     Python cannot end it.
 
     `on_cancel` says what becomes of a call where the run is cancelled, interrupted or out of time: with `cancel` an async function
-    is cancelled (its `finally` is awaited), and one on a thread is left behind; what came of it is not known. With `wait` the
-    run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off.
+    is cancelled (its `finally` is awaited, at most 2 s), and one on a thread is left behind; what came of it is not known. With `wait`
+    the run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off. An async
+    function that does not end within 2 s of its cancel is left behind too, with a warning: it may still be running.
+
+    `idempotent` False is for what must not be done twice, such as a payment. Where a store resumes a run whose process ended in
+    mid-step, a call that was begun may have run: it is executed again only if `resume(…, again=…)` says so.
+
+    Whatever the function raises is its result, SystemExit and a cancel of its own too. Only a KeyboardInterrupt passes, where the
+    function is on the thread of the loop: it is the person's. A StopRequested ends the run.
 
     Example:
         >>> @lab.tool
@@ -69,6 +83,7 @@ class Tool(Shown):
     timeout_s: float | None = None
     inline: bool = False
     on_cancel: OnCancel = "cancel"
+    idempotent: bool = True
 
     @property
     def name(self) -> str:
@@ -109,7 +124,8 @@ class Tool(Shown):
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
-        return _make, (self.function, self.name, self.spec.description, self.timeout_s, self.inline, self.on_cancel)
+        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent)
+        return _make, (self.function, self.name, self.spec.description, *more)
 
 
 def _named(module: str, name: str) -> Any:
@@ -129,9 +145,10 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
 ) -> Callable[[Function], Tool]: ...
 def tool(
     function: Function | None = None,
@@ -139,9 +156,10 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool of a function; as a decorator with or without arguments, or as a call.
 
@@ -157,7 +175,7 @@ def tool(
     """
 
     def make(target: Function) -> Tool:
-        return _make(target, name, description, timeout_s, inline, on_cancel)
+        return _make(target, name, description, timeout_s, inline, on_cancel, idempotent)
 
     return make if function is None else make(function)
 
@@ -175,23 +193,46 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
     return named
 
 
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What one call led to. `cut` is the cancel that came meanwhile, or what a middleware raised: the caller keeps the result, and then
+    raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
+
+    result: ToolResult
+    cut: BaseException | None = None
+    left_behind: bool = False
+
+
 async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
-    """Run one call and say what came of it. Only cancellation is raised: all else is a result, which tells the model what to mend."""
+    """Run one call and return its result. Raises only a cancel and an interrupt; all else is a result, from which the model learns what
+    to mend."""
+    executed = await carried_out(tool_call, tools)
+    if executed.cut is not None:
+        raise executed.cut
+    return executed.result
+
+
+async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
+    """Run one call. Raises only an interrupt."""
     started = time.perf_counter()
-    result = await _execute(tool_call, tools)
-    return ToolResult(
-        result.call_id,
-        result.name,
-        known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
-        result.value,
-        result.error,
-        tool_call.arguments,
-        time.perf_counter() - started,
-        result.stop,
+    executed = await _execute(tool_call, tools)
+    result = executed.result
+    return replace(
+        executed,
+        result=ToolResult(
+            result.call_id,
+            result.name,
+            known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
+            result.value,
+            result.error,
+            tool_call.arguments,
+            time.perf_counter() - started,
+            result.stop,
+        ),
     )
 
 
-async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
+async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     target = tools.get(tool_call.name)
     if target is None:
         there_is = ", ".join(tools) or "none"
@@ -204,25 +245,32 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult
         arguments = target.validate(tool_call.arguments)
     except pydantic.ValidationError as error:
         return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_in_words(error)}")
-    try:
-        value = await _call(target, arguments)
-    except StopRequested as stop:
-        return _stopped(tool_call, Stop(stop.reason, stop.output))
-    except _OutOfTime:
-        return _failed(tool_call, "timeout", f"{tool_call.name} did not finish within its limit of {target.timeout_s:g} s.")
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():  # it is the run that is cancelled
-            raise
-        return _raised(tool_call, error)
-    except (Exception, SystemExit) as error:  # the model is told; the person sees it in the tools frame
-        return _raised(tool_call, error)
+    came = await _call(target, arguments)
+    executed = _result(tool_call, target, came)
+    return replace(executed, cut=came.cut, left_behind=came.left_behind) if came.cut or came.left_behind else executed
+
+
+def _result(tool_call: ToolCall, target: Tool, came: _Came) -> Executed:
+    if not came.ended or isinstance(came.error, asyncio.CancelledError):
+        still = _LEFT_BEHIND if came.left_behind else "" if came.ended else _ON_A_THREAD
+        if came.out_of_time:
+            said = f"{tool_call.name} did not finish within its limit of {target.timeout_s:g} s.{still}"
+            return _failed(tool_call, "timeout", said)
+        if came.cut is not None:
+            return _failed(tool_call, "interrupted", INTERRUPTED + still)
+    value, error = came.value, came.error
+    if isinstance(error, StopRequested):
+        return _stopped(tool_call, Stop(error.reason, error.output))
+    if error is not None:  # the model is told; the person sees it in the tools frame
+        return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
     try:
-        return ToolResult(tool_call.id, tool_call.name, as_text(value), value)
-    except Exception as error:  # also whatever a lazy value raises while it is read
-        said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {in_words(error)}"
+        return Executed(ToolResult(tool_call.id, tool_call.name, as_text(value), value))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # also whatever a lazy value raises while it is read
+        said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {in_words(problem)}"
         return _failed(tool_call, "unserialisable", said, value=value)
 
 
@@ -231,83 +279,118 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
 
 
-async def _call(target: Tool, arguments: dict[str, Any]) -> Any:
+@dataclass(slots=True)
+class _Came:
+    """What a function came to: a value or an exception, or no end within its time."""
+
+    value: Any = None
+    error: BaseException | None = None
+    ended: bool = True
+    out_of_time: bool = False
+    cut: asyncio.CancelledError | None = None
+    left_behind: bool = False
+
+
+async def _call(target: Tool, arguments: dict[str, Any]) -> _Came:
+    until_s = None if target.timeout_s is None else time.monotonic() + target.timeout_s
     if target.is_async or target.inline:
-        return (
-            await _inline(target, arguments) if target.timeout_s is None else await _limited(target, _inline(target, arguments))
-        )
-    return await _limited(target, _awaited(_on_a_thread(target, arguments)))
+        value, error = _tried(target.function, arguments)
+    else:
+        future = _on_a_thread(target, arguments)
+        cut = await _waited(future, until_s)
+        if not future.done():
+            return _Came(ended=False, out_of_time=cut is None, cut=cut)
+        value, error = future.result()
+        if cut is not None:
+            return _Came(value, error, cut=cut)
+    if error is not None or not inspect.isawaitable(value):
+        return _Came(value, error)
+    return await _awaited(target, value, until_s)
 
 
-class _OutOfTime(Exception):  # noqa: N818  it never leaves this module
-    """The tool's own limit was reached: not a TimeoutError, which the function itself may raise."""
-
-
-async def _inline(target: Tool, arguments: dict[str, Any]) -> Any:
-    value = target.function(**arguments)
-    return await value if inspect.isawaitable(value) else value
-
-
-async def _awaited(future: Awaitable[Any]) -> Any:
-    value = await future
-    return await value if inspect.isawaitable(value) else value  # of a sync wrapper around an async function
-
-
-async def _limited(target: Tool, awaitable: Awaitable[Any]) -> Any:
+async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Came:
+    """Await what the function gave in a task of its own, which can be left where it does not end."""
+    task = asyncio.create_task(_carried(awaitable), name=f"agentlab-tool-{target.name}")
     try:
-        async with asyncio.timeout(target.timeout_s) as scope:
-            return await awaitable
-    except TimeoutError:
-        if scope.expired():
-            raise _OutOfTime from None
+        cut = await _waited(task, until_s)
+        late, out_of_time = not task.done(), cut is None
+        if late:
+            grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
+            ended, another = await ends([task], grace_s)
+            cut = cut or another
+    finally:
+        task.cancel()  # where this very coroutine was thrown away
+    if late and not ended:
+        return _Came(ended=False, out_of_time=out_of_time, cut=cut, left_behind=True)
+    value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+    if isinstance(error, KeyboardInterrupt):  # the person's: it ends the run, here and not in the task
+        raise error
+    return _Came(value, error, out_of_time=late and out_of_time, cut=cut)
+
+
+async def _carried(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What an awaitable gives or raises, as a value: asyncio lets some exceptions of a task out of its loop."""
+    try:
+        return await awaitable, None
+    except BaseException as error:
+        return None, error
+
+
+def _tried(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    """What a function gives or raises. Only an interrupt passes: on the loop's thread it is the person's."""
+    try:
+        return function(**arguments), None
+    except KeyboardInterrupt:
         raise
+    except BaseException as error:
+        return None, error
 
 
-def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[Any]:
+async def _waited(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:
+    """Wait for the end of the work, at most until then; the cancel that came meanwhile."""
+    try:
+        await asyncio.wait([work], timeout=None if until_s is None else max(0.0, until_s - time.monotonic()))
+    except asyncio.CancelledError as cut:
+        return cut
+    return None
+
+
+def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tuple[Any, BaseException | None]]:
     """Call a sync function on a daemon thread of its own: one that never returns must not keep the interpreter alive, as the threads
     of an executor would."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(setter: Callable[[Any], None], outcome: Any) -> None:
+    def settle(outcome: tuple[Any, BaseException | None]) -> None:
         if not future.done():
-            setter(outcome)
-
-    def report(setter: Callable[[Any], None], outcome: Any) -> None:
-        try:
-            loop.call_soon_threadsafe(settle, setter, outcome)
-        except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
-            return
+            future.set_result(outcome)
 
     def work() -> None:
+        outcome: tuple[Any, BaseException | None]
         try:
-            value = context.run(target.function, **arguments)
-        except StopIteration as error:  # a future refuses to carry one
-            report(future.set_exception, RuntimeError(f"StopIteration: {error}"))
-        except BaseException as error:
-            report(future.set_exception, error if isinstance(error, Exception | SystemExit) else RuntimeError(repr(error)))
-        else:
-            report(future.set_result, value)
+            outcome = context.run(target.function, **arguments), None
+        except BaseException as error:  # an interrupt too: the person's comes on the main thread only
+            outcome = None, error
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            loop.call_soon_threadsafe(settle, outcome)
 
     threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
     return future
 
 
-def _failed(tool_call: ToolCall, error: str, content: str, value: Any = None) -> ToolResult:
-    return ToolResult(tool_call.id, tool_call.name, content, value, error)
+def _failed(tool_call: ToolCall, error: str, content: str, value: Any = None) -> Executed:
+    return Executed(ToolResult(tool_call.id, tool_call.name, content, value, error))
 
 
-def _raised(tool_call: ToolCall, error: BaseException) -> ToolResult:
-    return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
-
-
-def _stopped(tool_call: ToolCall, stop: Stop) -> ToolResult:
+def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
     try:
         content = as_text(stop.output) if stop.output is not None else stop.reason
-    except Exception:  # the output is for the person; it needs no JSON
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the output is for the person; it needs no JSON
         content = stop.reason
-    return ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop)
+    return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 
 
 def _in_words(error: pydantic.ValidationError) -> str:
@@ -325,18 +408,28 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
     function: Function,
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
 ) -> Tool:
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
     called = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
     if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
         raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
+    timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):
         raise ToolDefinitionError(f"The tool {called!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
     told, model, schema = described(called, function)
-    return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline, on_cancel)
+    return Tool(
+        function,
+        ToolSpec(called, description or told, schema, json.dumps(schema)),
+        model,
+        timeout_s,
+        inline,
+        on_cancel,
+        idempotent,
+    )

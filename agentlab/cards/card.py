@@ -10,6 +10,7 @@ from typing import Any
 
 from agentlab.condition_code import condition_code
 from agentlab.printable import AS_WRITTEN, escape
+from agentlab.redaction import text_of
 from agentlab.stop import StopCondition
 
 MOST_ROWS = 24
@@ -73,7 +74,7 @@ def in_words(value: object) -> str:
         return "none"
     if isinstance(value, StopCondition):
         return condition_code(value)
-    return repr(value)
+    return text_of(value, repr)
 
 
 def as_html(card: Card) -> str:

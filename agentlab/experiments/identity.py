@@ -40,7 +40,7 @@ _PLAIN = str | bytes | int | float | complex | bool | None
 def made_by(agent: Agent, settings: RunSettings) -> str:
     """What a run of this agent with these settings is made by, as JSON text, beside what a store keeps of each run in any case."""
     functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
-    functions |= {f"middleware {name_of(one)}": one for one in agent.middleware}
+    functions |= {f"middleware {name_of(one)}": one for one in (*agent.middleware, *agent.tool_middleware)}
     functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
     leaves = () if settings.stop is None else describe(settings.stop).items()
     functions |= {f"stop condition {name}": leaf.predicate if isinstance(leaf, Custom) else leaf.read for name, leaf in leaves}

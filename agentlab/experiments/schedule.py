@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.execute import NOT_STARTED, Job, Outcome, in_worker
-from agentlab.redaction import without_keys
-from agentlab.storage.run_json import said
+from agentlab.redaction import in_words
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 
@@ -80,7 +79,7 @@ async def _outcome(start: Callable[[Job], Awaitable[Outcome]], job: Job, failure
         failures.append(error)
         return Outcome(job.run_id, NOT_STARTED, problem=str(error))
     except Exception as error:
-        return Outcome(job.run_id, NOT_STARTED, problem=without_keys(f"{type(error).__name__}: {said(error)}"))
+        return Outcome(job.run_id, NOT_STARTED, problem=in_words(error))
 
 
 class Elsewhere:

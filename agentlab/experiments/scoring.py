@@ -14,13 +14,12 @@ from agentlab import calling, events
 from agentlab.agent import Ask
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.spending import Purse, Spent, note_beside, spent_by
-from agentlab.redaction import Redactor, without_keys
+from agentlab.redaction import in_words, without_keys
 from agentlab.results import RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.storage import Storage
 from agentlab.storage.but_for_keys import hidden
-from agentlab.storage.run_json import said
 from agentlab.types import ModelRequest, ModelResponse
 
 Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
@@ -105,7 +104,7 @@ async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) ->
                 value = await value
         noted = {"score": _plain(value)}
     except Exception as error:
-        noted = {"error": Redactor().text(f"{type(error).__name__}: {said(error)}")}
+        noted = {"error": in_words(error)}
     finally:
         judges.book()
     return None if judges.refused else hidden(json.dumps({**noted, "by": by}), without_keys)

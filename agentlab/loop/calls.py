@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentlab import known_keys, signals
 from agentlab.errors import (
+    ConfigurationError,
     LimitError,
     MissingKeyError,
     ProviderConnectionError,
@@ -22,6 +23,8 @@ from agentlab.errors import (
     ProviderStatusError,
 )
 from agentlab.http import HttpAnswer, HttpRequest, Recorded, read_rate_limit
+from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
@@ -39,6 +42,9 @@ from agentlab.types import (
     TextDelta,
     UsageSource,
 )
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -62,10 +68,15 @@ _BOM = b"\xef\xbb\xbf"
 LONGEST_SILENCE_S = 300.0
 """A provider that sends nothing for this long is given up; `Budget(timeout=…)` bounds the whole run."""
 
+KEPT_ALIVE = 2
+"""So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
+`keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
+
 LARGEST_ANSWER_BYTES = 256 * 2**20
 """An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
@@ -92,9 +103,10 @@ class RetryPolicy(Shown):
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
             raise LimitError(f"RetryPolicy(attempts={self.attempts!r}): give a whole number of at least 1 (1 means no retry).")
         for name in ("first_wait_s", "longest_wait_s"):
-            value = getattr(self, name)
+            value = in_seconds(getattr(self, name))
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise LimitError(f"RetryPolicy({name}={value!r}): give seconds, 0 or more.")
+            object.__setattr__(self, name, value)
 
 
 class OnRetry(Protocol):
@@ -134,6 +146,12 @@ class Model(Protocol):
         ...
 
 
+def check_key(agent: Agent, transport: Transport) -> None:
+    """Raise MissingKeyError where the agent's calls are known to have no key. A middleware may answer in place of the provider."""
+    if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
+        agent.model.check_key()
+
+
 class _Unshown(dict[str, str]):
     """Headers whose values are not shown, in a traceback that tells the values of variables for one."""
 
@@ -167,6 +185,20 @@ class HttpModel:
     def prefills(self) -> bool:
         """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
         return bool(getattr(self.provider, "prefills", False))
+
+    def check_key(self) -> None:
+        """Raise MissingKeyError where it is known, without asking anybody, that there is no key."""
+        known = getattr(self.provider, "check_key", None)
+        if known is None and hasattr(self.provider, "sign"):  # where it looks for credentials is its own affair
+            return
+        try:
+            (known or self.provider.auth_headers)()
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
+        except ConfigurationError:
+            raise
+        except Exception:  # such as of a server that hands out tokens: the call meets it too, and may try again
+            return
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Send the request and read the answer; what may pass later is tried again, visibly."""
@@ -223,7 +255,7 @@ class HttpModel:
             if request.stream:
                 response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
-                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES)])
+                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
                 response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
         if _says_nothing(response):
@@ -252,12 +284,15 @@ class HttpModel:
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
             auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
-        except MissingKeyError as error:  # a mistyped model is told of along with it, and not only by the provider afterwards
-            if told := perhaps_mistyped(self.provider.name, self.provider.model):
-                raise MissingKeyError(f"{error}{told}") from None
-            raise
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
+
+    def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
+        """The error with a hint at a mistyped model, which only the provider would report afterwards."""
+        hint = perhaps_mistyped(self.provider.name, self.provider.model)
+        return MissingKeyError(f"{error}{hint}") if hint else error
 
     def _read_whole(
         self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext
@@ -278,16 +313,16 @@ class HttpModel:
     ) -> tuple[ModelResponse, bytes, bool]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told = b"", 0
+        begins_with, told = b"", list[str]()
         broke: ProviderError | None = None
         try:
-            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES):
+            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
-                        told += len(event.text)
+                        told.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
@@ -296,10 +331,13 @@ class HttpModel:
         signal = response.signal
         if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
             raise broke
-        if len(response.text) > told:  # from JSON, or from a last event that nothing ended
-            context.on_text(response.text[told:])
+        before = "".join(told)
+        if len(response.text) > len(before) and response.text.startswith(before):  # from JSON, or an event that nothing ended
+            context.on_text(response.text[len(before) :])
         if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
             response = _broken_off(response, f"The stream broke off: {broke}")
+        elif response.is_spoilt:
+            pass  # it is asked for again
         elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
@@ -309,7 +347,7 @@ class HttpModel:
     async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES)])
+            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
@@ -339,9 +377,14 @@ class HttpModel:
         return f"{self.name} ({self.model})"
 
 
-async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it arrives, as long as it is of a size that can be kept."""
-    size = 0
+def _is_blank(chunk: bytes) -> bool:
+    return not chunk.strip()
+
+
+async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
+    """The body as it arrives, as long as it is of a size that can be kept, and says something: `is_quiet` is asked of each chunk once
+    it has been read."""
+    size, heard_s = 0, time.monotonic()
     async for chunk in answer.chunks():
         size += len(chunk)
         if size > most_bytes:
@@ -349,6 +392,13 @@ async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
                 f"the answer is larger than {most_bytes:,} bytes and was left. Check that base_url is the address of an API."
             )
         yield chunk
+        if not is_quiet(chunk):
+            heard_s = time.monotonic()
+        elif time.monotonic() - heard_s > KEPT_ALIVE * LONGEST_SILENCE_S:
+            raise ProviderConnectionError(
+                f"the provider sent nothing but comments, pings or white space for {KEPT_ALIVE * LONGEST_SILENCE_S:g} s. Try again, "
+                "or ask for less at once."
+            )
 
 
 def _broken_off(response: ModelResponse, told: str) -> ModelResponse:

@@ -15,15 +15,18 @@ recorded as a step before anything else happens.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentlab import calling, events
 from agentlab.amounts import in_words as number_in_words
-from agentlab.budget import LIMIT_REASONS
+from agentlab.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
+    ConfigurationError,
+    FixtureError,
     MissingUsageError,
     ProviderError,
     StopRequested,
@@ -31,13 +34,14 @@ from agentlab.errors import (
 from agentlab.evaluate import read_condition
 from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
-from agentlab.redaction import in_words, without_keys
+from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
-from agentlab.shelter import sheltered
+from agentlab.settings import RunSettings
+from agentlab.shelter import GRACE_S, sheltered
 from agentlab.stop import HasToolCall
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
 from agentlab.terminating import TerminatingTools
-from agentlab.tools import execute
+from agentlab.tools import INTERRUPTED, Executed, carried_out
 from agentlab.types import (
     Message,
     ModelResponse,
@@ -50,7 +54,6 @@ if TYPE_CHECKING:
     from agentlab.loop.drive import Drive
 
 NOTHING_READ = Remaining()
-_INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +72,18 @@ async def take_step(run: Drive) -> StepResult | None:
     """Take the next step of `run`, record it, and end the run if it is to end.
 
     None where the run ended without another step. After recording, what a person has to mend is raised (a ConfigurationError, a
-    FixtureError, a bug in a middleware), and so is a cancellation.
+    FixtureError, a bug in a model of one's own), and so is a cancellation. What a policy or a middleware raises is in the result, as
+    what a stop condition raises is.
     """
     settings = run.take_up_settings()
     started_s = run.clock.elapsed_s()
-    spent = settings.budget.exhausted(run.history, started_s)
-    if spent is not None:
-        run.end(Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}."))
+    if (spent := _spent(run, settings, started_s)) is not None:
+        run.end(spent)
         return None
-    terminating = settings.terminating
-    if terminating is not None and run.history.own_calls >= terminating.max_invocations:
-        told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
-        run.end(Ending(StopReason.CALL_LIMIT, told))
+    if (bound := calling.bound_from_above(run)) is not None:
+        run.end(Ending(*bound))
         return None
-    draft = Draft(settings, started_s)
+    run.draft = draft = Draft(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
     try:
         if settings.budget.timeout is None:
@@ -91,13 +92,18 @@ async def take_step(run: Drive) -> StepResult | None:
             await _within(settings.budget.timeout - started_s, run, draft)
     except Exception as error:
         draft.error = error
-        draft.decision = Decision(Action.ABORT, in_words(error), StopReason.ERROR, for_failure(error))
+        whose = draft.fault[0] if draft.fault[1] is error else ""
+        said = f"{whose} raised {in_words(error)}" if whose else in_words(error)
+        draft.decision = Decision(Action.ABORT, said, StopReason.ERROR, for_failure(error))
+        raises = not isinstance(error, ProviderError | MissingUsageError) and (
+            not whose or isinstance(error, ConfigurationError | FixtureError)
+        )
     except BaseException as error:  # a cancel or an interrupt: record what is there, then let it pass
         draft.error = error
         _record(run, draft, None, Ending(StopReason.CANCELLED, f"Cancelled during step {len(run.history) + 1}.", error=error))
         raise
     step = await _judge(run, draft)
-    if draft.error is not None and not isinstance(draft.error, ProviderError | MissingUsageError):
+    if draft.error is not None and raises:
         raise draft.error
     return step
 
@@ -106,7 +112,7 @@ async def _judge(run: Drive, draft: Draft) -> StepResult:
     """Read condition and budget with the new step in the history, and end the run by the first reason that holds."""
     run.conversation.answer_open_calls(draft.tool_results)
     draft.settings = run.take_up_settings()
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     reading: Reading | None = None
     failure: Exception | None = None
     if draft.settings.stop is not None:
@@ -145,8 +151,20 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         return Ending(StopReason.STOP_CONDITION, told, met, output=_handed_in(draft) if any(one.goal for one in met) else None)
     if decided is not None:
         return Ending(decided, draft.decision.reason)
-    spent = draft.settings.budget.exhausted(run.history, run.clock.elapsed_s())
-    return None if spent is None else Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}.")
+    return _spent(run, draft.settings, run.clock.elapsed_s())
+
+
+def _spent(run: Drive, settings: RunSettings, elapsed_s: float) -> Ending | None:
+    """The end by a limit on what the run may use, where one is met."""
+    terminating, calls = settings.terminating, run.history.own_calls
+    if terminating is not None and calls >= terminating.max_invocations:
+        told = f"The model was called {calls} times (max_invocations), and no terminating tool was."
+        return Ending(StopReason.CALL_LIMIT, told)
+    spent = settings.budget.exhausted(run.history, elapsed_s)
+    if spent is None:
+        return None
+    default = ", which is the default: Budget(max_turns=…) raises it" if isinstance(spent.limit, DefaultTurns) else ""
+    return Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}{default}.")
 
 
 def _handed_in(draft: Draft) -> object:
@@ -159,8 +177,14 @@ def _handed_in(draft: Draft) -> object:
 def _record(run: Drive, draft: Draft, reading: Reading | None, ending: Ending) -> None:
     """Put a step that was cut short into the history and end the run."""
     run.conversation.answer_open_calls(draft.tool_results)
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     _finish(run, draft, reading, ending)
+
+
+def _append(run: Drive, draft: Draft) -> None:
+    """Put the step into the history, which counts it from here on."""
+    step, run.draft = draft.step(run, NOTHING_READ, None, None), None
+    run.history.append(step)
 
 
 def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
@@ -233,7 +257,7 @@ def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
         draft.decision = Decision(Action.ABORT, told, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
         return
     draft.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")
-    run.conversation.append(Message("user", terminating.nudge_message))
+    run.conversation.append(Message("system", terminating.nudge_message))
     run.emit(events.Nudged(run.clock.elapsed_s(), len(run.history) + 1, before + 1, terminating.consecutive_nudges))
 
 
@@ -247,41 +271,113 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
         started = time.perf_counter()
         here = calling.enter(run, draft, tool_call)
         try:
-            result, cut = await _called(run, tool_call)
-        except BaseException:  # a cancel, the run's time-out, an interrupt: what the tool did until then is not known
+            if run.agent.tool_middleware and tool_call.closed:
+                executed = await _through_middleware(run, draft, tool_call)
+            else:
+                executed = await _called(run, tool_call)
+        except BaseException:  # an interrupt: what the tool did until then is not known
             cut_s = time.perf_counter() - started
-            result = ToolResult(tool_call.id, tool_call.name, _INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
+            result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
             _tool_done(run, draft, result)
             raise
         finally:
             calling.leave(here)
+        result = executed.result
         _tool_done(run, draft, result)
-        if cut is not None:
-            raise cut
+        if executed.cut is not None:
+            raise executed.cut
         if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
             draft.terminating = result
             if number < len(response.tool_calls):
-                executed = Message("assistant", response.text, response.tool_calls[:number])
-                run.conversation.replace_last(executed)
+                run.conversation.replace_last(Message("assistant", response.text, response.tool_calls[:number]))
             break
         if result.stop is not None:
             draft.explicit = ExplicitStop(result.stop.reason, result.stop.output, "tool")
             break
 
 
-async def _called(run: Drive, tool_call: ToolCall) -> tuple[ToolResult, asyncio.CancelledError | None]:
+async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> Executed:
+    """A call with the middleware around it. Whatever ends it, the result of what was executed last is kept."""
+    started = time.perf_counter()
+    done: list[tuple[ToolCall, ToolResult]] = []
+
+    async def execute(call: ToolCall) -> ToolResult:
+        if (call.id, call.name, call.closed) != (tool_call.id, tool_call.name, True):
+            raise ConfigurationError(
+                f"A middleware made {call!r} of {tool_call!r}: change its arguments only, as in replace(call, arguments=…)."
+            )
+        executed = await _called(run, call)
+        done.append((call, executed.result))
+        if executed.cut is not None:
+            raise executed.cut
+        return executed.result
+
+    cut: BaseException | None = None
+    result = ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed")
+    try:
+        result = await run.agent.through_tool_middleware(execute, draft.blame)(tool_call)
+    except (Exception, asyncio.CancelledError) as error:  # a stop too
+        cut = error
+        result = done[-1][1] if done else result
+    call, plain = done[-1] if done else (tool_call, None)
+    changed = ["arguments"] if call.arguments != tool_call.arguments else []
+    changed += [] if result is plain else ["result"]
+    result = replace(
+        result,
+        call_id=tool_call.id,
+        name=tool_call.name,
+        content=known_hidden(result.content),
+        arguments=tool_call.arguments,
+        duration_s=time.perf_counter() - started,
+        executed_arguments=call.arguments if call.arguments != tool_call.arguments else None,
+        middleware=" and ".join(changed) if done else "" if cut is not None else "answer",
+    )
+    return Executed(result, cut)
+
+
+async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
+    if run.may_have_run and (refused := await _refused(run, tool_call)) is not None:
+        return Executed(refused)
+    executed = await _kept_from_cancel(run, tool_call)
+    if executed.left_behind:
+        run.warn_once(
+            f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
+            "running. Have it let asyncio.CancelledError pass."
+        )
+    return executed
+
+
+async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
+    """The result of a call that is not to be executed again: it may have run in a try at this step that ended with its process."""
+    before = [call for call in run.may_have_run if call.name == tool_call.name]
+    if not before:
+        return None
+    run.may_have_run = [call for call in run.may_have_run if call.name != tool_call.name]
+    allowed = False if run.again is None else run.again(tool_call)
+    if await allowed if inspect.isawaitable(allowed) else allowed:
+        return None
+    said = (
+        f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "
+        f"{' and '.join(call.arguments for call in before)}. Find out whether it did before you call it again."
+    )
+    return ToolResult(tool_call.id, tool_call.name, said, None, "may_have_run", tool_call.arguments)
+
+
+async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:
+    """The same: a tool whose `on_cancel` is "wait" is not cut off."""
     tools = run.agent.tools
     target = tools.get(tool_call.name)
     if target is None or target.on_cancel == "cancel":
-        return await execute(tool_call, tools), None
+        return await carried_out(tool_call, tools)
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError as cut:  # it was on its way: the tool is not begun any more, and that is known
-        return ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut
+        return Executed(ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut)
     run.waits_for_tool = True
     try:
-        return await sheltered(execute(tool_call, tools))
+        executed, waited = await sheltered(carried_out(tool_call, tools))
+        return executed if waited is None else replace(executed, cut=waited)
     finally:
         run.waits_for_tool = False
 

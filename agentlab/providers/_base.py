@@ -199,7 +199,8 @@ class Provider(Protocol):
         ...
 
     def auth_headers(self) -> dict[str, str]:
-        """The headers that carry the key. Raises MissingKeyError, naming the environment variable to set.
+        """The headers that carry the key. Raises MissingKeyError, naming the environment variable to set; also asked for before the
+        first step of a live run.
 
         A provider that signs each request has a method `sign` beside it (see `Signer`), which is then asked instead.
 
@@ -244,6 +245,8 @@ class Provider(Protocol):
 
 class Signer(Protocol):
     """What a provider is besides, where its authentication depends on the request.
+
+    Beside `sign` it may have `check_key()`, which raises MissingKeyError before the first step where no key can be found.
 
     Example:
         >>> hasattr(lab.Provider("bedrock", model="amazon.nova-lite-v1:0"), "sign")

@@ -183,7 +183,7 @@ def encode_message(message: Message) -> bytes:
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
-    elif message.role == "user":
+    elif message.role in ("user", "system"):
         content = message.text
     elif message.native is not None and message.native.wire == WIRE:
         content = message.native.content
@@ -341,17 +341,21 @@ def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, .
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
     """The content to send back: as it came, without what the vendor refuses (empty text, thinking that was cut before its
-    signature), and with arguments that are an object."""
+    signature), with the id that the result of a call is given, and with arguments that are an object."""
     kept: list[dict[str, Any]] = []
+    settled, calls = settled_tools(blocks), 0
     for block in blocks:
         kind = block.get("type")
         if (kind == "text" and not block.get("text")) or (kind == "thinking" and not block.get("signature")):
             continue
+        changed: dict[str, JSON] = {}
+        if is_call(block, settled):
+            calls += 1
+            changed = {} if block.get("id") else {"id": f"call_{calls}"}
         if kind == "tool_use" and not isinstance(block.get("input"), dict):
             text = read.arguments_text(block.get("input"), closed=False)
-            kept.append({**block, "input": read.loads(read.arguments_object(text))})
-        else:
-            kept.append(block)
+            changed["input"] = read.loads(read.arguments_object(text))
+        kept.append({**block, **changed} if changed else block)
     return NativeContent(wire=WIRE, content=kept) if kept else None
 
 

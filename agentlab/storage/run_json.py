@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import sys
 import types
@@ -23,14 +24,15 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-from agentlab import events, stop
+from agentlab import events, message_json, stop
+from agentlab.budget import Budget, DefaultTurns
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.predicates import name_of
-from agentlab.redaction import Redactor
+from agentlab.redaction import Redactor, text_of
 from agentlab.results import StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom, StopCondition
-from agentlab.types import Usage
+from agentlab.types import Message, ToolResult, Usage
 
 T = TypeVar("T")
 
@@ -81,11 +83,35 @@ def made(kind: type[T], kept: object) -> T:
     return result
 
 
-def plain_event(event: events.Event) -> dict[str, Any]:
-    """An event of a run; of a step only its number, since the step is kept itself."""
+def plain_step(step: StepResult, messages: Sequence[Message], happened: Iterable[events.Event]) -> dict[str, Any]:
+    """A step with its messages and events. The result of a tool, which may be long, stands in the step, and elsewhere by its place
+    there."""
+    place_of = {id(result): place for place, result in enumerate(step.tool_results)}
+    said = [message_json.plain(message, place_of) for message in messages]
+    return {"step": _plain(step), "messages": said, "events": [plain_event(event, place_of) for event in happened]}
+
+
+def with_results(kept: dict[str, Any]) -> dict[str, Any]:
+    """What `plain_step` gave, with each result where it belongs."""
+    results = kept["step"].get("tool_results", ())
+    for message in kept["messages"]:
+        if "tool_results" in message:
+            message["tool_results"] = [
+                message_json.of_step(results[one["of_step"]]) if "of_step" in one else one for one in message["tool_results"]
+            ]
+    for event in kept["events"]:
+        if "of_step" in event:
+            event["result"] = results[event.pop("of_step")]
+    return kept
+
+
+def plain_event(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
+    """An event of a run; of a step only its number, since the step is kept itself, and of a tool's result that is in it the place."""
     kept: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
     if isinstance(event, events.TurnCompleted):
         return {**kept, "step": event.step.index, "cumulative_usage": _plain(event.cumulative_usage)}
+    if isinstance(event, events.ToolFinished) and id(event.result) in place_of:
+        return {**kept, "turn": event.turn, "of_step": place_of[id(event.result)]}
     return {**kept, **_plain(event)}
 
 
@@ -134,18 +160,27 @@ def _way_of(kind: Any) -> Callable[[Any], Any]:
         return _plain_error
     if kind is RunSettings:
         return _plain_settings
+    if kind is ToolResult:
+        return _plain_result
     if dataclasses.is_dataclass(kind):
         return _plain_fields
     if any("__call__" in vars(base) for base in kind.__mro__):
         return lambda value: {"function": name_of(value)}
-    return next((one for one in (str, int, float) if issubclass(kind, one)), said)  # numpy's float64 is a float
+    return next((one for one in (str, int, float) if issubclass(kind, one)), text_of)  # numpy's float64 is a float
 
 
 def _plain_error(error: BaseException) -> dict[str, Any]:
     kind = error.kind if isinstance(error, StoredError) else type(error).__name__
-    return {"exception": kind, "message": Redactor().text(said(error))}
+    return {"exception": kind, "message": Redactor().text(text_of(error))}
 
 
+def _plain_result(result: ToolResult) -> dict[str, Any]:
+    """What a tool returned is mostly the very text that the model was given of it."""
+    kept = _plain_fields(result)
+    return {**kept, "value": _THE_CONTENT} if result.value is result.content else kept
+
+
+_THE_CONTENT = {"content": True}
 _newest: tuple[RunSettings, dict[str, Any]] | None = None
 
 
@@ -165,18 +200,20 @@ def _plain_fields(value: Any) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, to_plain, default in _fields(kind):
         one = getattr(value, name)
-        if one is default or (type(one) is type(default) and one == default):  # what is as it always is need not be kept
+        if one is default or _is_default(one, default):  # what is as it always is need not be kept
             continue
         kept[name] = one if type(one) in _AS_THEY_ARE and to_plain is _plain else to_plain(one)
     return kept
 
 
-def said(value: object) -> str:
-    """The text of any object, also of one that has none to give."""
-    try:
-        return str(value)
-    except Exception as error:
-        return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
+def _is_default(one: Any, default: Any) -> bool:
+    """True if the value follows from nothing being said. A default of the turns follows from the other limits; a person may have set
+    the same number."""
+    if type(one) is DefaultTurns:
+        return True
+    if type(one) is not type(default) or one != default:
+        return False
+    return not isinstance(one, Budget) or type(one.max_turns) is DefaultTurns
 
 
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
@@ -194,7 +231,7 @@ def loosely(value: Any) -> Any:
         same = bool(json.loads(json.dumps(value, allow_nan=False)) == value)
     except Exception:  # it is of somebody else's making, down to how it compares
         same = False
-    return {"json": value} if same else {"text": said(value)}
+    return {"json": value} if same else {"text": text_of(value)}
 
 
 def _as_it_is(value: Any) -> Any:
@@ -276,6 +313,8 @@ def _way_back_of_type(kind: type) -> Callable[[Any], Any]:
         return _condition
     if issubclass(kind, BaseException):
         return lambda kept: StoredError(kept["exception"], kept["message"])
+    if kind is ToolResult:
+        return lambda kept: _dataclass(kind, {**kept, "value": {"json": kept["content"]}} if _is_content(kept) else kept)
     if dataclasses.is_dataclass(kind):
         return functools.partial(_dataclass, kind)
     if issubclass(kind, Enum):
@@ -285,6 +324,10 @@ def _way_back_of_type(kind: type) -> Callable[[Any], Any]:
     if kind is datetime:
         return datetime.fromisoformat
     return functools.partial(_simple, kind) if kind in _AS_THEY_ARE else _as_it_is
+
+
+def _is_content(kept: Mapping[str, Any]) -> bool:
+    return kept.get("value") == _THE_CONTENT
 
 
 def _simple(kind: type, kept: Any) -> Any:
@@ -356,10 +399,11 @@ def _condition(kept: Mapping[str, Any]) -> StopCondition:
             return cast(StopCondition, kind(*map(_condition, kept["parts"])))
         hints = _hints(kind)
         fields = {field: _made(hints[field], one) for field, one in kept["fields"].items() if field in hints}
-        try:
-            return cast(StopCondition, kind(**fields))
-        except TypeError:  # HasToolCall and its like take their one field as several arguments
+        if any(
+            one.kind is one.VAR_POSITIONAL for one in inspect.signature(kind).parameters.values()
+        ):  # such as HasToolCall(*names)
             return cast(StopCondition, kind(*next(iter(fields.values()))))
+        return cast(StopCondition, kind(**fields))
     except Exception:
         if module is None:
             raise

@@ -13,9 +13,9 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget, StopReason
-from agentlab.errors import ToolDefinitionError
-from agentlab.events import ToolStarted
-from agentlab.shelter import sheltered
+from agentlab.errors import AgentlabWarning, ToolDefinitionError
+from agentlab.events import ToolStarted, Warned
+from agentlab.shelter import GRACE_S, sheltered
 from agentlab.testing import call, say
 from agentlab.types import FinishReason
 
@@ -229,6 +229,109 @@ def test_a_call_that_is_not_begun_any_more_says_so() -> None:
     result = go(_end(run))
     assert_is_whole(run)
     assert (result.stop_reason, did, results(run)) == (StopReason.CANCELLED, [], [("a", "not_executed")])
+
+
+def stubborn(takes_s: float, did: list[str]) -> Callable[[], Any]:
+    """An async function that lets no cancel end it."""
+
+    async def book() -> str:
+        """Book a train."""
+        did.append("began")
+        until_s = time.monotonic() + takes_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
+                await asyncio.sleep(left_s)
+            except asyncio.CancelledError:
+                did.append("swallowed")
+        did.append("ended")
+        return "booked"
+
+    return book
+
+
+def cut_short(takes_s: float, how: str) -> tuple[lab.Run, list[str], float]:
+    """A run whose tool swallows its cancel: what it did, and how long the run took."""
+    did: list[str] = []
+    limits: dict[str, Any] = {"timeout_s": 1} if how == "the tool's limit" else {}
+    made = lab.tool(name="book", **limits)(stubborn(takes_s, did))
+    more: dict[str, Any] = {"budget": Budget(timeout=1)} if "the run's limit" in how else {}
+    if "below" in how:
+        made = lab.Agent(lab.testing.ScriptedProvider([call("book"), "end"]), tools=[made]).as_tool("book")
+    run = run_of([call("book", {"task": "go"} if "below" in how else {}), "end"], tools=[made], **more)
+
+    async def main() -> float:
+        began_s = time.monotonic()
+        if how == "a cancel":
+            asyncio.get_running_loop().call_later(1, run.cancel)
+        await run
+        return time.monotonic() - began_s
+
+    return run, did, go(main())
+
+
+HOW = ["the tool's limit", "the run's limit", "a cancel", "the run's limit, below"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_tool_that_swallows_its_cancel_is_left_behind_after_a_grace(how: str) -> None:
+    with pytest.warns(AgentlabWarning, match="'book' did not end within 2 s of its cancel and was left behind") as warned:
+        run, did, took_s = cut_short(60, how)
+    assert 1 + GRACE_S <= took_s < 60
+    assert did[:2] == ["began", "swallowed"]
+    assert len(warned) == 1
+    assert_is_whole(run)
+    result = (run.children[0] if "below" in how else run).history[0].tool_results[0]
+    assert result.error == ("timeout" if how == "the tool's limit" else "interrupted")
+    assert "was left behind: it may still be running" in result.content
+    if "below" not in how:
+        assert [event.message for event in run.events if isinstance(event, Warned)] == [str(warned[0].message)]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_what_ends_within_the_grace_is_kept_and_the_cut_holds(how: str) -> None:
+    run, did, took_s = cut_short(2, how)
+    assert (did, took_s < 1 + GRACE_S) == (["began", "swallowed", "ended"], True)
+    assert_is_whole(run)
+    result = run.history[0].tool_results[0]
+    if "below" not in how:
+        assert (result.content, result.error) == ("booked", None)
+    reason = {"the tool's limit": StopReason.COMPLETED, "a cancel": StopReason.CANCELLED}.get(how, StopReason.TIMEOUT)
+    assert run.result is not None
+    assert run.result.stop_reason is reason
+
+
+def test_a_second_cancel_leaves_the_tool_its_grace() -> None:
+    did: list[str] = []
+    run = run_of([call("book"), "end"], tools=[lab.tool(name="book")(stubborn(60, did))])
+
+    async def main() -> float:
+        task = asyncio.ensure_future(_end(run))
+        await until(lambda: did)
+        began_s = time.monotonic()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.1)
+        await asyncio.wait([task])
+        assert task.cancelled()
+        return time.monotonic() - began_s
+
+    with pytest.warns(AgentlabWarning, match="left behind"):
+        assert GRACE_S <= go(main()) < 60
+    assert_is_whole(run)
+
+
+def test_a_condition_that_swallows_its_cancel_is_left_behind_too() -> None:
+    did: list[str] = []
+    waits = stubborn(60, did)
+
+    async def decide(history: object) -> bool:
+        return bool(await waits())
+
+    run = run_of([call("look"), "end"], tools=[look], stop=decide, budget=Budget(timeout=1))
+    with pytest.warns(AgentlabWarning, match="A stop condition did not end within 2 s of its cancel"):
+        result = go(_end(run))
+    assert result.stop_reason is StopReason.TIMEOUT
+    assert "ended" not in did[:2]
 
 
 def test_work_that_cancels_itself_is_no_cancel_of_the_caller() -> None:

@@ -37,6 +37,46 @@ def run(script: list[Any], **settings: Any) -> RunResult:
     return asyncio.run(go())
 
 
+# An end that is not known -------------------------------------------------------------------------------------------------------
+
+UNEXPLAINED = [
+    pytest.param(F.UNKNOWN, None, "The provider did not say why the response ended", id="no word"),
+    pytest.param(F.UNKNOWN, "OTHER", "It is not known why the response ended: the provider says 'OTHER'", id="an unknown word"),
+    pytest.param(
+        F.TOOL_CALLS, "tool_calls", "The provider says that tools are called, but the response holds no call", id="no call"
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "word", "why"), UNEXPLAINED)
+def test_text_whose_end_is_not_known_is_taken_as_the_answer_and_said_so(reason: F, word: str | None, why: str) -> None:
+    answer = replace(say("Paris."), signal=signal(reason, LOW, raw_value=word))
+    result = run([answer])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Paris.")
+    assert result.detail == f"{why}; its text is taken as the answer."
+    assert result.history[0].decision.metadata == {"end": "unknown", "confidence": "low"}
+    assert lab.termination_report(result)["reason"].to_list() == [result.detail]
+    for shown in (repr(result), result._repr_mimebundle_()["text/html"]):
+        assert "is taken as the answer" in shown
+        assert "ended its turn" not in shown
+    assert run([answer], policy=cautious).stop_reason is StopReason.ERROR
+    assert "ended its turn" not in decide(answer.signal, DecisionContext(response=answer)).reason
+
+
+def test_nothing_says_that_the_agent_finished_where_that_is_not_known() -> None:
+    answer = replace(say("Paris."), signal=signal(F.UNKNOWN, LOW))
+    one = lab.Agent(ScriptedProvider([answer])).run("task")
+    one.start()
+    one.wait()
+    assert "is taken as the answer" in one.panel().bundle()["text/html"]
+    with pytest.raises(ConfigurationError, match="its text is taken as the answer: say more"):
+        asyncio.run(go_on(one))
+
+
+async def go_on(one: lab.Run) -> RunResult:
+    return await one.go_on()
+
+
 # A signal alone ----------------------------------------------------------------------------------------------------------------
 
 
@@ -228,21 +268,63 @@ def test_a_decision_that_cannot_be_carried_out_is_told_and_nothing_is_lost(polic
     assert result.messages[-1].text == "paid for"
 
 
-def test_a_policy_that_raises_is_recorded_and_told() -> None:
-    def broken(signal: TerminationSignal, context: DecisionContext) -> Decision:
-        raise ZeroDivisionError("oh")
+def broken(signal: TerminationSignal, context: DecisionContext) -> Decision:
+    raise ZeroDivisionError("oh")
 
-    agent = lab.Agent(ScriptedProvider(["paid for"]))
 
-    async def go() -> RunResult | None:
-        going = agent.run("task", policy=broken)
-        with pytest.raises(ZeroDivisionError):
-            await going
-        return going.result
+async def broken_later(signal: TerminationSignal, context: DecisionContext) -> Decision:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError("oh")
 
-    result = asyncio.run(go())
-    assert result is not None and isinstance(result.error, ZeroDivisionError)
-    assert result.text == "paid for"
+
+@pytest.mark.parametrize("policy", [broken, broken_later])
+def test_a_policy_that_raises_is_an_error_result_that_names_it(policy: Any) -> None:
+    result = run(["paid for"], policy=policy)
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, f"The policy {policy.__name__} raised ZeroDivisionError: oh")
+    assert isinstance(result.error, ZeroDivisionError)
+    assert isinstance(result.history[0].error, ZeroDivisionError)
+    assert (result.text, result.usage.total_tokens) == ("paid for", 15)
+    assert result.messages[-1].text == "paid for"
+
+
+async def waits(signal: TerminationSignal, context: DecisionContext) -> Decision:
+    await asyncio.sleep(0)
+    return lenient(signal, context)
+
+
+def hands_on(signal: TerminationSignal, context: DecisionContext) -> Any:
+    return waits(signal, context)
+
+
+@pytest.mark.parametrize("policy", [waits, hands_on])
+def test_a_policy_may_be_async(policy: Any) -> None:
+    result = run([call("look", {"q": "x"}), say("half", finish=F.MAX_TOKENS)], policy=policy)
+    assert (result.stop_reason, len(result.history)) == (StopReason.COMPLETED, 2)
+
+
+def test_an_async_policys_answer_is_checked_too() -> None:
+    async def nothing(signal: TerminationSignal, context: DecisionContext) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="The policy nothing returned None"):
+        run(["x"], policy=nothing)
+
+
+@pytest.mark.parametrize("policy", [waits, hands_on])
+def test_decide_does_not_wait_for_an_async_policy_and_says_so(policy: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"{policy.__name__} is async, .*: write `await {policy.__name__}\(signal, context\)`"
+    ):
+        decide(signal(F.END_TURN), policy=policy)
+
+
+@pytest.mark.usefixtures("own_time")
+def test_the_runs_time_bounds_an_async_policy() -> None:
+    async def forever(signal: TerminationSignal, context: DecisionContext) -> Decision:
+        await asyncio.sleep(3600)
+        return standard(signal, context)
+
+    result = run(["paid for"], policy=forever, budget=lab.Budget(timeout=5))
+    assert (result.stop_reason, result.text) == (StopReason.TIMEOUT, "paid for")
 
 
 @pytest.mark.parametrize("wrong", ["standard", 7, Decision(Action.COMPLETE, "…")])

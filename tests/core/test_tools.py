@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import datetime as dt
 import enum
 import functools
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Optional
 
+import pandas as pd
 import pydantic
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ from agentlab.errors import ToolDefinitionError
 from agentlab.testing import call, say
 from agentlab.tools import as_tools, execute, tool
 from agentlab.types import ToolCall
+from agentlab.widgets.step_detail import detail
 
 from .made import assert_is_whole, call_tool, go, look, run_of
 
@@ -464,6 +467,129 @@ def test_a_tool_that_raises_is_told_to_the_model(error: BaseException, kind: str
     assert isinstance(result.value, BaseException)
 
 
+class Unspeakable(Exception):  # noqa: N818
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class Abrupt(BaseException):
+    """An exception that ends programs, and its text with it."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+
+class Speechless:
+    """A value that raises wherever it is read."""
+
+    def __repr__(self) -> str:
+        raise Abrupt
+
+    def __iter__(self) -> Iterator[int]:
+        raise Abrupt
+
+    __str__ = __repr__
+
+
+def abruptly() -> Iterator[int]:
+    yield 1
+    raise Abrupt
+
+
+HOSTILE = [
+    Unspeakable(),
+    Abrupt(),
+    GeneratorExit("own"),
+    asyncio.CancelledError("own"),
+    SystemExit(2),
+    BaseExceptionGroup("g", [Abrupt()]),
+]
+
+
+@pytest.mark.parametrize("how", ["thread", "inline", "async", "async, waited for"])
+@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
+def test_nothing_that_a_tool_raises_escapes_the_run(error: BaseException, how: str) -> None:
+    def sync() -> str:
+        raise error
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    made = lab.tool(name="t", inline=how == "inline", on_cancel="wait" if "waited" in how else "cancel")
+    assert_is_told(made(later if how.startswith("async") else sync), "exception", type(error).__name__)
+
+
+@pytest.mark.parametrize("value", [Speechless(), {"deep": [Speechless()]}, abruptly()], ids=["value", "in-a-dict", "generator"])
+def test_nothing_that_reading_a_value_raises_escapes_the_run(value: Any) -> None:
+    assert_is_told(lab.tool(name="t")(lambda: value), "unserialisable", "cannot be turned into JSON")
+
+
+def assert_is_told(made: lab.Tool, error: str, said: str) -> None:
+    """The model is told, the run goes on, a store keeps it, and all of it can be shown."""
+    store = lab.Store()
+    run = run_of([call("t"), "I see."], tools=[made], observers=[store])
+    result = go(ended(run))
+    assert_is_whole(run)
+    told = result.history[0].tool_results[0]
+    assert (result.text, told.error) == ("I see.", error)
+    assert said in told.content
+    assert repr(told) and told._repr_mimebundle_()
+    assert result.to_frame("tools")["error"].tolist() == [error]
+    assert store.load(run.id).history[0].tool_results[0].content == told.content
+
+
+async def ended(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+@pytest.mark.parametrize("how", ["inline", "async"])
+def test_an_interrupt_is_the_persons_and_ends_the_run(how: str) -> None:
+    def sync() -> str:
+        raise KeyboardInterrupt
+
+    async def later() -> str:
+        raise KeyboardInterrupt
+
+    run = run_of([call("t"), "never asked"], tools=[lab.tool(name="t", inline=True)(later if how == "async" else sync)])
+    with pytest.raises(KeyboardInterrupt):
+        go(ended(run))
+    assert_is_whole(run)
+    assert [one.error for one in run.history[0].tool_results] == ["interrupted"]
+
+
+def test_on_a_thread_an_interrupt_is_the_tools_own() -> None:
+    def sync() -> str:
+        raise KeyboardInterrupt
+
+    assert_is_told(lab.tool(name="t")(sync), "exception", "KeyboardInterrupt")
+
+
+def test_what_observers_listeners_and_conditions_raise_without_a_text_is_told() -> None:
+    def watch(event: object) -> None:
+        raise Unspeakable
+
+    def decide(history: object) -> bool:
+        raise Unspeakable
+
+    run = run_of(["end"], observers=[watch], stop=decide)
+    limits = lab.settings.LiveSettings()
+    limits.subscribe(lambda before, after, by: watch(by))
+    with pytest.warns(lab.errors.AgentlabWarning, match="A listener .* raised Unspeakable: <Unspeakable, whose text raised"):
+        limits.max_turns = 5
+    with pytest.warns(lab.errors.AgentlabWarning, match="The observer .* raised Unspeakable: <Unspeakable, whose text raised"):
+        result = go(ended(run))
+    assert result.stop_reason is lab.StopReason.ERROR
+    assert "raised Unspeakable: <Unspeakable, whose text raised RuntimeError>" in result.detail
+    assert_is_whole(run)
+
+
 def test_a_tool_that_raises_ends_no_run() -> None:
     @lab.tool
     def broken() -> str:
@@ -545,7 +671,9 @@ def test_the_time_limit_of_a_tool(function: Any, seconds: float, limit: float, e
     result = call_tool(function, json.dumps({"seconds": seconds}), timeout_s=limit)
     wake.set()
     assert result.error == error
-    assert result.content == ("awake" if error is None else f"{function.__name__} did not finish within its limit of 0.05 s.")
+    late = f"{function.__name__} did not finish within its limit of 0.05 s."
+    left = " Its thread was left behind: it may still be running." if function is sleeps else ""
+    assert result.content == ("awake" if error is None else late + left)
 
 
 def test_a_tool_that_hangs_does_not_hang_the_run() -> None:
@@ -644,8 +772,8 @@ def test_a_stop_without_output_or_with_one_that_has_no_json() -> None:
     assert result.stop.output is thing
 
 
-def test_calls_run_in_the_order_asked_for_and_may_share_an_id() -> None:
-    """Some servers give no ids, or the same for all: results belong to calls by their place."""
+def test_calls_run_in_the_order_asked_for_and_each_gets_an_id_of_its_own() -> None:
+    """Some servers give no ids, or the same for all."""
     seen = []
 
     @lab.tool(inline=True)
@@ -662,4 +790,193 @@ def test_calls_run_in_the_order_asked_for_and_may_share_an_id() -> None:
 
     result = go(main())
     assert seen == [1, 2, 3]
+    assert [each.id for each in result.history[0].tool_calls] == ["same", "same_2", "same_3"]
+    assert [each.call_id for each in result.messages[2].tool_results] == ["same", "same_2", "same_3"]
     assert [each.content for each in result.messages[2].tool_results] == ["10", "20", "30"]
+
+
+# Middleware around tools ------------------------------------------------------------------------------------------------------
+
+
+def through(*layers: Any, script: Any = None, **more: Any) -> lab.Run:
+    """A run whose tool `look` is called with "here" through this middleware."""
+    run = run_of(script or [call("look", {"q": "here"}), "end"], tool_middleware=layers, **more)
+    go(ended(run))
+    assert_is_whole(run)
+    return run
+
+
+async def let_pass(call: ToolCall, execute: Any) -> Any:
+    return await execute(call)
+
+
+async def elsewhere(call: ToolCall, execute: Any) -> Any:
+    return await execute(dataclasses.replace(call, arguments='{"q": "there"}'))
+
+
+async def louder(call: ToolCall, execute: Any) -> Any:
+    result = await execute(call)
+    return dataclasses.replace(result, content=result.content.upper())
+
+
+async def deny(call: ToolCall, execute: Any) -> Any:
+    return lab.ToolResult(call.id, call.name, "Ask first.", error="denied")
+
+
+async def cached(call: ToolCall, execute: Any) -> Any:
+    return lab.ToolResult("another id", "another name", "from a cache")
+
+
+async def twice(call: ToolCall, execute: Any) -> Any:
+    await execute(call)
+    return await execute(call)
+
+
+async def break_arguments(call: ToolCall, execute: Any) -> Any:
+    return await execute(dataclasses.replace(call, arguments='{"nothing": 1}'))
+
+
+CHANGES: dict[str, tuple[Any, str, str | None, str | None, str]] = {
+    "passes": ([let_pass, let_pass], "saw here", None, None, ""),
+    "changes-the-arguments": ([elsewhere], "saw there", None, '{"q": "there"}', "arguments"),
+    "changes-the-result": ([louder], "SAW HERE", None, None, "result"),
+    "changes-both": ([louder, elsewhere], "SAW THERE", None, '{"q": "there"}', "arguments and result"),
+    "denies": ([let_pass, deny], "Ask first.", "denied", None, "answer"),
+    "answers": ([cached], "from a cache", None, None, "answer"),
+    "executes-twice": ([twice], "saw here", None, None, ""),
+    "wrong-arguments": ([break_arguments], "The arguments are not valid", "invalid_arguments", '{"nothing": 1}', "arguments"),
+}
+
+
+@pytest.mark.parametrize(("layers", "content", "error", "executed", "changed"), CHANGES.values(), ids=CHANGES.keys())
+def test_what_was_asked_for_and_what_was_executed_are_both_kept(
+    layers: Any, content: str, error: str | None, executed: str | None, changed: str
+) -> None:
+    store = lab.Store()
+    run = through(*layers, observers=[store])
+    step, result = run.history[0], run.history[0].tool_results[0]
+    assert (step.tool_calls[0].arguments, result.arguments) == ('{"q": "here"}', '{"q": "here"}')
+    assert result.content.startswith(content)
+    assert (result.call_id, result.name, result.error) == (step.tool_calls[0].id, "look", error)
+    assert (result.executed_arguments, result.middleware) == (executed, changed)
+    assert run.messages[2].tool_results == (result,)
+    assert run.result is not None
+    row = run.to_frame("tools").iloc[0]
+    assert (row["arguments"], row["content"]) == ('{"q": "here"}', result.content)
+    assert [None if pd.isna(row[name]) else row[name] for name in ("executed_arguments", "middleware")] == [
+        executed,
+        changed or None,
+    ]
+    kept = store.load(run.id)
+    assert kept.history[0].tool_results[0] == result
+    assert kept.messages[2].tool_results[0].middleware == changed
+    page = detail(run, 1)
+    assert ("changed by a middleware" in page) == ("result" in changed)
+    assert ("of a middleware, not executed" in page) == (changed == "answer")
+    assert ("executed with, by a middleware" in page) == (executed is not None)
+
+
+def test_layers_stand_in_order_and_the_time_is_theirs_too() -> None:
+    order: list[str] = []
+
+    def layer(name: str) -> Any:
+        async def middleware(call: ToolCall, execute: Any) -> Any:
+            order.append(f"{name} asks")
+            result = await execute(call)
+            order.append(f"{name} answers")
+            return result
+
+        return middleware
+
+    through(layer("A"), layer("B"))
+    assert order == ["A asks", "B asks", "B answers", "A answers"]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["before", "after"])
+def test_a_middleware_around_tools_may_end_the_run(first: bool) -> None:
+    async def guard(call: ToolCall, execute: Any) -> Any:
+        if first:
+            await execute(call)
+        raise lab.StopRequested("enough", output=7)
+
+    run = through(guard)
+    assert run.result is not None
+    assert (run.result.stop_reason, run.result.stopped_by, run.result.output) == (lab.StopReason.EXPLICIT_STOP, "middleware", 7)
+    assert [one.error for one in run.history[0].tool_results] == [None if first else "not_executed"]
+
+
+@pytest.mark.parametrize("executed", [False, True], ids=["before", "after"])
+def test_a_bug_in_it_is_an_error_result_that_loses_nothing(executed: bool) -> None:
+    async def buggy(call: ToolCall, execute: Any) -> Any:
+        if executed:
+            await execute(call)
+        raise KeyError("oops")
+
+    run = through(let_pass, buggy)
+    assert run.result is not None
+    assert (run.result.stop_reason, run.result.detail) == (lab.StopReason.ERROR, "The middleware buggy raised KeyError: 'oops'")
+    assert isinstance(run.result.error, KeyError)
+    assert [one.error for one in run.history[0].tool_results] == [None if executed else "not_executed"]
+
+
+async def forget(call: ToolCall, execute: Any) -> Any:
+    await execute(call)
+
+
+async def rename(call: ToolCall, execute: Any) -> Any:
+    return await execute(dataclasses.replace(call, name="finalize"))
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        (forget, r"forget.* returned None: return the result, as in `return await execute\(call\)`"),
+        (rename, "change its arguments only"),
+    ],
+)
+def test_what_it_may_not_do_is_raised_and_recorded(layer: Any, said: str) -> None:
+    run = run_of([call("look"), "end"], tool_middleware=[layer])
+    with pytest.raises(lab.errors.ConfigurationError, match=said):
+        go(ended(run))
+    assert run.result is not None
+    assert run.result.stop_reason is lab.StopReason.ERROR
+    assert_is_whole(run)
+
+
+@pytest.mark.parametrize(("layer", "ends"), [(let_pass, True), (cached, True), (deny, False)])
+def test_a_terminating_tool_that_is_denied_ends_nothing(layer: Any, ends: bool) -> None:
+    script = [call("finalize", {"answer": "42"}), call("finalize", {"answer": "42"})]
+    made = lab.Agent(lab.testing.ScriptedProvider(script), tools=[tool(name="finalize")(one_answer)], tool_middleware=[layer])
+    run = made.run("go", terminating=["finalize"], budget=lab.Budget(max_turns=2))
+    assert (go(ended(run)).stop_reason is lab.StopReason.TERMINATING_TOOL) is ends
+    assert_is_whole(run)
+
+
+def test_a_call_that_was_cut_off_reaches_no_middleware_and_an_unknown_tool_does() -> None:
+    seen: list[ToolCall] = []
+
+    async def watch(call: ToolCall, execute: Any) -> Any:
+        seen.append(call)
+        return await execute(call)
+
+    cut = call("look", '{"q": "he')
+    through(watch, script=[cut, call("nowhere"), "end"], continuation=lab.ContinuationPolicy())
+    assert [one.name for one in seen] == ["nowhere"]
+
+
+@pytest.mark.usefixtures("own_time")
+def test_a_cancel_keeps_what_was_executed_before_it() -> None:
+    async def wait(call: ToolCall, execute: Any) -> Any:
+        result = await execute(call)
+        await asyncio.sleep(3600)
+        return result
+
+    run = through(wait, budget=lab.Budget(timeout=5))
+    assert run.result is not None
+    assert run.result.stop_reason is lab.StopReason.TIMEOUT
+    assert [one.content for one in run.history[0].tool_results] == ["saw here"]
+
+
+def one_answer(answer: str) -> str:
+    """Give the answer."""
+    return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agentlab as lab
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError
 from agentlab.providers.anthropic import DEFAULT_MAX_TOKENS
@@ -386,3 +388,119 @@ def test_gemini_model_names(model: str, path: str):
 
     request = Provider("gemini", model=model).build_request(ModelRequest([USER]))
     assert request.url == f"https://generativelanguage.googleapis.com/v1beta/{path}:generateContent"
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_an_instruction_in_mid_conversation_has_the_role_that_the_wire_knows(name: str):
+    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+    newest = said["contents" if name == "gemini" else "messages"][-1]
+    if name == "gemini":
+        assert newest == {"role": "user", "parts": [{"text": "Call it."}]}
+    else:
+        assert newest == {"role": "user" if name == "anthropic" else "system", "content": "Call it."}
+
+
+# Ids of calls ------------------------------------------------------------------------------------------------------------------
+
+
+def asking(name: str, ids: list[str]) -> dict[str, Any]:
+    """A body of each wire that calls `note` once for each of these ids."""
+    calls = [(one, {"x": number}) for number, one in enumerate(ids)]
+    if name == "openai":
+        entries = [{"id": one, "function": {"name": "note", "arguments": json.dumps(given)}} for one, given in calls]
+        return {"choices": [{"message": {"tool_calls": entries}, "finish_reason": "tool_calls"}]}
+    if name == "openai-responses":
+        items = [
+            {"type": "function_call", "call_id": one, "name": "note", "arguments": json.dumps(given)} for one, given in calls
+        ]
+        return {"status": "completed", "output": [{"type": "web_search_call", "id": "same"}, *items]}
+    if name == "anthropic":
+        blocks: list[dict[str, Any]] = [{"type": "tool_use", "id": one, "name": "note", "input": given} for one, given in calls]
+        searched = {"type": "server_tool_use", "id": "same", "name": "web_search", "input": {}}
+        thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+        return {"type": "message", "content": [thought, searched, *blocks], "stop_reason": "tool_use"}
+    if name == "bedrock":
+        uses = [{"toolUse": {"toolUseId": one, "name": "note", "input": given}} for one, given in calls]
+        return {"output": {"message": {"role": "assistant", "content": uses}}, "stopReason": "tool_use"}
+    parts = [{"functionCall": {**({"id": one} if one else {}), "name": "note", "args": given}} for one, given in calls]
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+
+
+class Parsed:
+    """A model that answers with the same body each time, read and asked by a real provider; `asked` are the requests."""
+
+    def __init__(self, name: str, answer: dict[str, Any]) -> None:
+        self.name, self.model, self.answer = name, "some-model", answer
+        self.provider = provider(name)
+        self.asked: list[Any] = []
+
+    async def respond(self, request: ModelRequest, context: Any) -> Any:
+        self.asked.append(json.loads(self.provider.build_request(request).body))
+        return self.provider.parse(self.answer)
+
+
+def fields_named(value: Any, *names: str) -> list[str]:
+    """All texts in fields of these names, in order."""
+    if isinstance(value, list):
+        return [one for part in value for one in fields_named(part, *names)]
+    if isinstance(value, dict):
+        here = [one for name, one in value.items() if name in names and isinstance(one, str)]
+        return [*here, *(one for part in value.values() for one in fields_named(part, *names))]
+    return []
+
+
+WIRES_WITH_IDS = {
+    "openai": ("id", "tool_call_id"),
+    "openai-responses": ("call_id", "call_id"),
+    "anthropic": ("id", "tool_use_id"),
+    "bedrock": ("toolUseId", "toolUseId"),
+    "gemini": ("id", "id"),
+}
+
+
+@pytest.mark.parametrize(
+    ("ids", "given"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["same", "same", "same"], ["same", "same_2", "same_3"]),
+        (["same", "same_2", "same"], ["same", "same_2", "same_3"]),
+        (["", ""], ["call_1", "call_2"]),
+        (["call_2", ""], ["call_2", "call_2_2"]),
+    ],
+    ids=["unique", "the-same", "taken", "none", "made-and-taken"],
+)
+@pytest.mark.parametrize("name", WIRES_WITH_IDS)
+def test_each_call_has_an_id_of_its_own_in_the_step_and_on_the_wire(name: str, ids: list[str], given: list[str]) -> None:
+    seen: list[int] = []
+
+    def note(x: int) -> int:
+        """Note a number."""
+        seen.append(x)
+        return x
+
+    model = Parsed(name, asking(name, ids))
+    run = lab.Agent(model, tools=[lab.tool(inline=True)(note)]).run("go", budget=lab.Budget(max_turns=2))
+    asyncio.run(to_the_end(run))
+    step = run.history[0]
+    assert seen[: len(ids)] == list(range(len(ids)))
+    assert [call.id for call in step.tool_calls] == given
+    assert [result.call_id for result in step.tool_results] == given
+    asked, answered = WIRES_WITH_IDS[name]
+    sent = model.asked[1]
+    if name == "gemini":  # a call that came without an id goes without, and so does its result
+        given = [one for one in given if not one.startswith("call_")]
+        found = fields_named(sent["contents"], "id")
+        if ids != ["call_2", ""]:
+            assert found == [*given, *given]
+        return
+    messages = sent.get("input") or sent["messages"]
+    found = [one for one in fields_named(messages, asked) if one != "same" or name != "anthropic"]
+    if asked == answered:
+        assert found == [*given, *given]
+    else:
+        ours = [one for one in given if one != "same" or name != "anthropic"]
+        assert (found, fields_named(messages, answered)) == (ours, given)
+
+
+async def to_the_end(run: lab.Run) -> None:
+    await run
