@@ -7,11 +7,15 @@
     lab.signals.get("openai").detect(payload)         the detector itself
 
 A provider that nobody has told of is read by the pattern of its responses, at MEDIUM confidence.
+
+The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence and the provider's word,
+with no text of the conversation.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +32,7 @@ from agentlab.types import JSON, ModelResponse, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
 
+_WORD = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 MOST_KEPT = 256
 """Detectors that a registry remembers."""
 
@@ -117,6 +122,7 @@ class SignalRegistry:
         """
         signal = self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
         model = _model(provider)
+        log_signal(signal, _name(provider), model)
         return replace(signal, model=model) if model and not signal.model else signal
 
     def stream(self, provider: str, *, requested_cap: int | None = None) -> StreamParser:
@@ -179,6 +185,15 @@ class SignalRegistry:
             f"register({name!r}, {detector!r}): give a function from a response body to its TerminationSignal, the name of a provider "
             "whose wire it is, or an object with `detect` and `stream`."
         )
+
+
+def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
+    """Log why a response ended, at DEBUG: the reason and the provider's word, never its sentences."""
+    if logger.isEnabledFor(logging.DEBUG):
+        value = signal.raw_value
+        word = value if isinstance(value, int | None) or _WORD.fullmatch(value) else f"<{len(value)} characters>"
+        reason, sure, where = signal.finish_reason, signal.confidence, signal.raw_field or "no field"
+        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "?", reason, sure, where, word)
 
 
 def _model(provider: str) -> str:

@@ -428,7 +428,8 @@ class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
     as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported; `source`
     where and when it was made, None without HTTP; `rate_limit` what its headers say of the account's limits, None where they say
-    nothing (responses are compared without these two). `holes` are the places where a stream lost a piece: `text` is what came,
+    nothing; `detection_s` the seconds that reading it and finding the reason of its end took (responses are compared without these
+    three). `holes` are the places where a stream lost a piece: `text` is what came,
     without a mark (`marked(text, holes)` puts one in)."""
 
     text: str
@@ -445,6 +446,7 @@ class ModelResponse(Shown):
     source: ResponseSource | None = field(default=None, compare=False)
     holes: tuple[Hole, ...] = ()
     rate_limit: RateLimit | None = field(default=None, compare=False)
+    detection_s: float | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_spoilt(self) -> bool:

@@ -253,15 +253,16 @@ class HttpModel:
             if not 200 <= answer.status < 300:
                 raise await self._refusal(answer, auth, rate_limit)
             if request.stream:
-                response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
+                read = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
-                response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
+                read = self._read_whole(body, digest, request.max_output_tokens, context)
+            response, begins_with, cut_short, detection_s = read
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
         if _says_nothing(response):
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
-        response = replace(response, source=source, rate_limit=rate_limit)
+        response = replace(response, source=source, rate_limit=rate_limit, detection_s=detection_s)
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
@@ -296,38 +297,44 @@ class HttpModel:
 
     def _read_whole(
         self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext
-    ) -> tuple[ModelResponse, bytes, bool]:
-        cut_short = False
+    ) -> tuple[ModelResponse, bytes, bool, float]:
+        cut_short, began = False, time.perf_counter()
         try:
             payload = loads(body.removeprefix(_BOM))
         except ValueError:
             payload, cut_short = None, ends_early(body.removeprefix(_BOM))
-        digest.update(body if payload is None else dumps(payload))  # a recording keeps the JSON and lays it out anew
         response = signals.registry.reread(self.name, self.provider.parse(payload, requested_cap=cap))
+        detection_s = time.perf_counter() - began
+        digest.update(body if payload is None else dumps(payload))  # a recording keeps the JSON and lays it out anew
         if response.text:
             context.on_text(response.text)
-        return response, body[:_READ_BYTES], cut_short
+        return response, body[:_READ_BYTES], cut_short, detection_s
 
     async def _read_stream(
         self, answer: HttpAnswer, digest: hashlib.blake2b, cap: int | None, context: CallContext
-    ) -> tuple[ModelResponse, bytes, bool]:
+    ) -> tuple[ModelResponse, bytes, bool, float]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told = b"", list[str]()
+        begins_with, told, detection_s = b"", list[str](), 0.0
         broke: ProviderError | None = None
         try:
             async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
-                for event in parser.feed(chunk):
+                began = time.perf_counter()
+                read = parser.feed(chunk)
+                detection_s += time.perf_counter() - began
+                for event in read:
                     if type(event) is TextDelta:
                         told.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
+        began = time.perf_counter()
         parser.finish()
         response = signals.registry.reread(self.name, parser.response(), sound=parser.sound)
+        detection_s += time.perf_counter() - began
         signal = response.signal
         if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
             raise broke
@@ -342,7 +349,7 @@ class HttpModel:
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
-        return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
+        return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a parser of somebody else's may not know
 
     async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get

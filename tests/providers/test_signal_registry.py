@@ -130,6 +130,38 @@ def test_unknown_words_are_logged_once_per_provider_model_and_word(
     assert len(looked) == (name != "openai")  # a provider that is not known is told of once, whatever the model
 
 
+SAID = "the harbour is open"
+LOGGED = [
+    ({"choices": [{"message": {"content": SAID}, "finish_reason": "length"}]},
+     "max_tokens, high confidence, choices[].finish_reason=length"),
+    ({"error": {"message": SAID}}, f"error, high confidence, error=<{len(SAID)} characters>"),
+    ({"choices": [{"message": {"content": SAID}}]}, "unknown, low confidence, choices[].finish_reason=None"),
+    ({"choices": [{"message": {"content": SAID}, "finish_reason": 7}]}, "unknown, low confidence, choices[].finish_reason=7"),
+]  # fmt: skip
+
+
+def debugged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the logger of signals got, without what is for everybody."""
+    return [one.getMessage() for one in caplog.records if one.name == "agentlab.signals" and one.levelno == logging.DEBUG]
+
+
+@pytest.mark.parametrize(("body", "expected"), LOGGED)
+def test_signals_are_logged_at_debug_without_text(body: Any, expected: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="agentlab.signals"):
+        lab.detect("openai:gpt-5.4", body)
+    assert debugged(caplog) == []
+    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
+        lab.detect("openai:gpt-5.4", body)
+    assert debugged(caplog) == [f"openai (gpt-5.4): {expected}"]
+
+
+def test_signals_of_runs_are_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    script = lab.testing.ScriptedProvider([lab.testing.say(SAID)], name="openai", model="gpt-5.4")
+    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
+        lab.Agent(script).run(SAID).start().wait()
+    assert debugged(caplog) == ["openai (gpt-5.4): end_turn, high confidence, finish_reason=end_turn"]
+
+
 def test_every_provider_has_a_detector_and_capabilities(registry: SignalRegistry) -> None:
     assert set(lab.capabilities()) == set(names())
     for name in names():
