@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from agentlab import known_keys, signals
@@ -22,7 +23,7 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest, Recorded, read_rate_limit
+from agentlab.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 from agentlab.limits import in_seconds
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
@@ -249,9 +250,10 @@ class HttpModel:
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
-            rate_limit = read_rate_limit(answer.headers, lambda: _time_of(answer, recorded))
+            now_s = partial(_time_of, answer, recorded)
             if not 200 <= answer.status < 300:
-                raise await self._refusal(answer, auth, rate_limit)
+                raise await self._refusal(answer, auth, now_s)
+            rate_limit = read_rate_limit(answer.headers, now_s)
             if request.stream:
                 read = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
@@ -351,16 +353,20 @@ class HttpModel:
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a parser of somebody else's may not know
 
-    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
+    async def _refusal(
+        self, answer: HttpAnswer, auth: Mapping[str, str], now_s: Callable[[], float | None]
+    ) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get
         try:
             body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
+        rate_limit = read_rate_limit(answer.headers, now_s)
         with suppress(ValueError):
             payload = loads(body.removeprefix(_BOM))
             said = self.provider.error_message(payload)
+            rate_limit = rate_limit or read_rate_limit(headers_in_body(payload), now_s)
             word = signals.registry.detect(self.name, payload, status=status).raw_value
             code = _in_one_line(word.encode("utf-8", "replace"), auth) if isinstance(word, str) else ""
         said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
