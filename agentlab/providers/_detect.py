@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers import _read as read
@@ -47,6 +47,10 @@ class BodyDetector(abc.ABC):
         return explained(parser.finish(), events)
 
     @abc.abstractmethod
+    def of_model(self, model: str) -> BodyDetector:
+        """The same detector for one model, which signals and the log then name."""
+
+    @abc.abstractmethod
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
 
@@ -79,6 +83,10 @@ class WireDetector(BodyDetector):
     def _name(self) -> str:
         return self.wire.name
 
+    def of_model(self, model: str) -> WireDetector:
+        """The same detector for one model."""
+        return WireDetector(replace(self.wire, model=model)) if is_dataclass(self.wire) else self
+
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
         return self.wire.stream_parser(requested_cap=requested_cap)
@@ -88,16 +96,17 @@ class WireDetector(BodyDetector):
 
 
 def provider_detector(name: str, model: str = "") -> WireDetector:
-    """The detector of a provider, which will not be called: where a kind demands an address, any will do.
+    """The detector of a provider, which will not be called: where a kind demands an address, any will do. `model` "" is not known.
 
     Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
     """
     try:
-        return WireDetector(Provider(name, model=model or "unknown"))
+        wire = Provider(name, model=model or "unknown")
     except UnknownProviderError:
         raise
     except ConfigurationError:
-        return WireDetector(Provider(name, model=model or "unknown", base_url="http://localhost"))
+        wire = Provider(name, model=model or "unknown", base_url="http://localhost")
+    return WireDetector(wire if model or not is_dataclass(wire) else replace(wire, model=""))
 
 
 def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:

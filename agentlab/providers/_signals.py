@@ -85,7 +85,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
     """The signal for the provider's word `value` (None: missing) in the light of `facts`."""
     raw = raw_value(value)
     if facts.error is not None:
-        return _error(facts, provider, raw)
+        return _error(facts, provider, model, raw)
     field_name, why = table.field, ""
     if raw is None:
         reason, confidence, why = _missing(facts)
@@ -112,6 +112,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         message=facts.message or why or _SENTENCES[reason],
         repairable=raw in table.repairable,
         metadata=facts.metadata,
+        model=model,
     )
 
 
@@ -170,7 +171,7 @@ def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tupl
     return reason, confidence, why
 
 
-def _error(facts: Facts, provider: str, said: str | int | None) -> TerminationSignal:
+def _error(facts: Facts, provider: str, model: str, said: str | int | None) -> TerminationSignal:
     """An error in the body outweighs what else the body says of its end; that is kept as metadata."""
     filtered = filtered_by(facts.error)
     where, value = filtered or error_code(facts.error)
@@ -184,6 +185,7 @@ def _error(facts: Facts, provider: str, said: str | int | None) -> TerminationSi
         raw_value=value,
         message=f"{what}: {error_text(facts.error) or value}",
         metadata={**facts.metadata, "finish_reason": said} if contradicted else facts.metadata,
+        model=model,
     )
 
 
