@@ -14,9 +14,11 @@ Every name below is imported when it is first used, so `import agentlab` costs n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab import errors as errors
     from agentlab import events as events
     from agentlab import importers as importers

@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(f"`serve` needs {error.name}: pip install '{EXTRA}'")
     parser = argparse.ArgumentParser("python -m agentlab", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("serve", help="serve an agent over HTTP: POST /chat, /chat/invoke, /chat/add-ai-message")
+    command = commands.add_parser(
+        "serve", help="serve an agent over HTTP: POST /chat, /chat/invoke, /chat/add-ai-message and more"
+    )
     serve.add_arguments(command)
     command.set_defaults(run=serve.run)
     given = parser.parse_args(arguments)

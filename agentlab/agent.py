@@ -9,13 +9,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab import sugar
+from agentlab import calling, sugar
 from agentlab.budget import Budget
 from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
+from agentlab.never_met import never_met, warn_of
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import name_of
 from agentlab.printable import one_line
 from agentlab.providers._base import Provider
@@ -64,6 +66,8 @@ class Agent(Shown):
     retry         how calls that failed are tried again
     observers     callables that get every event of every run
     name          what frames and panels call the agent; the name of the model unless given
+    max_depth     how deep runs may be nested below a run of this agent that no other one called: 3 is a sub-agent of a sub-agent of a
+                  sub-agent; 0: it may call none; None: no limit
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -72,6 +76,9 @@ class Agent(Shown):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
+    max_depth: int | None = calling.MAX_DEPTH  # of agents that were pickled before there was one
+
+    @helps_with_keywords
     def __init__(
         self,
         model: str | Provider | Model,
@@ -90,6 +97,7 @@ class Agent(Shown):
         retry: RetryPolicy | None = None,
         observers: Sequence[RunObserver] = (),
         name: str | None = None,
+        max_depth: int | None = calling.MAX_DEPTH,
     ) -> None:
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
@@ -108,7 +116,11 @@ class Agent(Shown):
         self.tool_middleware: tuple[ToolMiddleware, ...] = tuple(tool_middleware)
         self.observers: tuple[RunObserver, ...] = tuple(observers)
         self.name: str = name or _name_of(self.model)
+        if max_depth is not None and (isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0):
+            raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents at all, or None for no limit.")
+        self.max_depth = max_depth
 
+    @helps_with_keywords
     def run(
         self,
         prompt: str,
@@ -137,17 +149,33 @@ class Agent(Shown):
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
+        calling.refuse_too_deep()
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
+        warn_of(never_met(settings, self), stacklevel=3)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
-        return Run(
+        return self.run_on(conversation, settings, transport, observers)
+
+    def run_on(
+        self,
+        conversation: Conversation,
+        settings: RunSettings,
+        transport: Transport | None = None,
+        observers: Sequence[RunObserver] = (),
+    ) -> Run:
+        """A run on a conversation as it is; its prompt is the newest message that is neither the assistant's nor a tool's."""
+        places = range(len(conversation) - 1, -1, -1)
+        place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
+        run = Run(
             self,
-            prompt,
+            "" if place is None else conversation[place].text,
             conversation,
             LiveSettings(settings),
             transport or current(),
             observers=(*self.observers, *observers),
         )
+        run.prompt_at = run.prompt_at if place is None else place
+        return run
 
     def settings_for(
         self,
@@ -166,6 +194,7 @@ class Agent(Shown):
             settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
         return settings
 
+    @helps_with_keywords
     def as_tool(
         self,
         name: str,
@@ -182,7 +211,8 @@ class Agent(Shown):
 
         budget, stop, terminating   what holds for each of its runs; what is left out is the agent's own
 
-        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own.
+        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own,
+        at most as many as the outermost run has. Runs are nested `max_depth` deep (3 unless the outermost agent says otherwise).
         The caller's model is told how it ended and what is left, and may have it go on: `continue_run`, `raise_budget`,
         `fresh_context`. A person sees it in `run.children`. Raises what `run` and `lab.tool` raise for values that cannot be.
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from agentlab import events, going_on
+from agentlab import calling, events, going_on
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.loop.drive import Drive
+from agentlab.never_met import never_met, warn_of
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
@@ -39,6 +41,7 @@ class Branching(Drive):
 
     # Branches ---------------------------------------------------------------------------------------------------------------
 
+    @helps_with_keywords
     def fork(
         self,
         at: int,
@@ -74,6 +77,7 @@ class Branching(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
+        calling.refuse_too_deep()
         whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
         past = whole.until(at)
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))
@@ -86,6 +90,9 @@ class Branching(Drive):
             continuation=settings.continuation if continuation is None else as_continuation(continuation),
             terminating=settings.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
         )
+        if stop is not None:
+            known = never_met(self.limits.snapshot(), self.agent)
+            warn_of([remark for remark in never_met(settings, chosen, past.history) if remark not in known], stacklevel=3)
         if prompt is not None:
             past = past.with_prompt(prompt)
         if tool_results is not None:

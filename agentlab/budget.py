@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
-from agentlab.limits import limit_field, money, no_such, reached, seconds, whole_number
+from agentlab.limits import NO_LIMIT, limit_field, money, reached, seconds, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.results import Reading, Remaining
 from agentlab.shown import Shown
 from agentlab.types import StopReason
 
 MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
-C = TypeVar("C")
 
 
-def _told_of_misspellings(cls: type[C]) -> type[C]:
-    """Make a mistyped keyword of a dataclass an error that says which one was meant."""
-    make = cls.__init__
-    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+class DefaultTurns(int):
+    """Turns that no person set. They yield to a larger count that a person did set, see RunSettings; 20 otherwise."""
 
-    @functools.wraps(make)
-    def checked(self: C, *args: Any, **given: Any) -> None:
-        for name in given:
-            if name not in known:
-                raise LimitError(no_such("limit", name, known))
-        make(self, *args, **given)
-
-    cls.__init__ = checked  # type: ignore[method-assign, assignment]
-    return cls
+    __slots__ = ()
 
 
-@_told_of_misspellings
+DEFAULT_TURNS = DefaultTurns(20)
+
+
+@helps_with_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget(Shown):
     """Limits of a run. None means no limit; a budget is met AT its limit, and then starts no further call.
 
-    max_turns            steps of the loop; 20 unless you say otherwise
+    max_turns            steps of the loop; 20 unless you say otherwise, and more where a count that you set is larger (max_calls, a
+                         StepCountIs, the max_invocations of terminating tools)
     max_calls            round trips to the model, over all steps
     max_tokens           input and output tokens of all calls; may be passed by one call, since usage is known only afterwards
     max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
     max_cost             US dollars; may be passed by one call
-    timeout              seconds of wall time from the first step; time paused by the person does not count
+    timeout              seconds, or a timedelta, of wall time from the first step; time paused by the person does not count
     missing_usage        a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
 
@@ -58,10 +51,10 @@ class Budget(Shown):
         >>> lab.Budget(max_tunrs=5)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: There is no limit 'max_tunrs'. Did you mean 'max_turns'? There is: max_turns...
+        agentlab.errors.LimitError: Budget takes no 'max_tunrs'. Did you mean 'max_turns'? It takes: max_turns, max_...
     """
 
-    max_turns: int | None = limit_field(default=20, unit="turns", minimum=1, start=20, help="steps of the loop")
+    max_turns: int | None = limit_field(default=DEFAULT_TURNS, unit="turns", minimum=1, start=20, help="steps of the loop")
     max_calls: int | None = limit_field(default=None, unit="calls", minimum=1, start=40, help="round trips to the model")
     max_tokens: int | None = limit_field(
         default=None, unit="tokens", minimum=1, start=10_000, help="input and output tokens of all calls"
@@ -80,11 +73,12 @@ class Budget(Shown):
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
             if getattr(self, name) is not None:
-                whole_number("Budget", name, getattr(self, name))
+                otherwise = " None means no limit; left out, it is 20." if name == "max_turns" else NO_LIMIT
+                whole_number("Budget", name, getattr(self, name), otherwise=otherwise)
         if self.max_cost is not None:
-            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost))
+            object.__setattr__(self, "max_cost", money("Budget", "max_cost", self.max_cost, NO_LIMIT))
         if self.timeout is not None:
-            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout))
+            object.__setattr__(self, "timeout", seconds("Budget", "timeout", self.timeout, NO_LIMIT))
         if self.missing_usage not in get_args(MissingUsage):
             raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
 
@@ -132,7 +126,7 @@ class Budget(Shown):
         return found
 
     def exhausted(self, history: RunHistory, elapsed_s: float) -> Reading | None:
-        """The first limit that is met, or None.
+        """The first limit that is met, or None; the default of the turns only where no other is.
 
         Example:
             >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
@@ -140,7 +134,8 @@ class Budget(Shown):
         """
         if not self._is_spent(history, elapsed_s):
             return None
-        return next((reading for reading in self.readings(history, elapsed_s) if reading.met), None)
+        met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
+        return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
 
     def _is_spent(self, history: RunHistory, elapsed_s: float) -> bool:
         """Whether any limit is met, without making its reading: this is asked twice a step and mostly answered with no. What is known

@@ -1,4 +1,8 @@
-"""Where a tool is called from: which run, by which of its calls, and what that run's budget leaves for a run that the tool starts."""
+"""Where a tool is called from: which run, by which of its calls, and what bounds the runs that the tool starts.
+
+A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code made it. The first run of
+such a family is the outermost one: its limits and its agent's `max_depth` hold for all runs below it.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,57 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentlab.budget import Budget
+from agentlab.budget import LIMIT_REASONS, Budget, DefaultTurns
+from agentlab.errors import ConfigurationError
 from agentlab.history import ZERO, RunHistory
-from agentlab.results import Remaining
+from agentlab.results import Reading, Remaining
 from agentlab.settings import RunSettings
+from agentlab.types import StopReason
 
 if TYPE_CHECKING:
     from agentlab.loop.ask import Draft
     from agentlab.loop.drive import Drive
     from agentlab.types import ToolCall
 
+MAX_DEPTH = 3
+"""How deep runs may be nested below the outermost one, unless its agent says otherwise."""
+
+CALLS_BELOW_PER_TURN = 20
+"""Model calls that all runs below the outermost one may make together, for each of its `max_turns`; its `max_calls` replaces this."""
+
 LEAST_USD = Decimal("1e-9")
 """A limit of 0 there is none; who has nothing left is not started, and one whose limit is lowered later ends before its next call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Model calls, and what is known of their tokens and cost."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: Decimal = ZERO
+
+    def __add__(self, other: Used) -> Used:
+        return Used(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
+
+
+def used(run: Drive, but: Drive | None = None) -> Used:
+    """What a run has used by now: its steps, the step under way, and sub-agents in it that are done or running, `but` one of them."""
+    history, draft = run.history, run.draft
+    calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
+    if draft is None:
+        return Used(calls, tokens, cost_usd)
+    calls += len(draft.calls) + draft.open_calls + sum([child.calls for child in draft.children])
+    tokens += sum([call.usage.known_tokens for call in draft.calls]) + sum([child.known_tokens for child in draft.children])
+    cost_usd += sum([call.cost.known_usd for call in draft.calls], ZERO)
+    cost_usd += sum([child.known_cost_usd for child in draft.children], ZERO)
+    for child, (before, _) in list(draft.open_children.items()):
+        if child is not but:
+            now = used(child)
+            calls += now.calls - before.calls
+            tokens += now.tokens - before.known_tokens
+            cost_usd += now.cost_usd - before.known_cost_usd
+    return Used(calls, tokens, cost_usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +80,18 @@ class CallSite:
         """The number of the step."""
         return len(self.run.history) + 1
 
-    def left(self) -> Remaining:
-        """What the run's budget leaves now, the step under way and its finished sub-agents counted; None where there is no limit.
+    def left(self, but: Drive | None = None) -> Remaining:
+        """What the run's budget leaves now, the step under way and its sub-agents (`but` this one) counted; None without a limit.
 
         Where the use is not known, by what is known of it. Turns are each run's own, so none are said.
         """
-        run, draft = self.run, self.draft
-        budget, history = run.settings_now().budget, run.history
-        calls = history.calls + len(draft.calls) + draft.open_calls + sum([child.calls for child in draft.children])
-        tokens = history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])
-        tokens += sum([child.known_tokens for child in draft.children])
-        cost_usd = history.known_cost_usd + sum([call.cost.known_usd for call in draft.calls], ZERO)
-        cost_usd += sum([child.known_cost_usd for child in draft.children], ZERO)
+        budget, spent = self.run.settings_now().budget, used(self.run, but)
         return Remaining(
             None,
-            None if budget.max_calls is None else max(0, budget.max_calls - calls),
-            None if budget.max_tokens is None else max(0, budget.max_tokens - tokens),
-            None if budget.max_cost is None else max(ZERO, budget.max_cost - cost_usd),
-            None if budget.timeout is None else max(0.0, budget.timeout - run.clock.elapsed_s()),
+            None if budget.max_calls is None else max(0, budget.max_calls - spent.calls),
+            None if budget.max_tokens is None else max(0, budget.max_tokens - spent.tokens),
+            None if budget.max_cost is None else max(ZERO, budget.max_cost - spent.cost_usd),
+            None if budget.timeout is None else max(0.0, budget.timeout - self.run.clock.elapsed_s()),
         )
 
 
@@ -116,10 +153,79 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
     if left.time_s is not None and elapsed_s is not None:
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
+    if "max_calls" in lower and budget.max_turns is not None:
+        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of the turns
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
-def settings_within(settings: RunSettings, site: CallSite, before: RunHistory) -> RunSettings:
+def settings_within(settings: RunSettings, site: CallSite, run: Drive, before: RunHistory) -> RunSettings:
     """The settings of a run that `site` has called, within what is left there now: limits may change on both sides while it runs."""
-    budget = within(settings.budget, site.left(), before)
+    budget = within(settings.budget, site.left(but=run), before)
     return settings if budget is settings.budget else dataclasses.replace(settings, budget=budget)
+
+
+# The whole family ---------------------------------------------------------------------------------------------------------------
+
+
+def refuse_too_deep() -> None:
+    """Raise ConfigurationError where a run that begins here would be nested deeper than the outermost run's agent allows."""
+    site = here()
+    if site is None or (most := site.run.outermost.agent.max_depth) is None or site.run.depth < most:
+        return
+    depth = site.run.depth + 1
+    raise ConfigurationError(
+        f"Sub-agents may be nested {most} deep; this one would be nested {depth} deep and was not started. Do its task without it. "
+        f"A person may allow more: Agent(…, max_depth={depth}) of the outermost agent."
+    )
+
+
+def turns_within(settings: RunSettings, run: Drive) -> RunSettings:
+    """The settings of a run below another, with at most as many turns as a person set for the outermost run."""
+    most, own = run.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
+    if most is None or (own is not None and (own <= run.begins_with + most or isinstance(most, DefaultTurns))):
+        return settings
+    return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=run.begins_with + most))
+
+
+def bound_from_above(run: Drive) -> tuple[StopReason, str] | None:
+    """Why a run may make no further call, by `bound_below` of the outermost run; None where it may, and for that run itself."""
+    return None if run.outermost is run else bound_below(run.outermost)
+
+
+def bound_below(top: Drive) -> tuple[StopReason, str] | None:
+    """Why no run below this outermost one may make a further call, by its limits as they are now and by all that is used; else None."""
+    if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
+        return StopReason.CANCELLED, "Cancelled with the outermost run."
+    budget, spent = top.limits.snapshot().budget, used(top) + top.beside
+    values: dict[str, Any] = {
+        "max_calls": spent.calls,
+        "max_tokens": spent.tokens,
+        "max_cost": spent.cost_usd,
+        "timeout": top.clock.elapsed_s(),
+    }
+    for name, value in values.items():
+        limit = getattr(budget, name)
+        if limit is not None and value >= limit:
+            return LIMIT_REASONS[name], f"Budget of the outermost run reached: {Reading(name, value, limit, True)}."
+    if budget.max_calls is not None or budget.max_turns is None:
+        return None
+    draft, most = top.draft, CALLS_BELOW_PER_TURN * budget.max_turns
+    below = spent.calls - top.history.own_calls - (0 if draft is None else len(draft.calls) + draft.open_calls)
+    if below < most:
+        return None
+    return StopReason.CALL_LIMIT, (
+        f"The sub-agents of a run with max_turns={budget.max_turns} may make {most:,} model calls together "
+        f"({CALLS_BELOW_PER_TURN} per turn), and have made {below:,}. Budget(max_calls=…) of the outermost run allows more."
+    )
+
+
+def count_beside(run: Drive, use: Used) -> None:
+    """Count what a run below another uses for the outermost run, where no history says it: a tool's own code made this run, or one that
+    is above it."""
+    above, top = run, run.outermost
+    while above is not top:
+        if above.caller is None:
+            with top.beside_lock:
+                top.beside += use
+            return
+        above = above.caller

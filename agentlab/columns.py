@@ -227,6 +227,7 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("tools", "string", "their names, in order", "tool_calls", _names_of),
     _of_step("tool_errors", "Int64", "of them failed", "tool_results", _errors_of),
     _of_step("text", "string", "what the model said", "text"),
+    _of_step("holes", "Int64", "places where a stream lost a piece of the answer; 0: none", "holes", len),
     _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
     _of_step("dropped_characters", "Int64", "not in the text, since the model repeated them there", _dropped_characters),
     _of_settings("max_turns", "Int64", "limit that held", "budget.max_turns"),
@@ -255,6 +256,15 @@ def _of_source(name: str, dtype: str, help_: str, read: Callable[[ResponseSource
     return _of_call(name, dtype, help_, lambda c: None if c.response.source is None else read(c.response.source))
 
 
+def _text_of_holes(call: ModelCall) -> str | None:
+    return "; ".join(map(str, call.response.holes)) or None
+
+
+def _of_rate(field: str, dtype: str, help_: str) -> Column:
+    """A column off the provider's own limits on the account."""
+    return _of_call(f"rate_{field}", dtype, help_, lambda c: getattr(c.response.rate_limit, field, None))
+
+
 CALL_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     PROVIDER,
@@ -280,7 +290,10 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("web_searches", "Int64", "searches that the provider ran", lambda c: c.usage.web_searches),
     _of_call("requested_cap", "Int64", "the output cap that was asked for", lambda c: c.requested_cap),
     _of_call("retries", "Int64", "attempts that failed before", lambda c: c.retries),
-    _of_call("used", "boolean", "False: a middleware left the answer aside", lambda c: c.used),
+    _of_call(
+        "used", "boolean", "False: a middleware left it aside, or it lost a piece and was asked for again", lambda c: c.used
+    ),
+    _of_call("holes", "string", "where the stream lost a piece of it, in words", _text_of_holes),
     _of_call("text", "string", "what the model said", lambda c: c.response.text),
     _of_call("reasoning", "string", "its visible reasoning", lambda c: c.response.reasoning or None),
     _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),
@@ -289,6 +302,12 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_source("replayed", "boolean", "whether it was replayed from a recording", lambda s: s.replayed),
     _of_source("recording", "string", "the file and the number in it", lambda s: s.recording or None),
     _of_source("response_hash", "string", "hash of the response's body", lambda s: s.digest),
+    _of_rate("requests_left", "Int64", "requests that the account has left, by the answer's headers"),
+    _of_rate("requests_limit", "Int64", "of so many"),
+    _of_rate("requests_renew_s", "Float64", "seconds from the answer until all are there again"),
+    _of_rate("tokens_left", "Int64", "tokens that the account has left, by the answer's headers"),
+    _of_rate("tokens_limit", "Int64", "of so many"),
+    _of_rate("tokens_renew_s", "Float64", "seconds from the answer until all are there again"),
 )
 
 
@@ -421,7 +440,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     Column("child_tokens", "Int64", "tokens of its sub-agents", lambda s, r: tokens_of(_children(s.history))),
     Column("child_cost_usd", "Float64", "cost of its sub-agents", lambda s, r: _number(cost_usd_of(_children(s.history)))),
     Column("elapsed_s", "Float64", "active time", lambda s, r: s.history.elapsed_s),
-    Column("text", "string", "the last text", lambda s, r: r.text if r else None),
+    Column("text", "string", "the answer: what was handed in, else the model's last text", lambda s, r: r.text if r else None),
     Column("replayed", "boolean", "whether any call of it was replayed from a recording", lambda s, r: _replayed(s.history)),
     Column(
         "recording_id",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 
@@ -21,7 +22,10 @@ RECOVERY_HINT = (
 FIRST_CAPS = 4
 """How many times its first cap an answer may grow to where nothing else is said."""
 
+_NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does leaving it out."
 
+
+@helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ContinuationPolicy(Shown):
@@ -61,7 +65,7 @@ class ContinuationPolicy(Shown):
         whole_number(kind, "max_tool_repair_attempts", self.max_tool_repair_attempts, 0)
         whole_number(kind, "max_total_output_chars_per_turn", self.max_total_output_chars_per_turn)
         if self.max_total_completion_tokens_per_turn is not None:
-            whole_number(kind, "max_total_completion_tokens_per_turn", self.max_total_completion_tokens_per_turn)
+            whole_number(kind, "max_total_completion_tokens_per_turn", self.max_total_completion_tokens_per_turn, 1, _NO_CAP)
         if not isinstance(self.hint, str) or not self.hint.strip():
             raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): say in words what the model is to do.")
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import opened
+from agentlab.providers._signals import not_whole
 from agentlab.redaction import in_words
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
@@ -92,7 +93,10 @@ class _BodyReaderStream:
     def finish(self) -> TerminationSignal:
         if self._signal is None:
             self._parser.finish()
-            self._signal = self._detector.of_body(self._parser.response().raw, sound=self._parser.sound)
+            whole = self._parser.response()
+            self._signal = self._detector.of_body(whole.raw, sound=self._parser.sound)
+            if whole.is_spoilt:
+                self._signal = not_whole(self._signal, whole.holes)
         return self._signal
 
     @property

@@ -7,6 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of what was said to a Chat
+    │       └── ContextNotFoundError  a context that holds no message
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -14,7 +15,8 @@
     ├── ProviderError                 the provider could not be reached, or answered with an error
     │   ├── ProviderConnectionError
     │   ├── ProviderStatusError
-    │   └── ProviderPayloadError
+    │   ├── ProviderPayloadError
+    │   └── ProviderStreamError       a piece of a streamed answer was lost on its way
     ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
     ├── ContextChangedError           another process wrote to a chat's context meanwhile
     ├── StorageError                  runs cannot be written to, or read from, where they are kept
@@ -33,12 +35,16 @@ a run is raised, after what happened so far was recorded; a ProviderError ends t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.printable import printable
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab.results import RunResult
+    from agentlab.types import RateLimit
 
 
 class AgentlabError(Exception):
@@ -112,7 +118,7 @@ class LimitError(ConfigurationError):
         >>> lab.Budget(max_turns=0)
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
     """
 
 
@@ -135,6 +141,17 @@ class ChatInputError(ConfigurationError):
         Traceback (most recent call last):
             ...
         agentlab.errors.ChatInputError: message=' ': say something, as text.
+    """
+
+
+class ContextNotFoundError(ChatInputError, LookupError):
+    """A Chat is to run its agent on a context that holds no message.
+
+    Example:
+        >>> await lab.Chat(brief).invoke("anna")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ContextNotFoundError: The context 'anna' holds no message: begin it with chat or add_message, or ask...
     """
 
 
@@ -215,7 +232,8 @@ class ProviderStatusError(ProviderError):
     """An HTTP status outside 200 to 299.
 
     `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say), `code` the provider's
-    own word for what is wrong, such as `insufficient_quota` (empty: it has none).
+    own word for what is wrong, such as `insufficient_quota` (empty: it has none), `rate_limit` what its headers say of the account's
+    limits (None: nothing).
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -225,11 +243,20 @@ class ProviderStatusError(ProviderError):
         (429, 2.0)
     """
 
-    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None, code: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        retry_after_s: float | None = None,
+        code: str = "",
+        rate_limit: RateLimit | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.retry_after_s = retry_after_s
+        self.rate_limit = rate_limit
 
 
 class ProviderPayloadError(ProviderError):
@@ -241,6 +268,20 @@ class ProviderPayloadError(ProviderError):
         ...     result = await agent.run(TASK)
         >>> type(result.error).__name__
         'ProviderPayloadError'
+    """
+
+
+class ProviderStreamError(ProviderError):
+    """A streamed answer lost a piece on its way, and asking again brought no whole one. What came is the text of the step; its `holes`
+    say where pieces are missing.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from agentlab.types import Hole
+        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
+        >>> result = await lab.Agent(ScriptedProvider([holed] * 3)).run("?")
+        >>> type(result.error).__name__, result.text, result.history[0].holes[0].place
+        ('ProviderStreamError', 'pay 100 to Bob', 8)
     """
 
 
@@ -500,3 +541,9 @@ class RunFailed(RunStopped):
             ...
         agentlab.errors.RunFailed: ProviderError: no answer
     """
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -124,7 +124,7 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
     """Whether any of the conditions is met after these steps.
 
     `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` a history or any
-    sequence of StepResult.
+    sequence of StepResult. An empty list is never met.
 
     Example:
         >>> await lab.is_stop_condition_met(lab.StepCountIs(4), result.history)
@@ -132,5 +132,7 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
         >>> await lab.is_stop_condition_met(lambda history: "Vienna" in history.last.text, result.history)
         False
     """
+    if isinstance(conditions, list | tuple) and not conditions:
+        return False
     history = steps if isinstance(steps, RunHistory) else RunHistory(steps)
     return bool((await read_condition(as_condition(conditions), history)).met)

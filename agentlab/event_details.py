@@ -37,6 +37,9 @@ def detail_of(event: events.Event) -> str:
             return f"{event.finish_reason} ({event.raw_value!r})"
         case events.CallRetried():
             return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
+        case events.AskedAgain():
+            where = "; ".join(map(str, event.holes))
+            return f"call {event.call} lost a piece of its answer, attempt {event.attempt}, {event.remaining} left: {where}"
         case events.ContinuationAttempted():
             tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
             so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from agentlab.no_such_name import defined_in, only
 from agentlab.redaction import shown_without_keys
 from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
-from agentlab.types import FinishReason, ToolCall, ToolResult, Usage
+from agentlab.types import FinishReason, Hole, RateLimit, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from agentlab.settings import RunSettings
@@ -65,7 +66,8 @@ class TurnStarted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
-    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line.
+    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line, `rate_limit` what the refusal's
+    headers say of the account's limits, None where they say nothing.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -79,12 +81,38 @@ class CallRetried(Event):
     attempt: int
     wait_s: float
     reason: str
+    rate_limit: RateLimit | None = None
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class AskedAgain(Event):
+    """The streamed answer of the run's call number `call` lost a piece on its way, and is asked for again: the `attempt`-th time, with
+    `remaining` further ones allowed. It stays among the step's calls, paid for and not used. `holes` say what is missing in it.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from agentlab.types import Hole
+        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
+        >>> result = await lab.Agent(ScriptedProvider([holed, "pay 100 NOT to Bob"])).run("?")
+        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.AskedAgain)]
+        [(1, 1)]
+        >>> [(call.response.text, call.used) for call in result.history[0].calls]
+        [('pay 100 to Bob', False), ('pay 100 NOT to Bob', True)]
+    """
+
+    turn: int
+    call: int
+    attempt: int
+    remaining: int
+    holes: tuple[Hole, ...] = ()
 
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TextReceived(Event):
-    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`.
+    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`. After CallRetried and AskedAgain the text
+    comes from its beginning.
 
     Example:
         >>> seen = []
@@ -366,3 +394,9 @@ class RunObserver(Protocol):
     def __call__(self, event: Event, /) -> object:
         """Look at the event; what is returned is ignored."""
         ...
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

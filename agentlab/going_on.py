@@ -65,7 +65,10 @@ def nothing_to_do(run: Drive) -> str:
     if proposals(run):
         return ""
     if result.terminated:
-        return "The agent came to an end of its own: say more with run.fork(at=…, message=…), or start another with agent.run(…)."
+        last = run.history.last
+        known = last is None or last.decision.metadata.get("end") != "unknown"
+        end = "The agent came to an end of its own" if known else result.detail.rstrip(".")
+        return f"{end}: say more with run.fork(at=…, message=…), or start another with agent.run(…)."
     if result.stop_reason is StopReason.ERROR and _advice(run) == suggestions.STOP:
         return (
             "Asking again changes nothing: it is the key, the account, the address or the code that has to be put right. "

@@ -9,12 +9,14 @@ import abc
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from agentlab import background
 from agentlab.errors import ConfigurationError
 from agentlab.jupyter import frontend, interrupts, kernel_mend
+from agentlab.limits import in_seconds
 from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.shown import Shown
 
@@ -75,6 +77,10 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
     def _refuse_if_ended(self) -> None: ...
 
     @abc.abstractmethod
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step, while nothing is used up: with the key set, the same can be asked again."""
+
+    @abc.abstractmethod
     def _keep_error(self, error: Exception) -> bool:
         """Have a result tell of this error, which nobody awaits; False where none does, and it goes to the loop."""
 
@@ -123,6 +129,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
 
     def _launch_or_finish(self) -> None:
         """In the background where somebody can click; else to the end before this comes back."""
+        self.refuse_without_key()
         if frontend.is_present():
             self.launch()
             return
@@ -136,13 +143,13 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
             self._over.wait(LONGEST_FAREWELL_S)
             raise
 
-    def _block(self, timeout_s: float | None) -> Outcome | None:
+    def _block(self, timeout_s: float | timedelta | None) -> Outcome | None:
         """Until the end; None where that took longer."""
         if not self._has_ended():
             if self._home is None and not self._owner.is_busy and timeout_s is None:
                 raise ConfigurationError(self._NOT_STARTED)
             self.refuse_to_block("wait()")
-        self._over.wait(timeout_s)
+        self._over.wait(in_seconds(timeout_s))
         return self._outcome() if self._has_ended() else None
 
     async def _to_the_end(self) -> Outcome:
@@ -167,6 +174,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
 
     async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do this on the owning loop."""
+        self.refuse_without_key()
         try:
             async with kernel_mend.waiting():
                 return await self._owner.run(work)
@@ -175,6 +183,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
 
     def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         self._refuse_if_ended()
+        self.refuse_without_key()
         home = background.loop()
         self.settle_on(home)
         background.submit(self._quietly(work, self._claim(home)))

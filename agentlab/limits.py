@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from agentlab.errors import LimitError
+from agentlab.no_such_name import advice
 
 LARGEST = 2**63 - 1
 """What a column of whole numbers can hold."""
@@ -52,20 +54,23 @@ def start_of(field: dataclasses.Field[Any]) -> Any:
     return field.metadata.get("minimum", dataclasses.MISSING)
 
 
-def whole_number(owner: str, name: str, value: object, minimum: int = 1) -> int:
-    """`value` as a count of at least `minimum`, or a LimitError that names it."""
+NO_LIMIT = " None means no limit, and so does leaving it out."
+
+
+def whole_number(owner: str, name: str, value: object, minimum: int = 1, otherwise: str = "") -> int:
+    """`value` as a count of at least `minimum`, or a LimitError that names it and says what else there is, `otherwise`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise LimitError(
             f"{owner}({name}={value!r}): {name} is a whole number, such as {max(minimum, 8)}; got {type(value).__name__}."
         )
     if value < minimum:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be at least {minimum}. Leave it out for no limit.")
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be at least {minimum}.{otherwise}")
     if value > LARGEST:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be at most {LARGEST}. Leave it out for no limit.")
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be at most {LARGEST}.{otherwise}")
     return value
 
 
-def money(owner: str, name: str, value: object) -> Decimal:
+def money(owner: str, name: str, value: object, otherwise: str = "") -> Decimal:
     """`value` as US dollars above 0, exact, or a LimitError that names it."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise LimitError(
@@ -76,20 +81,28 @@ def money(owner: str, name: str, value: object) -> Decimal:
     except InvalidOperation:
         raise LimitError(f"{owner}({name}={value!r}): {name} is an amount in US dollars, such as 0.05.") from None
     if not amount.is_finite() or amount <= 0:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 US dollars. Leave it out for no limit.")
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 US dollars.{otherwise}")
     return amount
 
 
-def seconds(owner: str, name: str, value: object) -> float:
-    """`value` as seconds above 0, or a LimitError that names it."""
+def in_seconds(value: Any) -> Any:
+    """A timedelta as seconds, anything else as it is."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def seconds(owner: str, name: str, value: object, otherwise: str = "") -> float:
+    """`value`, a number or a timedelta, as seconds above 0, or a LimitError that names it."""
+    value = in_seconds(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise LimitError(f"{owner}({name}={value!r}): {name} is a number of seconds, such as 30; got {type(value).__name__}.")
+        raise LimitError(
+            f"{owner}({name}={value!r}): {name} is a number of seconds, such as 30, or a timedelta; got {type(value).__name__}."
+        )
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number) or number <= 0:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds. Leave it out for no limit.")
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds.{otherwise}")
     return number
 
 
@@ -102,6 +115,8 @@ def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
 
 def no_such(kind: str, name: str, known: list[str]) -> str:
     """What to say of a name that there is none of; with the nearest one that there is."""
+    if kind == "limit":
+        return f"There is no limit {name!r}. {advice(name, known, lists='There is')}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"There is no {kind} {name!r}.{hint} There is: {', '.join(known) or 'none'}."

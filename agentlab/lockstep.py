@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import timedelta
 from typing import Any
 
 from agentlab import events, sugar
@@ -63,7 +64,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
             >>> both = lab.Lockstep([brief.run("?"), endless.run("?")])
             >>> step = await both.step()
             >>> both.results
-            (RunResult(completed, terminated, 1 step, 'The model ended its turn.'), None)
+            (RunResult(completed, terminated, 1 step, 'The model ended its turn.', text='Paris.'), None)
         """
         return tuple([run.result for run in self.runs])
 
@@ -157,7 +158,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         self._launch_or_finish()
         return self
 
-    def wait(self, timeout_s: float | None = None) -> tuple[RunResult, ...] | None:
+    def wait(self, timeout_s: float | timedelta | None = None) -> tuple[RunResult, ...] | None:
         """Block until all have ended; their results, or None where that took longer than `timeout_s`.
 
         Example:
@@ -247,6 +248,11 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         super().settle_on(home)
         for run in self.runs:
             run.settle_on(home)
+
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before any of the runs begins."""
+        for run in self.runs:
+            run.refuse_without_key()
 
     def refuse_to_block(self, what: str) -> None:
         """Raise ConfigurationError where to block here would block them all, or one of them."""

@@ -11,6 +11,7 @@ from decimal import ROUND_UP, Decimal
 from typing import Any, TypeVar
 
 from agentlab.amounts import in_words
+from agentlab.budget import DefaultTurns
 from agentlab.history import ZERO, RunHistory
 from agentlab.leaf_names import describe
 from agentlab.limits import LARGEST
@@ -89,14 +90,16 @@ def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | Non
     """Every limit that is met after these steps, raised, so that the run goes on for about as long again."""
     raised = Raised()
     spent_s = history.elapsed_s if elapsed_s is None else elapsed_s
-    for reading in settings.budget.readings(history, spent_s):
-        if reading.met:
-            limit: Any = getattr(settings.budget, reading.name)
-            used, once = _used(reading.name, history, spent_s)
-            raised = raised.with_field(reading.name, larger(limit, used, once))
     terminating = settings.terminating
     if terminating is not None and history.own_calls >= terminating.max_invocations:
         raised = raised.with_field("max_invocations", larger(terminating.max_invocations, history.own_calls))
+    readings = settings.budget.readings(history, spent_s)
+    for reading in sorted(readings, key=lambda one: isinstance(one.limit, DefaultTurns)):
+        counts = [raised.edits.get(name, 0) for name in ("max_calls", "max_invocations")]
+        if reading.met and not (isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit):  # it yields to these
+            limit: Any = getattr(settings.budget, reading.name)
+            used, once = _used(reading.name, history, spent_s)
+            raised = raised.with_field(reading.name, larger(limit, used, once))
     return raised
 
 

@@ -1,20 +1,221 @@
-"""What a module raises for a name that it has not: the nearest one that it has, and in IPython without lines of agentlab's own.
+"""Errors for names and keywords that agentlab does not have: what to write in place of another tool's name, else the nearest there is.
 
-Nothing of agentlab is imported here until it is shown: modules ask for this while they are imported themselves.
+Nothing of agentlab is imported here before an error is made: modules import this file while they are imported themselves.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Sequence
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from importlib import import_module
+from typing import Any, TypeVar
+
+_EVENTS = (
+    "RunStarted", "RunPaused", "RunResumed", "RunEnded", "TurnStarted", "TurnCompleted", "Nudged", "CallRetried", "AskedAgain",
+    "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
+    "ToolFinished", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
+)  # fmt: skip
+
+ELSEWHERE = {
+    # why something ended
+    "UnifiedTerminationSignal": "`lab.TerminationSignal`",
+    "NormalizedStopReason": "`lab.FinishReason`, why one response ended",
+    "TerminationReason": "`lab.StopReason`, why a run ended",
+    "TerminationDetector": '`lab.detect("openai", payload)`, or `lab.signals.get("openai")` for the detector itself',
+    "TerminationDetectionRegistry": "`lab.signals.register`, or `lab.signals.SignalRegistry()` for a registry apart",
+    "TerminationDecisionEngine": "`lab.decide(signal)`",
+    "StreamingTerminationHandler": '`lab.signals.stream("openai")`',
+    # stop conditions
+    "Any": "`lab.AnyOf`, or join conditions with |",
+    "All": "`lab.AllOf`, or join conditions with &",
+    "IsStopConditionMet": "`lab.is_stop_condition_met`",
+    "StopConditions": '`lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
+    "stop_conditions": '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
+    "stop_when": '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
+    "termination_condition": '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
+    # limits
+    "maxTurns": "`budget=lab.Budget(max_turns=8)`",
+    "max_steps": "`budget=lab.Budget(max_turns=8)`",
+    "max_iterations": "`budget=lab.Budget(max_turns=8)`",
+    "recursion_limit": "`budget=lab.Budget(max_turns=8)`",
+    "request_limit": "`budget=lab.Budget(max_calls=8)`",
+    "usage_limits": "`budget=lab.Budget(max_calls=8)`",
+    "total_tokens_limit": "`budget=lab.Budget(max_tokens=10_000)`",
+    "token_limit": "`budget=lab.Budget(max_tokens=10_000)`",
+    "max_output_tokens": "`budget=lab.Budget(max_tokens_per_turn=1_000)`",
+    "max_completion_tokens": "`budget=lab.Budget(max_tokens_per_turn=1_000)`",
+    "cost_limit": "`budget=lab.Budget(max_cost=0.05)`",
+    "max_budget_usd": "`budget=lab.Budget(max_cost=0.05)`",
+    "time_limit": "`budget=lab.Budget(timeout=60)`",
+    "max_retries": "`retry=lab.RetryPolicy(attempts=4)`",
+    # agents and their results
+    "Orchestrator": "`lab.Agent`",
+    "OrchestrationResult": "`lab.RunResult`",
+    "TurnResult": "`lab.StepResult`",
+    "ToolOutput": "`step.tool_results`, which holds what each tool returned",
+    "system_prompt": '`instructions="…"`',
+    "system_message": '`instructions="…"`',
+    "temperature": '`options={"temperature": 0}`',
+    "top_p": '`options={"top_p": 0.9}`',
+    "seed": '`options={"seed": 7}`',
+    "tool_choice": '`options={"tool_choice": "required"}`',
+    "api_key": '`lab.Provider("openai", model="gpt-5.4-mini", api_key="…")`, or set the provider\'s environment variable',
+    "base_url": '`lab.Provider("compatible", model="gemma3", base_url="http://127.0.0.1:8080/v1")`',
+    "output_type": '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value',
+    "terminating_config": '`terminating=lab.TerminatingTools(["finalize"])`',
+    "tool_ids": '`terminating=lab.TerminatingTools(tools=["finalize"])`',
+    # events; those whose names differ in case alone follow
+    "continuation_attempt": "`lab.events.ContinuationAttempted`",
+    "continuation_terminated": "`lab.events.ContinuationEnded`",
+    **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
+}
+"""Names in other tools, and what to write here."""
+
+
+def hint_for(name: str) -> str:
+    """What to write in place of a name that other tools use, as a sentence; "" for a name that nobody is known to use."""
+    return f"Write {ELSEWHERE[name]}." if name in ELSEWHERE else ""
 
 
 def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
     """The error for `module.name`, where `known` are the names that there are."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists what it has."
-    error = AttributeError(f"{module} has no name {name!r}.{hint} {there}")
+    hint = hint_for(name)
+    if not hint:
+        near = difflib.get_close_matches(name, known, n=1)
+        there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists what it has."
+        hint = f"Did you mean {near[0]!r}? {there}" if near else there
+    error = AttributeError(f"{module} has no name {name!r}. {hint}")
     error._render_traceback_ = lambda: import_module("agentlab.short_traceback").rendered(error)  # type: ignore[attr-defined]
     return error
+
+
+def defined_in(module: Mapping[str, object]) -> list[str]:
+    """The public names that a module defines, without those it imports; `module` is its `globals()`."""
+    here = module["__name__"]
+    return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
+
+
+def only(module: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers `names` alone."""
+
+    def missing(name: str) -> Any:
+        raise no_such_name(module, name, names)
+
+    return missing, lambda: list(names)
+
+
+# Keywords -------------------------------------------------------------------------------------------------------------------
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_HOLDERS = {
+    "budget": ("agentlab.budget", "Budget"),
+    "continuation": ("agentlab.continuation", "ContinuationPolicy"),
+    "terminating": ("agentlab.terminating", "TerminatingTools"),
+    "retry": ("agentlab.loop.calls", "RetryPolicy"),
+}
+"""Keywords whose value is a dataclass: a field of it may be written where the keyword belongs."""
+_SETTINGS = ("budget", "stop", "policy", "continuation", "terminating")
+"""What the runs of an experiment may differ in."""
+_OF_ONE_RUN = ("max_turns", "max_tokens_per_turn")
+"""Limits that the budget of an experiment does not bound."""
+
+
+def helps_with_keywords(target: C) -> C:
+    """Make a keyword that a function, or the `__init__` of a dataclass, does not take an error that says what to write.
+
+    The signature stays as it is for editors and type checkers.
+    """
+    if isinstance(target, type):
+        target.__init__ = _checking(target.__init__, target.__name__, "LimitError")  # type: ignore[misc]
+        return target
+    outer, _, name = target.__qualname__.rpartition(".")
+    return _checking(target, outer if name == "__init__" else name, "ConfigurationError")
+
+
+def _checking(function: C, owner: str, kind: str) -> C:
+    parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
+    known = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    listed = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
+
+    def check(given: Mapping[str, object]) -> None:
+        for name in given:
+            if name not in known:
+                only_listed = f"Write its {listed} without a keyword: {owner}(…)." if listed and not known else ""
+                said = only_listed or advice(name, known, owner=owner, value=given[name])
+                raise getattr(import_module("agentlab.errors"), kind)(f"{owner} takes no {name!r}. {said}")
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def later(*args: Any, **given: Any) -> Any:
+            check(given)
+            return await function(*args, **given)
+
+        return later  # type: ignore[return-value]
+
+    @functools.wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        check(given)
+        return function(*args, **given)
+
+    return checked  # type: ignore[return-value]
+
+
+def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = None, lists: str = "It takes") -> str:
+    """What to write in place of a keyword that `owner` does not take, where it takes those in `known`.
+
+    A field of a budget is shown within one, with the value that was given where that is a number. `lists` begins the list of `known`.
+    """
+    takes = f"{lists}: {', '.join(known)}."
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    near = difflib.get_close_matches(plain, known, n=1)
+    if plain in near:
+        return f"Did you mean {plain!r}? {takes}"
+    foreign = hint_for(name) or hint_for(plain)
+    code = "" if foreign else _handed_on(plain, known, owner, value)
+    if not foreign and not code:
+        within = [field for keyword in _HOLDERS if keyword in known for field in _fields(keyword)]
+        others = [other for other, ours in ELSEWHERE.items() if "=" in ours]
+        nearest = difflib.get_close_matches(plain, [*known, *within, *others], n=1)
+        if not nearest or nearest[0] in known:
+            return f"Did you mean {nearest[0]!r}? {takes}" if nearest else takes
+        foreign, code = hint_for(nearest[0]), _handed_on(nearest[0], known, owner, value)
+    if not foreign:
+        return f"Write `{code}`."
+    field = re.search(r"`(\w+)=lab\.(\w+)\((\w+)=", foreign)
+    if field is not None and field[3] in known and owner in ("", field[2]):
+        return f"Did you mean {field[3]!r}? {takes}"
+    keyword = re.search(r"`(\w+)=", foreign)
+    if keyword is None:
+        return foreign
+    if keyword[1] not in known and near:
+        return f"Did you mean {near[0]!r}? {takes}"
+    if field is not None:
+        return f"Write `{_handed_on(field[3], known, owner, value, field[1])}`."
+    return foreign if keyword[1] in known else re.sub(r"`(\w+=[^`]*)`", r"`lab.Agent(…, \1)`", foreign, count=1)
+
+
+def _handed_on(name: str, known: Sequence[str], owner: str, value: object, holder: str = "") -> str:
+    """The code that hands on a keyword of agentlab's own which belongs elsewhere; "" for one that it has not."""
+    number = holder in ("", "budget") and isinstance(value, int | float | Decimal)
+    code, keyword = f"{name}={value if number else '…'}", name
+    if holder or name not in inspect.signature(import_module("agentlab.agent").Agent).parameters:
+        keyword = holder or next((one for one in _HOLDERS if name in _fields(one)), "")
+        if not keyword:
+            return ""
+        needed = [f"{one}=[…]" for one, field in _fields(keyword).items() if field.default is dataclasses.MISSING and one != name]
+        code = f"{keyword}=lab.{_HOLDERS[keyword][1]}({', '.join([*needed, code])})"
+    if owner == "Experiment" and keyword in _SETTINGS and (keyword not in known or name in _OF_ONE_RUN):
+        return f"settings=[dict({code})]"
+    return code if keyword in known else f"lab.Agent(…, {code})"
+
+
+def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
+    module, name = _HOLDERS[keyword]
+    return {field.name: field for field in dataclasses.fields(getattr(import_module(module), name))}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentlab import errors, sugar
+from agentlab.printable import cut
 from agentlab.redaction import holds_no_key, shown_without_keys
 from agentlab.step_result import (
     Action,
@@ -59,6 +60,9 @@ _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
     StopReason.ERROR: errors.RunFailed,
 }
 
+_SHOWN, _LOOKED_THROUGH = 80, 5_000
+"""Characters of the answer that the repr shows, and that it looks through for keys."""
+
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class RunResult:
 
     Example:
         >>> result
-        RunResult(stop_condition, terminated, 4 steps, 'Stop condition met: HasToolCall(finalize): 1 call.')
+        RunResult(stop_condition, terminated, 4 steps, 'Stop condition met: HasToolCall(finalize): 1 call.', text='Salzburg, ...')
         >>> result.stop_reason, result.terminated, result.usage.total_tokens
         (<StopReason.STOP_CONDITION: 'stop_condition'>, True, 3146)
         >>> result.output[:26]
@@ -100,13 +104,49 @@ class RunResult:
 
     @property
     def text(self) -> str:
-        """The last text of the model: the answer, where the run completed.
+        """The answer, however the run ended: `output` as text where something was handed in, else the model's last text.
+
+        The text of an output is what the model was given of it: JSON, unless it is a text. After a cut it is the text that there is.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
             'Paris.'
+            >>> result.text == result.output, result.model_text
+            (True, 'I left out the day for the way back. Let me ask again.')
+        """
+        return self.model_text if self.output is None else self._output_text()
+
+    @property
+    def model_text(self) -> str:
+        """The last text that the model said in the run, also where a tool handed in the answer.
+
+        Example:
+            >>> result.model_text
+            'I left out the day for the way back. Let me ask again.'
         """
         return next((step.text for step in reversed(self.history) if step.text), "")
+
+    def _output_text(self) -> str:
+        """The text of the tool's result that holds the output; a store keeps that text, and not every object."""
+        output, last = self.output, self.history.last
+        for one in () if last is None else reversed(last.tool_results):
+            if one.value is output or (type(one.value) is type(output) is str and one.value == output):
+                return one.content
+        try:
+            text: str = sugar.call("agentlab.tools:as_text", output)
+        except Exception:  # no JSON, or whatever a lazy value raises while it is read
+            text = sugar.call("agentlab.redaction:text_of", output)
+        return text
+
+    @property
+    def steps(self) -> RunHistory:
+        """The steps of the run: another name of `history`.
+
+        Example:
+            >>> [step.total_tokens for step in result.steps]
+            [637, 747, 824, 938]
+        """
+        return self.history
 
     @property
     def stopped_by_condition(self) -> bool:
@@ -198,7 +238,9 @@ class RunResult:
     def __repr__(self) -> str:
         end = "terminated" if self.terminated else "truncated"
         steps = len(self.history)
-        return f"RunResult({self.stop_reason}, {end}, {steps} step{'s' * (steps != 1)}, {self.detail!r})"
+        answer = cut(" ".join(self.text[:_LOOKED_THROUGH].split()), _SHOWN)
+        text = f", text={answer!r}" if answer else ""
+        return f"RunResult({self.stop_reason}, {end}, {steps} step{'s' * (steps != 1)}, {self.detail!r}{text})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = sugar.call("agentlab.recorder:result_bundle", self)

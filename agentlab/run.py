@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any, Literal
 
 from agentlab import events, sugar
@@ -150,7 +151,8 @@ class Run(Branching):
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
 
-        Raises RunEndedError after the end; a ConfigurationError or FixtureError that the step met, after recording it.
+        Raises RunEndedError after the end; MissingKeyError before the first step, which leaves the run ready; a ConfigurationError or
+        FixtureError that the step met, after recording it.
 
         Example:
             >>> step = await run.step()
@@ -187,6 +189,7 @@ class Run(Branching):
         if loop not in ("background", "kernel"):
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
+            self.refuse_without_key()
             self._home = running_loop()
             if self._home is None:
                 raise ConfigurationError(
@@ -197,7 +200,7 @@ class Run(Branching):
             self._launch_or_finish()
         return self
 
-    def wait(self, timeout_s: float | None = None) -> RunResult | None:
+    def wait(self, timeout_s: float | timedelta | None = None) -> RunResult | None:
         """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`.
 
         Example:
@@ -262,6 +265,6 @@ class Run(Branching):
             StepResult(1, tool_calls, tools=['get_weather', 'get_weather'], tokens=637, cost_usd=0.003207)
             >>> run.cancel()
             >>> run.result
-            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.')
+            RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.', text="I'll look at the forecast for both ci...
         """
         self._call_off()

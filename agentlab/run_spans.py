@@ -20,7 +20,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
 from agentlab import events
 from agentlab import genai_names as names
-from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError
+from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
 from agentlab.redaction import Redactor, without_keys
 from agentlab.results import ModelCall, StepResult
 from agentlab.types import StopReason, ToolResult
@@ -126,8 +126,8 @@ class RunSpans:
                 attributes[name] = tokens
         if self._cost_usd is not None:
             attributes[names.COST_USD] = float(self._cost_usd)
-        if self._to.content and result.text:
-            attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.text)
+        if self._to.content and result.model_text:
+            attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.model_text)
         if result.stop_reason is StopReason.ERROR:
             attributes[names.ERROR_TYPE] = _error_type(result.error)
             self._try(lambda: span.set_status(self._error(result.detail)))
@@ -351,6 +351,7 @@ _TOLD: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("turn", "issue", "attempted", "succeeded")),
     events.Nudged: ("agentlab.nudged", ("turn", "consecutive", "allowed")),
     events.CallRetried: ("agentlab.call_retried", ("turn", "attempt", "wait_s")),
+    events.AskedAgain: ("agentlab.asked_again", ("turn", "call", "attempt", "remaining")),
     events.LimitsChanged: ("agentlab.limits_changed", ("by",)),
     events.RunPaused: ("agentlab.run_paused", ()),
     events.RunResumed: ("agentlab.run_resumed", ("paused_s",)),
@@ -363,7 +364,7 @@ def _failed_call(step: StepResult) -> str:
     No event tells of it. A call refused is an error of its own kind; one that was under way when the step was cut short leaves the
     step without calls, or with a usage that is unknown although that of its calls is not.
     """
-    error = step.error
+    error = step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error  # its calls came back, as a rule
     if isinstance(error, _CALL_FAILURES) and step.decision.stop_reason is StopReason.ERROR:
         return _error_type(error)
     cut_short = StopReason.TIMEOUT if step.decision.stop_reason is StopReason.TIMEOUT else step.stop_reason

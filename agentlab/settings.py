@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from agentlab.budget import Budget, MissingUsage
+from agentlab.budget import DEFAULT_TURNS, Budget, DefaultTurns, MissingUsage
 from agentlab.choices import choices_of
 from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.leaf_names import describe, known_name
 from agentlab.limits import no_such
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words, shown_without_keys
 from agentlab.results import Decision
 from agentlab.shown import Shown
@@ -26,6 +27,7 @@ from agentlab.terminating import TerminatingTools
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 
 
+@helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunSettings(Shown):
@@ -33,6 +35,9 @@ class RunSettings(Shown):
 
     `policy` decides what follows from the end of each response, sync or async, see `agentlab.termination`; None is its standard table.
     `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
+
+    Where no person set the budget's max_turns, it is the largest count of steps or calls that one did set, and 20 at least: a default
+    cuts no limit off, and bounds what else may have no end.
 
     Example:
         >>> run.limits.snapshot() == lab.RunSettings(stop=lab.HasToolCall("finalize") | lab.StepCountIs(8))
@@ -51,6 +56,19 @@ class RunSettings(Shown):
         for leaf in () if self.stop is None else self.stop.leaves():
             if choices_of(leaf):
                 raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
+        turns = self.budget.max_turns
+        if isinstance(turns, DefaultTurns) and turns != (most := max(DEFAULT_TURNS, *self._counts())):
+            object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
+
+    def _counts(self) -> Iterator[int]:
+        """The limits on steps and calls, of which each turn takes one at least."""
+        yield self.budget.max_calls or 0
+        yield 0 if self.terminating is None else self.terminating.max_invocations
+        for leaf in () if self.stop is None else self.stop.leaves(that_count=True):
+            for field in getattr(leaf, "__dataclass_fields__", {}).values():
+                value = getattr(leaf, field.name)
+                if field.metadata.get("unit") in ("steps", "turns", "calls") and isinstance(value, int):
+                    yield value
 
 
 def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
@@ -133,7 +151,7 @@ class LiveSettings(Shown):
         >>> run.limits.max_turns = 0
         Traceback (most recent call last):
             ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit.
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
         >>> run.limits.max_turns
         20
     """
@@ -352,7 +370,7 @@ class LiveSettings(Shown):
         with self._lock:
             before = self._settings
             after = change(before)
-            if after == before:
+            if after == before and type(after.budget.max_turns) is type(before.budget.max_turns):  # a person may set the default
                 return before
             self._settings = after
             for listener in tuple(self._listeners):
@@ -362,6 +380,11 @@ class LiveSettings(Shown):
                     told = f"A listener to changed limits raised {in_words(error)}. The change holds."
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
+
+    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+
+        def __getattr__(self, name):
+            raise AttributeError(no_such("limit", name, [*PART_OF, *PARTS]))
 
     def __setattr__(self, name: str, value: object) -> None:
         if not hasattr(type(self), name):

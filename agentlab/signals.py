@@ -15,12 +15,15 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentlab.detectors import BodyReader, BodyReaderDetector, Detector, RenamedDetector
 from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.no_such_name import defined_in, only
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import provider_detector
 from agentlab.providers._registry import names, split_version
+from agentlab.providers._signals import not_whole
 from agentlab.types import JSON, ModelResponse, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
@@ -136,6 +139,8 @@ class SignalRegistry:
             signal = detector.of_body(response.raw, sound=sound)
         else:
             signal = detector.detect(response.raw, streaming=False)
+        if response.is_spoilt:
+            signal = not_whole(signal, response.holes)
         return replace(response, signal=signal)
 
     def _registered_for(self, provider: str) -> Detector | None:
@@ -190,3 +195,8 @@ register = registry.register
 get = registry.get
 detect = registry.detect
 stream = registry.stream
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from agentlab.amounts import exactly, read_of
 from agentlab.redaction import shown_without_keys, without_keys
 from agentlab.shown import Shown
-from agentlab.types import JSON, Cost, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall, ToolResult, Usage
+from agentlab.types import (
+    JSON,
+    Cost,
+    FinishReason,
+    Hole,
+    ModelResponse,
+    StopReason,
+    TerminationSignal,
+    ToolCall,
+    ToolResult,
+    Usage,
+    moved,
+)
 
 if TYPE_CHECKING:
     from agentlab.settings import RunSettings
@@ -119,6 +131,7 @@ class Action(StrEnum):
     """
 
     EXECUTE_TOOLS = "execute_tools"
+    ASK_AGAIN = "ask_again"
     CONTINUE_OUTPUT = "continue_output"
     REPAIR_TOOL_CALL = "repair_tool_call"
     RESUME = "resume"
@@ -149,9 +162,9 @@ class Decision(Shown):
 class ModelCall(Shown):
     """One round trip to the model. `index` counts the run's calls from 1; `usage` is what counts against the budget (its `source`
     says whether the provider reported it); `started_s` is the time since the run's first step, `retries` the attempts that failed
-    before this answer. `used` is False where a middleware left the answer aside: it was paid for, and is no part of what the model
-    said in the step. `decision` is what followed where another call of the same step did; what followed from the last one is the
-    step's."""
+    before this answer. `used` is False where a middleware left the answer aside, or where it lost a piece on its way and was asked for
+    again: it was paid for, and is no part of what the model said in the step. `decision` is what followed where another call of the
+    same step did; what followed from the last one is the step's."""
 
     index: int
     response: ModelResponse
@@ -261,11 +274,23 @@ class StepResult(Shown):
         parts = [f"StepResult({self.index}", str(self.finish_reason or "no answer")]
         if self.tool_calls:
             parts.append(f"tools={[call.name for call in self.tool_calls]}")
+        if self.holes:
+            parts.append(f"holes={len(self.holes)}")
         tokens = "unknown" if self.usage.total_tokens is None else self.usage.total_tokens
         parts += [f"tokens={tokens}", f"cost_usd={'unknown' if self.cost.usd is None else exactly(self.cost.usd)}"]
         if self.stop_reason is not None:
             parts.append(f"stop_reason={self.stop_reason}")
         return ", ".join(parts) + ")"
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Tokens of the step, without those of sub-agents; None where the provider does not report them.
+
+        Example:
+            >>> result.history[0].total_tokens
+            637
+        """
+        return self.usage.total_tokens
 
     @property
     def child_tokens(self) -> int | None:
@@ -342,7 +367,7 @@ class StepResult(Shown):
 
     @property
     def text(self) -> str:
-        """What the model said, over all calls of the step; `seams` says where they meet.
+        """What the model said, over all calls of the step; `seams` says where they meet, `holes` where a piece is missing.
 
         Example:
             >>> result.history[0].text
@@ -353,6 +378,24 @@ class StepResult(Shown):
         if len(self.calls) == 1 and (only := self.calls[0]).used:
             return only.response.text
         return "".join([call.response.text for call in self.calls if call.used])
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        """The places in `text` where a stream lost a piece; empty for a whole answer.
+
+        Example:
+            >>> result.history[0].holes
+            ()
+        """
+        if self.answer is not None:
+            return self.answer.holes
+        found: list[Hole] = []
+        before = 0
+        for call in self.calls:
+            if call.used:
+                found += moved(call.response.holes, before)
+                before += len(call.response.text)
+        return tuple(found)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -22,6 +22,7 @@ from agentlab.choices import amounts, any_of, one_or_several, words
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, reached, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.results import Reading
 from agentlab.stop_condition import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
 from agentlab.types import FinishReason
@@ -57,6 +58,7 @@ class StepCountIs(StopCondition):
 
     steps: int = limit_field(unit="steps", minimum=1, start=8, help="stop after this many steps")
 
+    @helps_with_keywords
     def __init__(self, steps: int | Iterable[int]) -> None:
         object.__setattr__(self, "steps", one_or_several(whole_number, "StepCountIs", "steps", steps))
 
@@ -79,6 +81,7 @@ class MaxTokensUsed(StopCondition):
 
     tokens: int = limit_field(unit="tokens", minimum=1, start=10_000, help="stop when this many tokens were used")
 
+    @helps_with_keywords
     def __init__(self, tokens: int | Iterable[int]) -> None:
         object.__setattr__(self, "tokens", one_or_several(whole_number, "MaxTokensUsed", "tokens", tokens))
 
@@ -100,6 +103,7 @@ class MaxCost(StopCondition):
 
     usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")
 
+    @helps_with_keywords
     def __init__(self, usd: Decimal | float | str | Iterable[Decimal | float | str]) -> None:
         object.__setattr__(self, "usd", one_or_several(money, "MaxCost", "usd", usd))
 
@@ -121,9 +125,10 @@ class HasToolCall(StopCondition):
     """
 
     names: tuple[str, ...] = dataclasses.field(
-        metadata={"help": "stop when one of these tools was called", "start": ("finalize",)}
+        metadata={"help": "stop when one of these tools was called", "start": ("finalize",), "known": "tools"}
     )
 
+    @helps_with_keywords
     def __init__(self, *names: str | list[str | tuple[str, ...]]) -> None:
         object.__setattr__(self, "names", any_of(names, self._checked))
 
@@ -161,9 +166,10 @@ class FinishReasonIs(StopCondition):
     """
 
     reasons: tuple[FinishReason | str, ...] = dataclasses.field(
-        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",)}
+        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",), "known": "finish reasons"}
     )
 
+    @helps_with_keywords
     def __init__(self, *reasons: FinishReason | str | list[FinishReason | str | tuple[FinishReason | str, ...]]) -> None:
         object.__setattr__(self, "reasons", any_of(reasons, self._checked))
 

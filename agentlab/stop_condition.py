@@ -9,12 +9,16 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import discard, is_async, name_of
+from agentlab.printable import one_line
 from agentlab.redaction import shown_without_keys
 from agentlab.results import Reading, Scalar
 from agentlab.shown import Shown
@@ -47,6 +51,12 @@ class StopCondition(Shown):
         super().__init_subclass__(**more)
         if "__repr__" in vars(cls):
             shown_without_keys(cls)
+
+    def __post_init__(self) -> None:
+        """Take a timedelta where a field of a dataclass counts seconds."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if field.metadata.get("unit") == "s" and isinstance(value := getattr(self, field.name), timedelta):
+                object.__setattr__(self, field.name, in_seconds(value))
 
     def read(self, history: RunHistory) -> Reading:
         """What the condition says after the newest step.
@@ -125,6 +135,13 @@ class StopCondition(Shown):
 
     def __invert__(self) -> StopCondition:
         return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        """Python's `or` would drop a part in silence: it cannot be overloaded, and asks for this."""
+        raise ConfigurationError(
+            f"{one_line(repr(self))} has no truth value: write a | b for `a or b`, a & b for `a and b`, ~a for `not a`; "
+            "and `a is not None` to ask whether there is one."
+        )
 
 
 def _usable(other: object) -> bool:
@@ -282,6 +299,7 @@ class Off(_Combination):
 # Of a function of one's own ---------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class Custom(StopCondition):
     """Met when the predicate answers with anything truthy. It gets the history and may be async.

@@ -26,7 +26,7 @@ from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.terminating import TerminatingTools
-from agentlab.tools import Tool, as_text, tool
+from agentlab.tools import Tool, tool
 from agentlab.types import StopReason
 
 HOW_TO_USE = (
@@ -85,7 +85,7 @@ class SubAgent:
             earlier = self._find(site, continue_run)
             run = await self._again(site, earlier, task, raise_budget, fresh=fresh_context)
             before = run.history.prefix(len(run.history))
-        handle = f"{self.name}-{1 + sum(child.tool == self.name for child in _children(site))}"
+        handle = f"{self.name}-{1 + _times_called(site, self.name)}"
         await _through(site, run, before, self.name, handle)
         return _told(run, before, handle, site)
 
@@ -221,7 +221,8 @@ async def _through(site: CallSite | None, run: Run, before: RunHistory, name: st
     caller = cast(Run, site.run)
     turn = site.turn
     run.called_from(caller, turn, site.tool_call.id)
-    run.ceiling = lambda settings: calling.settings_within(settings, site, before)
+    run.ceiling = lambda settings: calling.settings_within(settings, site, run, before)
+    site.draft.open_children[run] = before, name
     settings = run.limits.snapshot()
     caller.emit(events.ChildStarted(caller.clock.elapsed_s(), turn, site.tool_call.id, name, run.id, settings))
     try:
@@ -236,6 +237,7 @@ async def _through(site: CallSite | None, run: Run, before: RunHistory, name: st
         ended = None if run.result is None else run.result.stop_reason
         counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
         use = ChildUse(run.id, site.tool_call.id, name, handle, ended, *counted)
+        site.draft.open_children.pop(run)
         site.draft.children.append(use)
         run.ceiling = None
         caller.emit(events.ChildEnded(caller.clock.elapsed_s(), turn, use))
@@ -246,7 +248,15 @@ def _something_left(site: CallSite) -> Remaining:
     left = site.left()
     if calling.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
+    if (bound := calling.bound_below(site.run.outermost)) is not None:
+        raise ConfigurationError(f"Not started: {bound[1]}")
     return left
+
+
+def _times_called(site: CallSite | None, name: str) -> int:
+    """How often the calling run has called this tool, calls under way included."""
+    open_calls = [] if site is None else [called for _, called in site.draft.open_children.values()]
+    return sum(child.tool == name for child in _children(site)) + open_calls.count(name)
 
 
 def _children(site: CallSite | None) -> Iterator[ChildUse]:
@@ -299,8 +309,7 @@ def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> s
     line = _last_line(run, result, before, handle, site)
     if result.stop_reason is StopReason.ERROR:
         raise RunFailed(f"{result.detail}\n{line}", result) from result.error
-    answer = result.text if result.output is None else as_text(result.output)
-    return f"{answer if answer.strip() else '(It gave no answer.)'}\n\n{line}"
+    return f"{result.text if result.text.strip() else '(It gave no answer.)'}\n\n{line}"
 
 
 def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: CallSite | None) -> str:
@@ -308,7 +317,7 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, sit
     tokens = "unknown" if used.tokens is None else f"{used.tokens:,}"
     ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
     said = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
-    own = run.limits.snapshot().budget.remaining(run.history, 0.0)
+    own = run.settings_now().budget.remaining(run.history, 0.0)
     said += [f"Left of its budget: {short.in_words(own)}."] if short.in_words(own) else []
     if site is not None:
         yours = short.in_words(site.left())

@@ -25,6 +25,7 @@ from agentlab import events
 from agentlab import genai_names as names
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
+from agentlab.no_such_name import only
 from agentlab.run import Run
 from agentlab.shown import Shown
 
@@ -185,3 +186,9 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
     from agentlab.run_spans import RunSpans
 
     return any(isinstance(observer, Telemetry | RunSpans) for observer in agent_or_run.observers)
+
+
+__all__ = ["Telemetry", "instrument", "is_instrumented"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
 
@@ -17,6 +18,7 @@ NUDGE_MESSAGE = (
 )
 
 
+@helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TerminatingTools(Shown):
@@ -26,8 +28,8 @@ class TerminatingTools(Shown):
 
     tools               names of the agent's tools; the first of them that succeeds ends the run, and its value is the result's output
     consecutive_nudges  how often in a row an answer without any tool call is answered with the reminder; 0 means never
-    nudge_message       the reminder
-    max_invocations     round trips to the model in the whole run; at it the run ends as CALL_LIMIT
+    nudge_message       the reminder; a system message where the provider takes one in mid-conversation, else one of the user
+    max_invocations     round trips to the model in the whole run; at it the run ends as CALL_LIMIT. The default turns yield to it
 
     Example:
         >>> script = [say("I think I am done."), call("finalize", {"answer": "IC 41"})]

@@ -10,6 +10,7 @@ CONTENT_FILTERED                         anything                        ABORT  
 CANCELLED                                anything                        ABORT                  CANCELLED
 PAUSED                                   no tool call                    RESUME                 -
 CONTEXT_WINDOW_EXCEEDED                  anything                        ABORT                  TRUNCATED
+any other                                a hole: a piece was lost        ASK_AGAIN              -
 any other                                a tool call that was cut off    REPAIR_TOOL_CALL       -
 MAX_TOKENS                               a call without any arguments    REPAIR_TOOL_CALL       -
 MAX_TOKENS                               complete tool calls             EXECUTE_TOOLS          -
@@ -19,6 +20,7 @@ UNKNOWN, TOOL_CALLS                      no text, no call                ABORT  
 UNKNOWN, TOOL_CALLS                      text                            COMPLETE               COMPLETED
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
 
+ASK_AGAIN makes the same call once more, in the same step; where that may not be, or brings no whole answer, the run ends as ERROR.
 REPAIR_TOOL_CALL and CONTINUE_OUTPUT are ABORT as TRUNCATED where the ContinuationPolicy allows none. How often they are carried out
 in one turn, and what happens at the caps, is in turns.py.
 
@@ -30,12 +32,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pydantic_core
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.no_such_name import defined_in, only
 from agentlab.predicates import discard, name_of
 from agentlab.printable import whole
 from agentlab.results import Action, Decision
@@ -114,6 +117,8 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
         if reason is FinishReason.ERROR:
             suggestion = for_error(signal)
         return Decision(Action.ABORT, signal.message or f"The response ended with {reason}.", stop_reason, suggestion)
+    if response is not None and response.is_spoilt:
+        return _ASK_AGAIN
     calls = response.tool_calls if response is not None else ()
     if reason is FinishReason.PAUSED and not calls:
         return Decision(Action.RESUME, "The provider paused its turn and is asked to go on.")
@@ -125,14 +130,16 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
         return _CONTINUE if _allows(context, "max_continuations_per_turn") else _truncated(_CUT_OFF, context)
     if reason is FinishReason.TOOL_CALLS and response is None:  # all that is known is that tools are asked for
         return _EXECUTE
-    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS) and not (response is not None and response.text):
-        said = signal.message or "The response is empty and does not say why it ended."
-        return Decision(Action.ABORT, said, StopReason.ERROR, RETRY)
+    if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS):
+        if response is None or not response.text:
+            said = signal.message or "The response is empty and does not say why it ended."
+            return Decision(Action.ABORT, said, StopReason.ERROR, RETRY)
+        return _taken_as_the_answer(signal)
     return _COMPLETE
 
 
 def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and nothing is taken for granted: an end at LOW confidence completes nothing and executes nothing.
+    """`standard`, and nothing is taken for granted: an end at LOW confidence, such as UNKNOWN, completes nothing and executes nothing.
 
     Example:
         >>> unsure = lab.TerminationSignal(lab.FinishReason.END_TURN, lab.Confidence.LOW)
@@ -146,7 +153,8 @@ def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
 
 
 def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and text that is there is good enough: an answer that was cut or filtered completes the run with what it has.
+    """`standard`, and text that is there is good enough: an answer that was cut or filtered, or lost a piece on its way, completes
+    the run with what it has.
 
     Example:
         >>> cut = say("Half an answ", finish=lab.FinishReason.MAX_TOKENS)
@@ -156,7 +164,7 @@ def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN
     decision = standard(signal, context)
     response = context.response
     if (
-        (decision.action is Action.CONTINUE_OUTPUT or decision.stop_reason in _WITH_TEXT)
+        (decision.action in (Action.CONTINUE_OUTPUT, Action.ASK_AGAIN) or decision.stop_reason in _WITH_TEXT)
         and response is not None
         and response.text
         and not response.tool_calls
@@ -175,9 +183,22 @@ _ABORTED = {
 _CUT_OFF = "The response was cut off at its output cap."
 _HALF_CALL = "The response was cut off inside a tool call, which was not executed."
 _CONTINUE = Decision(Action.CONTINUE_OUTPUT, f"{_CUT_OFF} The model is asked to go on.")
+_ASK_AGAIN = Decision(Action.ASK_AGAIN, "A piece of the streamed answer was lost on its way. The model is asked again.")
 _REPAIR = Decision(Action.REPAIR_TOOL_CALL, "A tool call was cut off. The model is asked for the whole of it.")
 _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
 _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED, STOP)
+
+
+def _taken_as_the_answer(signal: TerminationSignal) -> Decision:
+    """Text whose end nobody explained completes the run, and the run's detail says so."""
+    if signal.finish_reason is FinishReason.TOOL_CALLS:
+        why = "The provider says that tools are called, but the response holds no call"
+    elif signal.raw_value is None:
+        why = "The provider did not say why the response ended"
+    else:
+        why = f"It is not known why the response ended: the provider says {signal.raw_value!r}"
+    metadata = {"end": "unknown", "confidence": signal.confidence.value}
+    return Decision(Action.COMPLETE, f"{why}; its text is taken as the answer.", StopReason.COMPLETED, STOP, metadata)
 
 
 def _allows(context: DecisionContext, cap: str) -> bool:
@@ -194,7 +215,7 @@ def _truncated(told: str, context: DecisionContext) -> Decision:
 # What a policy may say -----------------------------------------------------------------------------------------------------
 
 _ENDS = {Action.COMPLETE: StopReason.COMPLETED, Action.ABORT: StopReason.ERROR}
-_GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.REPAIR_TOOL_CALL)
+_GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.REPAIR_TOOL_CALL, Action.ASK_AGAIN)
 
 
 def checked(decision: object, policy: Policy, context: DecisionContext) -> Decision:
@@ -220,6 +241,10 @@ def checked(decision: object, policy: Policy, context: DecisionContext) -> Decis
         raise ConfigurationError(
             f"The policy {name} decided for {decision.action}, which goes on, and gave the run's end {decision.stop_reason} as well: "
             "leave stop_reason out, or decide for complete or abort."
+        )
+    if decision.action is Action.ASK_AGAIN and context.response is not None and not context.response.is_spoilt:
+        raise ConfigurationError(
+            f"The policy {name} decided for ask_again, but the response lost nothing on its way (response.holes is empty)."
         )
     if decision.action is Action.EXECUTE_TOOLS and context.response is not None:
         if not calls:
@@ -251,3 +276,9 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     except ValueError as error:
         return "EOF while parsing" in str(error)
     return False
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

@@ -26,12 +26,14 @@ import time
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Literal, TypeAlias, overload
 
 import pydantic
 import pydantic_core
 
 from agentlab.errors import StopRequested, ToolDefinitionError
+from agentlab.limits import in_seconds
 from agentlab.predicates import is_async
 from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.shelter import GRACE_S, ends
@@ -146,7 +148,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
@@ -158,7 +160,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
@@ -424,7 +426,7 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
     function: Function,
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
@@ -438,6 +440,7 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
     if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
         raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
+    timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):

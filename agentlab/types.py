@@ -6,7 +6,7 @@ All are frozen. Tokens are counts, money is `Decimal` US dollars, times are seco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -22,11 +22,13 @@ __all__ = [
     "Cost",
     "CostSource",
     "FinishReason",
+    "Hole",
     "JSON",
     "Message",
     "ModelRequest",
     "ModelResponse",
     "NativeContent",
+    "RateLimit",
     "ReasoningDelta",
     "ResponseSource",
     "Role",
@@ -204,7 +206,7 @@ class ToolResult(Shown):
         return self.error is not None
 
 
-Role: TypeAlias = Literal["user", "assistant", "tool"]
+Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 
 
 @shown_without_keys
@@ -219,9 +221,10 @@ class NativeContent:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Message(Shown):
-    """One message of the conversation. The system text is not one: it is `ModelRequest.instructions`.
+    """One message of the conversation. The instructions that stand before it are not one: they are `ModelRequest.instructions`.
 
-    A `tool` message carries the results of all calls of the assistant message before it, in order.
+    A `tool` message carries the results of all calls of the assistant message before it, in order. A `system` message is an instruction
+    in mid-conversation, such as the reminder to call a terminating tool; wires without one send it as the user's.
 
     Example:
         >>> lab.Message("user", "What is the capital of France?").role
@@ -349,12 +352,82 @@ class ResponseSource(Shown):
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class RateLimit(Shown):
+    """The provider's own limits on an account, as the headers of one answer say. None: the header is not there.
+
+    `*_limit` is what the account may use in a period, `*_left` what is left of it, and `*_renew_s` the seconds from the answer until
+    all of it is there again.
+
+    Example:
+        >>> from agentlab.types import RateLimit
+        >>> RateLimit(requests_left=499, requests_limit=500, requests_renew_s=0.12).tokens_left is None
+        True
+    """
+
+    requests_left: int | None = None
+    requests_limit: int | None = None
+    requests_renew_s: float | None = None
+    tokens_left: int | None = None
+    tokens_limit: int | None = None
+    tokens_renew_s: float | None = None
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place where a piece of a streamed answer was lost.
+
+    `place` is the number of characters of the text before it. `lost_bytes` is the size of the event that could not be read, or of
+    several in a row; None where an event is missing and its size is not known. `reason` says what was wrong. `in_reasoning` is True
+    where the lost piece belonged to the visible reasoning, not to the text or a tool call.
+
+    Example:
+        >>> from agentlab.types import Hole, marked
+        >>> hole = Hole(8, lost_bytes=17, reason="an event could not be read")
+        >>> str(hole)
+        'at character 8: an event could not be read (17 bytes)'
+        >>> marked("pay 100 to Bob", [hole])
+        'pay 100 [… part of the stream was lost here …] to Bob'
+    """
+
+    place: int
+    lost_bytes: int | None = None
+    reason: str = ""
+    in_reasoning: bool = False
+
+    def __str__(self) -> str:
+        where = "in the reasoning" if self.in_reasoning else f"at character {self.place:,}"
+        size = "" if self.lost_bytes is None else f" ({self.lost_bytes:,} bytes)"
+        return f"{where}: {self.reason or 'a piece was lost'}{size}"
+
+
+def moved(holes: Sequence[Hole], characters: int) -> tuple[Hole, ...]:
+    """Return the holes of a text that so many characters are put before."""
+    return tuple([replace(hole, place=hole.place + characters) for hole in holes])
+
+
+LOST_HERE = "[… part of the stream was lost here …]"
+
+
+def marked(text: str, holes: Sequence[Hole]) -> str:
+    """Return the text with a visible mark in the place of each hole."""
+    places = sorted({min(hole.place, len(text)) for hole in holes if not hole.in_reasoning}, reverse=True)
+    for place in places:
+        before, after = text[:place], text[place:]
+        spaced = before and not before[-1].isspace()
+        text = f"{before}{' ' if spaced else ''}{LOST_HERE}{' ' if after and not after[0].isspace() else ''}{after}"
+    return text
+
+
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
     as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported; `source`
-    where and when it was made, None without HTTP (responses are compared without it)."""
+    where and when it was made, None without HTTP; `rate_limit` what its headers say of the account's limits, None where they say
+    nothing (responses are compared without these two). `holes` are the places where a stream lost a piece: `text` is what came,
+    without a mark (`marked(text, holes)` puts one in)."""
 
     text: str
     signal: TerminationSignal
@@ -368,6 +441,19 @@ class ModelResponse(Shown):
     native: NativeContent | None = None
     raw: JSON = None
     source: ResponseSource | None = field(default=None, compare=False)
+    holes: tuple[Hole, ...] = ()
+    rate_limit: RateLimit | None = field(default=None, compare=False)
+
+    @property
+    def is_spoilt(self) -> bool:
+        """True if what was lost may have been a part of the text or of a tool call. A piece of the reasoning spoils the tool calls that
+        it goes back with, and no text.
+
+        Example:
+            >>> say("Paris.").is_spoilt
+            False
+        """
+        return any(not hole.in_reasoning for hole in self.holes) or bool(self.holes and self.tool_calls)
 
 
 # What a stream parser tells while a stream runs ----------------------------------------------------------------------------

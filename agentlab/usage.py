@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from agentlab.shown import Shown
+
+T = TypeVar("T", "Usage", "Cost")
 
 
 class CostSource(StrEnum):
@@ -107,6 +109,11 @@ class Usage(Shown):
         """
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
+    def __add__(self, other: Usage | int) -> Usage:
+        return _added(add_usage, self, other)
+
+    __radd__ = __add__  # `sum` begins with 0
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cost(Shown):
@@ -114,6 +121,12 @@ class Cost(Shown):
 
     `reason` says in a sentence why it is unknown, and `at_least_usd` is the part of it that is known all the same, which counts
     against `max_cost`. `price_list` names the list of prices, and the day whose prices were taken.
+
+    Costs add up, with `+` and `sum`, as they do in `history.cost`: unknown where a part is, with the known parts in `known_usd`.
+
+    Example:
+        >>> sum(step.cost for step in result.history).usd
+        Decimal('0.014346')
     """
 
     usd: Decimal | None = None
@@ -129,6 +142,11 @@ class Cost(Shown):
     def known_usd(self) -> Decimal:
         """The cost where it is known, else the part of it that is."""
         return self.at_least_usd if self.usd is None else self.usd
+
+    def __add__(self, other: Cost | int) -> Cost:
+        return _added(add_cost, self, other)
+
+    __radd__ = __add__  # `sum` begins with 0
 
 
 # Sums ----------------------------------------------------------------------------------------------------------------------
@@ -170,6 +188,13 @@ def add_cost(left: Cost, right: Cost) -> Cost:
     if left.usd is None or right.usd is None:
         return Cost(None, source, left.reason or right.reason, lists, left.known_usd + right.known_usd)
     return Cost(left.usd + right.usd, source, "", lists)
+
+
+def _added(add: Callable[[T, T], T], value: T, other: object) -> T:
+    """The sum of two values of one kind; 0 is the start of a `sum`."""
+    if isinstance(other, type(value)):
+        return add(value, other)
+    return value if type(other) is int and other == 0 else NotImplemented
 
 
 def _both(left: str | None, right: str | None) -> str | None:

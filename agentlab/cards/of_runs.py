@@ -150,9 +150,9 @@ def reply(value: ChatReply) -> Card:
         ("response", value.response),
         *notice,
         ("ended", end),
-        ("saved messages of the assistant", len(value.saved_ai_messages)),
+        ("messages of the assistant saved", value.saved_ai_messages),
     )
-    return Card("ChatReply", (*rows, ("messages of this request", len(value.generated_messages))))
+    return Card("ChatReply", (*rows, ("messages of this request", len(value.messages))))
 
 
 def telemetry(value: Telemetry) -> Card:

@@ -36,6 +36,8 @@ from agentlab.experiments.spending import TOOLS, Purse, Spent, spent_before
 from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
+from agentlab.loop.calls import check_key
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.shown import Shown
 from agentlab.storage import StoredRun
 from agentlab.storage.cut_off import find
@@ -90,6 +92,7 @@ class Experiment(Shown):
         3  endless     long  turn_limit      4  False
     """
 
+    @helps_with_keywords
     def __init__(
         self,
         agents: Sequence[Agent] | Mapping[str, Agent],
@@ -182,6 +185,7 @@ class Experiment(Shown):
 
     # Doing it ---------------------------------------------------------------------------------------------------------------
 
+    @helps_with_keywords
     async def run(
         self, *, concurrency: int = 8, executor: Executor | None = None, progress: bool = True, retry: bool = False
     ) -> ExperimentResults:
@@ -197,7 +201,8 @@ class Experiment(Shown):
                     is interrupted is finished by its worker.
         progress    a bar for each provider, on a terminal or in a page: runs, cost so far, time left
 
-        Raises StorageError where runs cannot be kept, once those under way have ended: they stay in memory until it is called again.
+        Raises MissingKeyError before any run begins where an agent has no key (without `executor`); StorageError where runs cannot be
+        kept, once those under way have ended: they stay in memory until it is called again.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], repeats=2, name="twice")
@@ -221,6 +226,10 @@ class Experiment(Shown):
         self._save()
         standing, kept = self._standings()
         to_do = jobs(self.grid, standing, scoring=self.score is not None, retry=retry)
+        if executor is None:  # a worker may have keys that are not here
+            transport = self._transport_now()
+            for name in dict.fromkeys(job.agent for one, job in to_do if one.state != ENDED):
+                check_key(self.grid.agents[name], transport)
         now = {one.cell: one for one in standing} | {one.cell: one for one, _ in to_do}
         provider_of = {
             self.grid.run_id(cell, attempt): self._providers[cell]
@@ -289,6 +298,11 @@ class Experiment(Shown):
         self._tell(results, purse, rescored=rescored)
         return results
 
+    def _transport_now(self) -> Transport:
+        """That of a surrounding `lab.replay` or `lab.record`, else the one the experiment was made in."""
+        now = current()
+        return now if is_chosen() or self._transport is None else self._transport
+
     def _own_budgets(self) -> dict[tuple[str, str], Budget]:
         """The budget of each run, by agent and settings."""
         cells = {(cell.agent, cell.settings): cell for cell in self.grid.cells}
@@ -314,8 +328,7 @@ class Experiment(Shown):
         may_start: Callable[[Job], bool | None],
         done: Callable[[Job, Outcome], bool],
     ) -> list[StorageError]:
-        now = current()
-        transport = now if is_chosen() or self._transport is None else self._transport
+        transport = self._transport_now()
         made_by = all_made_by(self.grid)
         common = Common(self.grid.agents, self.grid.settings, transport, self.store, self.score, made_by, self._scored_by())
         if executor is None:

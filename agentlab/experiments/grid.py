@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
 from agentlab.limits import whole_number
+from agentlab.no_such_name import advice
 from agentlab.redaction import without_keys
 from agentlab.run import Run
 from agentlab.settings import PARTS
@@ -223,9 +224,8 @@ def _settings(given: object) -> dict[str, Mapping[str, Any]]:
             )
         for key in one:
             if key not in PARTS:
-                near = difflib.get_close_matches(str(key), PARTS, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise ConfigurationError(f"settings: {name!r} has {key!r}.{hint} There is: {', '.join(PARTS)}.")
+                hint = advice(str(key), list(PARTS), value=one[key], lists="There is")
+                raise ConfigurationError(f"settings: {name!r} has {key!r}. {hint}")
     return {name: dict(one) for name, one in named.items()}
 
 

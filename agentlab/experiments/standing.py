@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentlab.budget import DEFAULT_TURNS
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.execute import FAILED, NOT_STARTED, Job
 from agentlab.experiments.grid import Cell, Grid
@@ -119,6 +120,11 @@ def _check(
     now = {**as_told[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
     meant: Mapping[str, Any] = json.loads(json.dumps(now, default=text_of))
+    for body in (head, meant):  # older stores do not keep a person's 20 turns, as they are the default
+        if (budget := body.get("settings", {}).get("budget", {})).get("max_turns") == DEFAULT_TURNS:
+            del budget["max_turns"]
+            if not budget:
+                del body["settings"]["budget"]
     other = [name for name, value in meant.items() if head.get(name) != value]
     if other:  # what is kept is without keys: they are no difference
         hide = Redactor(secrets_of(grid.run_of(cell))).text

@@ -11,9 +11,15 @@ Each gives an `Imported`: `.steps`, `.runs` and `.notes`. The frames have the co
 What is read is text from outside: nothing in it is executed, and no path in it is opened.
 """
 
+from typing import TYPE_CHECKING
+
 from agentlab.importers._imported import Imported
 from agentlab.importers._inspect import inspect
 from agentlab.importers._otel import otel
 from agentlab.importers._own import parquet, store
+from agentlab.no_such_name import only
 
 __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

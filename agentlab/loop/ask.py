@@ -8,13 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agentlab import events
-from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderStatusError
+from agentlab import calling, events
+from agentlab.errors import (
+    ConfigurationError,
+    FixtureError,
+    MissingUsageError,
+    ProviderError,
+    ProviderStatusError,
+    ProviderStreamError,
+    ReplayMissError,
+)
 from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
 from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
 from agentlab.providers._blocks import with_ids_of_their_own
+from agentlab.redaction import in_words
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
@@ -24,17 +33,23 @@ from agentlab.types import (
     Message,
     ModelRequest,
     ModelResponse,
+    RateLimit,
     StopReason,
     ToolResult,
     Usage,
     UsageSource,
+    moved,
 )
 from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 
 if TYPE_CHECKING:
+    from agentlab.history import RunHistory
     from agentlab.loop.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
+
+MOST_ASKED_AGAIN = 2
+"""How often an answer that lost a piece is asked for again; less where RetryPolicy(attempts=…) allows fewer retries."""
 
 _UNKNOWN_USAGE = Usage()
 _UNKNOWN_COST = Cost(reason="A call was begun and never came back.")
@@ -62,6 +77,7 @@ class Draft:
         "explicit",
         "fault",
         "open_calls",
+        "open_children",
         "parts",
         "seams",
         "settings",
@@ -77,6 +93,7 @@ class Draft:
         self.tool_results: list[ToolResult] = []
         self.children: list[ChildUse] = []
         self.open_calls = 0
+        self.open_children: dict[Drive, tuple[RunHistory, str]] = {}
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.explicit: ExplicitStop | None = None
@@ -122,7 +139,8 @@ class Draft:
         """What several calls came to, where some of it was put together; with what a paused turn had said before (`parts`)."""
         if self.answer is None or not self.parts:
             return self.answer
-        return replace(self.answer, text="".join(self.parts) + self.answer.text)
+        before = "".join(self.parts)
+        return replace(self.answer, text=before + self.answer.text, holes=moved(self.answer.holes, len(before)))
 
 
 class NothingLeft(Exception):  # noqa: N818  a signal to the step, which ends there
@@ -135,10 +153,92 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
     A middleware may ask several times, or answer of its own. Each answer that came back is a call of the step, whatever becomes of it.
     `going_on` asks for the rest of the newest answer, which is then put together with it.
     """
-    agent = run.agent
     before = len(draft.calls)
     if before:
         draft.calls[-1] = replace(draft.calls[-1], decision=draft.decision)
+    request, response, lost = await _ask_again_while_lost(run, draft, going_on)
+    number = draft.calls[-1].index
+    if going_on is None:
+        run.conversation.append(_assistant_message(response))
+        if draft.answer is not None:  # a turn that was continued, then paused and resumed
+            draft.parts.append(draft.answer.text)
+            draft.answer = response
+        so_far = draft.parts if draft.answer is not None else [call.response.text for call in draft.calls[:before] if call.used]
+        if response.text and any(so_far):
+            draft.seams.append(Seam(number, sum(map(len, so_far))))
+    else:
+        if draft.answer is None and before > 1:  # a turn that was paused and resumed, then cut
+            draft.parts = [call.response.text for call in draft.calls[: before - 1] if call.used]
+        response, seam = going_on.put_together(response, number)
+        if seam is not None:
+            draft.seams.append(replace(seam, place=seam.place + sum(map(len, draft.parts))))
+        draft.answer = response
+        run.conversation.replace_last(_assistant_message(response))
+    draft.decision = await _decided(run, draft, request, response)
+    for call in draft.calls[before:]:
+        known = call.usage.total_tokens is not None
+        if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
+            _tell_of_what_is_unknown(run, draft, call)
+            run.told_unknown = (draft.settings, known)
+    if lost is not None:
+        raise lost
+    return response
+
+
+async def _decided(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse) -> Decision:
+    """What follows from a response."""
+    context = DecisionContext(
+        response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
+    )
+    policy = draft.settings.policy
+    return standard(response.signal, context) if policy is None else await _by(policy, draft, response, context)
+
+
+async def _ask_again_while_lost(
+    run: Drive, draft: Draft, going_on: GoingOn | None
+) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
+    """Ask the model, and again where its answer lost a piece on its way: nothing of it has been executed. Returns an error with the
+    answer that has to do where no whole one came."""
+    start, attempt = len(draft.calls), 0
+    request, response = await _asked(run, draft, going_on)
+    while response.is_spoilt:
+        decision = await _decided(run, draft, request, response)
+        if decision.action is not Action.ASK_AGAIN:
+            break
+        here, retry = len(draft.calls), getattr(run.agent.model, "retry", None)
+        most = MOST_ASKED_AGAIN if retry is None else min(MOST_ASKED_AGAIN, retry.attempts - 1)
+        if attempt >= most:
+            asked = f"asked for again {attempt} time{'s' * (attempt != 1)}, it came no better" if most else "no retry is allowed"
+            return request, response, _lost(run, response, asked)
+        if no_call_left(run, draft):
+            return request, response, _lost(run, response, "the budget leaves no call to ask for it again")
+        attempt += 1
+        turn, index = len(run.history) + 1, draft.calls[-1].index
+        run.emit(events.AskedAgain(run.clock.elapsed_s(), turn, index, attempt, most - attempt, response.holes))
+        try:
+            request, response = await _asked(run, draft, going_on)
+        except ReplayMissError:
+            return request, response, _lost(run, response, "the recording has no other answer")
+        except ProviderError as error:
+            lost = _lost(run, response, f"asking for it again failed: {in_words(error)}")
+            lost.__cause__ = error
+            return request, response, lost
+        draft.calls[here - 1] = replace(draft.calls[here - 1], decision=decision)
+        draft.calls[start:here] = [replace(call, used=False) for call in draft.calls[start:here]]
+    return request, response, None
+
+
+def _lost(run: Drive, response: ModelResponse, why: str) -> ProviderStreamError:
+    who = f"{run.agent.model.name} ({run.agent.model.model})"
+    return ProviderStreamError(
+        f"{who}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. What came is kept. "
+        "Try again; if it stays, look for what changes the stream on its way, such as a proxy."
+    )
+
+
+async def _asked(run: Drive, draft: Draft, going_on: GoingOn | None) -> tuple[ModelRequest, ModelResponse]:
+    """Ask the model once, through the middleware."""
+    agent, before = run.agent, len(draft.calls)
     budget, known = draft.settings.budget, run.history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])
     cap = budget.output_cap(known)
     if going_on is not None and going_on.cap is not None:
@@ -161,34 +261,7 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
         response = _settle(run, draft, request, response, before)
-    number = draft.calls[-1].index
-    if going_on is None:
-        run.conversation.append(_assistant_message(response))
-        if draft.answer is not None:  # a turn that was continued, then paused and resumed
-            draft.parts.append(draft.answer.text)
-            draft.answer = response
-        so_far = draft.parts if draft.answer is not None else [call.response.text for call in draft.calls[:before] if call.used]
-        if response.text and any(so_far):
-            draft.seams.append(Seam(number, sum(map(len, so_far))))
-    else:
-        if draft.answer is None and before > 1:  # a turn that was paused and resumed, then cut
-            draft.parts = [call.response.text for call in draft.calls[: before - 1] if call.used]
-        response, seam = going_on.put_together(response, number)
-        if seam is not None:
-            draft.seams.append(replace(seam, place=seam.place + sum(map(len, draft.parts))))
-        draft.answer = response
-        run.conversation.replace_last(_assistant_message(response))
-    context = DecisionContext(
-        response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
-    )
-    policy = draft.settings.policy
-    draft.decision = standard(response.signal, context) if policy is None else await _by(policy, draft, response, context)
-    for call in draft.calls[before:]:
-        known = call.usage.total_tokens is not None
-        if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
-            _tell_of_what_is_unknown(run, draft, call)
-            run.told_unknown = (draft.settings, known)
-    return response
+    return request, response
 
 
 async def _by(policy: Policy, draft: Draft, response: ModelResponse, context: DecisionContext) -> Decision:
@@ -221,10 +294,10 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     turn = len(run.history) + 1
     retries = 0
 
-    def on_retry(attempt: int, wait_s: float, reason: str) -> None:
+    def on_retry(attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None) -> None:
         nonlocal retries
         retries = attempt
-        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason))
+        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason, rate_limit))
 
     def on_text(text: str) -> None:
         if run.observers:
@@ -233,12 +306,14 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     context = CallContext(run.transport, run.lane, index, on_text, on_retry)
     started_s, started = run.clock.elapsed_s(), time.perf_counter()
     draft.open_calls += 1
+    calling.count_beside(run, calling.Used(1))
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
             response = with_ids_of_their_own(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         draft.open_calls -= 1  # refused: nothing was generated
+        calling.count_beside(run, calling.Used(-1))
         raise
     draft.open_calls -= 1
     duration_s = time.perf_counter() - started
@@ -264,6 +339,7 @@ def _keep(
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
+    calling.count_beside(run, calling.Used(0, usage.known_tokens, cost.known_usd))
     turn = len(run.history) + 1
     run.emit(
         events.StopReasonObserved(
@@ -311,7 +387,9 @@ def no_call_left(run: Drive, draft: Draft) -> bool:
     if budget.max_tokens is not None and tokens >= budget.max_tokens:
         return True
     cost_usd = history.known_cost_usd + sum(call.cost.known_usd for call in draft.calls)
-    return budget.max_cost is not None and cost_usd >= budget.max_cost
+    if budget.max_cost is not None and cost_usd >= budget.max_cost:
+        return True
+    return calling.bound_from_above(run) is not None
 
 
 # Usage that was not reported ------------------------------------------------------------------------------------------------

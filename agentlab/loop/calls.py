@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentlab import known_keys, signals
 from agentlab.errors import (
+    ConfigurationError,
     LimitError,
     MissingKeyError,
     ProviderConnectionError,
@@ -21,7 +22,9 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.http import HttpAnswer, HttpRequest, Recorded, read_rate_limit
+from agentlab.limits import in_seconds
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
 from agentlab.providers._read import dumps, ends_early, loads
@@ -29,7 +32,19 @@ from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_h
 from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
-from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, ResponseSource, TextDelta, UsageSource
+from agentlab.types import (
+    Confidence,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    RateLimit,
+    ResponseSource,
+    TextDelta,
+    UsageSource,
+)
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -53,10 +68,15 @@ _BOM = b"\xef\xbb\xbf"
 LONGEST_SILENCE_S = 300.0
 """A provider that sends nothing for this long is given up; `Budget(timeout=…)` bounds the whole run."""
 
+KEPT_ALIVE = 2
+"""So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
+`keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
+
 LARGEST_ANSWER_BYTES = 256 * 2**20
 """An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
 
 
+@helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
@@ -83,9 +103,18 @@ class RetryPolicy(Shown):
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
             raise LimitError(f"RetryPolicy(attempts={self.attempts!r}): give a whole number of at least 1 (1 means no retry).")
         for name in ("first_wait_s", "longest_wait_s"):
-            value = getattr(self, name)
+            value = in_seconds(getattr(self, name))
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise LimitError(f"RetryPolicy({name}={value!r}): give seconds, 0 or more.")
+            object.__setattr__(self, name, value)
+
+
+class OnRetry(Protocol):
+    """Notified before a further attempt: its number, the wait, why the last one failed, and what that said of the account's limits."""
+
+    def __call__(self, attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None, /) -> None:
+        """Take notice."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +125,7 @@ class CallContext:
     lane: str
     index: int
     on_text: Callable[[str], None]
-    on_retry: Callable[[int, float, str], None]
+    on_retry: OnRetry
 
 
 class Model(Protocol):
@@ -115,6 +144,12 @@ class Model(Protocol):
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """The model's answer. Raises ProviderError where there is none."""
         ...
+
+
+def check_key(agent: Agent, transport: Transport) -> None:
+    """Raise MissingKeyError where the agent's calls are known to have no key. A middleware may answer in place of the provider."""
+    if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
+        agent.model.check_key()
 
 
 class _Unshown(dict[str, str]):
@@ -151,6 +186,20 @@ class HttpModel:
         """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
         return bool(getattr(self.provider, "prefills", False))
 
+    def check_key(self) -> None:
+        """Raise MissingKeyError where it is known, without asking anybody, that there is no key."""
+        known = getattr(self.provider, "check_key", None)
+        if known is None and hasattr(self.provider, "sign"):  # where it looks for credentials is its own affair
+            return
+        try:
+            (known or self.provider.auth_headers)()
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
+        except ConfigurationError:
+            raise
+        except Exception:  # such as of a server that hands out tokens: the call meets it too, and may try again
+            return
+
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Send the request and read the answer; what may pass later is tried again, visibly."""
         http_request = self.provider.build_request(request)
@@ -178,7 +227,7 @@ class HttpModel:
         def announce(state: tenacity.RetryCallState) -> None:
             failure = state.outcome.exception() if state.outcome else None
             slept = state.next_action.sleep if state.next_action else 0.0
-            context.on_retry(state.attempt_number, slept, str(failure))
+            context.on_retry(state.attempt_number, slept, str(failure), getattr(failure, "rate_limit", None))
 
         async def attempt() -> ModelResponse:
             first = next(failures, None)  # the attempt that has been made already
@@ -199,19 +248,20 @@ class HttpModel:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
+            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
+            rate_limit = read_rate_limit(answer.headers, lambda: _time_of(answer, recorded))
             if not 200 <= answer.status < 300:
-                raise await self._refusal(answer, auth)
+                raise await self._refusal(answer, auth, rate_limit)
             if request.stream:
                 response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
-                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES)])
+                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
                 response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
-            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
         if _says_nothing(response):
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
-        response = replace(response, source=source)
+        response = replace(response, source=source, rate_limit=rate_limit)
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
@@ -234,12 +284,15 @@ class HttpModel:
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
             auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
-        except MissingKeyError as error:  # a mistyped model is told of along with it, and not only by the provider afterwards
-            if told := perhaps_mistyped(self.provider.name, self.provider.model):
-                raise MissingKeyError(f"{error}{told}") from None
-            raise
+        except MissingKeyError as error:
+            raise self._also_mistyped(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _Unshown(auth)
+
+    def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
+        """The error with a hint at a mistyped model, which only the provider would report afterwards."""
+        hint = perhaps_mistyped(self.provider.name, self.provider.model)
+        return MissingKeyError(f"{error}{hint}") if hint else error
 
     def _read_whole(
         self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext
@@ -260,16 +313,16 @@ class HttpModel:
     ) -> tuple[ModelResponse, bytes, bool]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told = b"", 0
+        begins_with, told = b"", list[str]()
         broke: ProviderError | None = None
         try:
-            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES):
+            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
                 for event in parser.feed(chunk):
                     if type(event) is TextDelta:
-                        told += len(event.text)
+                        told.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
@@ -278,20 +331,23 @@ class HttpModel:
         signal = response.signal
         if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
             raise broke
-        if len(response.text) > told:  # from JSON, or from a last event that nothing ended
-            context.on_text(response.text[told:])
+        before = "".join(told)
+        if len(response.text) > len(before) and response.text.startswith(before):  # from JSON, or an event that nothing ended
+            context.on_text(response.text[len(before) :])
         if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
             response = _broken_off(response, f"The stream broke off: {broke}")
+        elif response.is_spoilt:
+            pass  # it is asked for again
         elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
 
-    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
+    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES)])
+            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
@@ -314,16 +370,21 @@ class HttpModel:
         if asked_for is not None and asked_for > longest_s:
             then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={longest_s:g}) rules out. {then}"
         message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
-        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code)
+        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code, rate_limit=rate_limit)
 
     @property
     def _who(self) -> str:
         return f"{self.name} ({self.model})"
 
 
-async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it arrives, as long as it is of a size that can be kept."""
-    size = 0
+def _is_blank(chunk: bytes) -> bool:
+    return not chunk.strip()
+
+
+async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
+    """The body as it arrives, as long as it is of a size that can be kept, and says something: `is_quiet` is asked of each chunk once
+    it has been read."""
+    size, heard_s = 0, time.monotonic()
     async for chunk in answer.chunks():
         size += len(chunk)
         if size > most_bytes:
@@ -331,6 +392,13 @@ async def _bounded(answer: HttpAnswer, most_bytes: int) -> AsyncIterator[bytes]:
                 f"the answer is larger than {most_bytes:,} bytes and was left. Check that base_url is the address of an API."
             )
         yield chunk
+        if not is_quiet(chunk):
+            heard_s = time.monotonic()
+        elif time.monotonic() - heard_s > KEPT_ALIVE * LONGEST_SILENCE_S:
+            raise ProviderConnectionError(
+                f"the provider sent nothing but comments, pings or white space for {KEPT_ALIVE * LONGEST_SILENCE_S:g} s. Try again, "
+                "or ask for less at once."
+            )
 
 
 def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
@@ -385,6 +453,12 @@ def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
                 return max(0.0, asked_for)
     until, now = _seconds(header("retry-after")), _seconds(header("date"))
     return None if until is None else max(0.0, until - (time.time() if now is None else now))
+
+
+def _time_of(answer: HttpAnswer, recorded: Recorded) -> float | None:
+    """When an answer came, in seconds since 1970: by the provider's own clock where its headers have the date."""
+    by_provider = _seconds(answer.headers.get("date"))
+    return by_provider if by_provider is not None or recorded.at is None else recorded.at.timestamp()
 
 
 def _seconds(date: str | None) -> float | None:

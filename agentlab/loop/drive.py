@@ -22,8 +22,10 @@ from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
-from agentlab.loop.ask import ExplicitStop
+from agentlab.loop.ask import Draft, ExplicitStop
+from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
+from agentlab.never_met import never_met
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
@@ -77,6 +79,12 @@ class Drive(InBackground[RunResult]):
         self.parent_step: int | None = None
         self.called_by: str | None = None
         self.ceiling: Callable[[RunSettings], RunSettings] | None = None
+        site = calling.here()
+        self.outermost: Drive = self if site is None else site.run.outermost
+        self.depth: int = 0 if site is None else site.run.depth + 1
+        self.begins_with: int = len(self.history)
+        self.draft: Draft | None = None
+        self.beside, self.beside_lock = calling.Used(), threading.Lock()
         self._marks: list[int] = []
         self._first_length = len(conversation)
         self.prompt_at: int = len(conversation) - 1
@@ -137,9 +145,11 @@ class Drive(InBackground[RunResult]):
         return self.in_force
 
     def settings_now(self) -> RunSettings:
-        """The limits as they are now; of a sub-agent's run within what its caller has left."""
+        """The limits as they are now; of a run below another within what its caller has left, and the outermost run's turns."""
         settings = self.limits.snapshot()
-        return settings if self.ceiling is None else self.ceiling(settings)
+        if self.ceiling is not None:
+            settings = self.ceiling(settings)
+        return settings if self.outermost is self else calling.turns_within(settings, self)
 
     def mark_step(self, ending: Ending | None) -> None:
         """The newest step is whole, and the run ends with it where there is an `ending`. How long the conversation is by now is
@@ -367,6 +377,16 @@ class Drive(InBackground[RunResult]):
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:
             self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+            if by == "code":  # who edits in the panel sees it there
+                known = never_met(before, self.agent, self.history)
+                for remark in never_met(after, self.agent, self.history):
+                    if remark not in known:
+                        self.warn_once(remark)
+
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step. Of a sub-agent's run its caller hears in the result."""
+        if self.result is None and not self._started and self.caller is None:
+            check_key(self.agent, self.transport)
 
     def _refuse_if_ended(self) -> None:
         if self.result is not None:

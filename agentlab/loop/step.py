@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from agentlab import calling, events
 from agentlab.amounts import in_words as number_in_words
-from agentlab.budget import LIMIT_REASONS
+from agentlab.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.conversation import NOT_DONE
 from agentlab.errors import (
     ConfigurationError,
@@ -36,6 +36,7 @@ from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
 from agentlab.loop.take_turn import take_turn
 from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
+from agentlab.settings import RunSettings
 from agentlab.shelter import GRACE_S, sheltered
 from agentlab.stop import HasToolCall
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, for_failure
@@ -76,16 +77,13 @@ async def take_step(run: Drive) -> StepResult | None:
     """
     settings = run.take_up_settings()
     started_s = run.clock.elapsed_s()
-    spent = settings.budget.exhausted(run.history, started_s)
-    if spent is not None:
-        run.end(Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}."))
+    if (spent := _spent(run, settings, started_s)) is not None:
+        run.end(spent)
         return None
-    terminating = settings.terminating
-    if terminating is not None and run.history.own_calls >= terminating.max_invocations:
-        told = f"The model was called {run.history.own_calls} times (max_invocations), and no terminating tool was."
-        run.end(Ending(StopReason.CALL_LIMIT, told))
+    if (bound := calling.bound_from_above(run)) is not None:
+        run.end(Ending(*bound))
         return None
-    draft = Draft(settings, started_s)
+    run.draft = draft = Draft(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
     try:
         if settings.budget.timeout is None:
@@ -114,7 +112,7 @@ async def _judge(run: Drive, draft: Draft) -> StepResult:
     """Read condition and budget with the new step in the history, and end the run by the first reason that holds."""
     run.conversation.answer_open_calls(draft.tool_results)
     draft.settings = run.take_up_settings()
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     reading: Reading | None = None
     failure: Exception | None = None
     if draft.settings.stop is not None:
@@ -153,8 +151,20 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         return Ending(StopReason.STOP_CONDITION, told, met, output=_handed_in(draft) if any(one.goal for one in met) else None)
     if decided is not None:
         return Ending(decided, draft.decision.reason)
-    spent = draft.settings.budget.exhausted(run.history, run.clock.elapsed_s())
-    return None if spent is None else Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}.")
+    return _spent(run, draft.settings, run.clock.elapsed_s())
+
+
+def _spent(run: Drive, settings: RunSettings, elapsed_s: float) -> Ending | None:
+    """The end by a limit on what the run may use, where one is met."""
+    terminating, calls = settings.terminating, run.history.own_calls
+    if terminating is not None and calls >= terminating.max_invocations:
+        told = f"The model was called {calls} times (max_invocations), and no terminating tool was."
+        return Ending(StopReason.CALL_LIMIT, told)
+    spent = settings.budget.exhausted(run.history, elapsed_s)
+    if spent is None:
+        return None
+    default = ", which is the default: Budget(max_turns=…) raises it" if isinstance(spent.limit, DefaultTurns) else ""
+    return Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}{default}.")
 
 
 def _handed_in(draft: Draft) -> object:
@@ -167,8 +177,14 @@ def _handed_in(draft: Draft) -> object:
 def _record(run: Drive, draft: Draft, reading: Reading | None, ending: Ending) -> None:
     """Put a step that was cut short into the history and end the run."""
     run.conversation.answer_open_calls(draft.tool_results)
-    run.history.append(draft.step(run, NOTHING_READ, None, None))
+    _append(run, draft)
     _finish(run, draft, reading, ending)
+
+
+def _append(run: Drive, draft: Draft) -> None:
+    """Put the step into the history, which counts it from here on."""
+    step, run.draft = draft.step(run, NOTHING_READ, None, None), None
+    run.history.append(step)
 
 
 def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
@@ -241,7 +257,7 @@ def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
         draft.decision = Decision(Action.ABORT, told, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
         return
     draft.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")
-    run.conversation.append(Message("user", terminating.nudge_message))
+    run.conversation.append(Message("system", terminating.nudge_message))
     run.emit(events.Nudged(run.clock.elapsed_s(), len(run.history) + 1, before + 1, terminating.consecutive_nudges))
 
 

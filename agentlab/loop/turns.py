@@ -22,7 +22,7 @@ from agentlab.results import Action, Decision, ModelCall, Seam
 from agentlab.seam import repeated
 from agentlab.suggestions import INCREASE_BUDGET, larger_cap
 from agentlab.termination import is_cut_off
-from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall
+from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall, moved
 
 
 class TurnState(StrEnum):
@@ -76,17 +76,19 @@ class GoingOn:
         """Return the answer with the rest, which came with this call: one text, the whole calls of both, and how the rest ended. With
         it the seam of the two texts, where both said something."""
         said, seam = self.so_far.text, None
+        before = len(said)
         if said and rest.text:
             given = said.rstrip() if self.exact else said  # a prefilled answer is sent without white space at its end
             again = self._echoed(given, rest) if self.exact else repeated(given, rest.text)
             seam = Seam(call, len(given), said[len(given) :] + rest.text[:again])
-            said = given + rest.text[again:]
+            said, before = given + rest.text[again:], len(given) - again
         merged = replace(
             rest,
             text=said or rest.text,
             tool_calls=_calls_of_both(self.so_far.tool_calls, rest.tool_calls),
             reasoning=self.so_far.reasoning + rest.reasoning,
             native=None,
+            holes=(*self.so_far.holes, *moved(rest.holes, before)),
         )
         return merged, seam
 

@@ -71,7 +71,7 @@ def _back_from(happened: list[events.Event], end: int) -> tuple[int, int, int]:
     return start, first, last
 
 
-_OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried)
+_OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried, events.AskedAgain)
 
 
 def _forward_from(happened: list[events.Event], start: int, steps: int, most: int) -> int:

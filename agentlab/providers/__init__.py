@@ -12,11 +12,13 @@ What a provider of your own is made of is here under names to rely on; the files
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentlab.no_such_name import no_such_name
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentlab.http import HttpRequest as HttpRequest
     from agentlab.providers._base import Capabilities as Capabilities
     from agentlab.providers._base import Provider as Provider

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from agentlab.providers import _read as read
 from agentlab.providers._signals import Ended, Facts
-from agentlab.providers._stream import BodyParser
+from agentlab.providers._stream import BROKEN, NO_START, BodyParser
 from agentlab.types import (
     JSON,
     ModelResponse,
@@ -123,7 +123,7 @@ class AnthropicStreamParser(BodyParser):
         elif kind == "content_block_stop":
             block = self._blocks.get(_number(chunk.get("index")))
             if block is None:
-                self._doubtful = True  # its start was lost
+                self._lose(NO_START)
             else:
                 block.closed = True
         elif kind == "message_delta":
@@ -148,6 +148,8 @@ class AnthropicStreamParser(BodyParser):
 
     def _start_block(self, index: JSON, fields: JSON, told: list[StreamEvent]) -> None:
         self._doubtful = self._doubtful or self._over
+        if self._blocks and _number(index) > max(self._blocks) + 1:
+            self._lose("a block is missing")
         calls = self._tools
         block = self._blocks[_number(index)] = _Block(dict(read.as_dict(fields)), calls)
         kind = block.fields.get("type")
@@ -158,12 +160,9 @@ class AnthropicStreamParser(BodyParser):
             told.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
 
     def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
-        if not isinstance(delta, dict):
-            self._damaged = True
-            return
         block = self._blocks.get(_number(index))
-        if block is None:
-            self._damaged = True  # a piece of a block whose start was lost
+        if block is None or not isinstance(delta, dict):
+            self._lose(NO_START if block is None else BROKEN)
             return
         if self._over or block.closed:
             self._damaged = True  # a piece that comes too late
@@ -225,11 +224,16 @@ class AnthropicStreamParser(BodyParser):
     def _weigh_order(self) -> None:
         if not self._done or self._whole is not None or self._error is not None:
             return
-        numbers, blocks = self._blocks.keys(), self._blocks.values()
+        blocks = self._blocks.values()
         # Where the message was cut its last block may stay open; where it was not, the event that closes it was lost.
         left_open = self._message.get("stop_reason") in _PROPER_ENDS and not all(block.closed for block in blocks)
-        gap = len(numbers) > 1 and max(numbers) - min(numbers) >= len(numbers)
-        self._doubtful = self._doubtful or not self._begun or left_open or gap
+        self._doubtful = self._doubtful or not self._begun or left_open
+
+    def _newest(self) -> int:
+        return len(self._blocks)
+
+    def _is_over(self) -> bool:
+        return self._over
 
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         if self._whole is not None:

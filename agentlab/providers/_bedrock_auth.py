@@ -17,6 +17,7 @@ from agentlab.http import HttpRequest
 from agentlab.providers._request import check_key
 
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
+NO_BOTOCORE = "botocore, which signs requests, is not installed"
 _SERVICE = "bedrock"  # the name that is signed, which is not that of the host
 
 _found: dict[str | None, Any] = {}  # credentials by profile; they renew themselves, and some are slow to find
@@ -51,7 +52,7 @@ def signed_headers(
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
     except ImportError:
-        raise missing_key(provider, "botocore, which signs requests, is not installed") from None
+        raise missing_key(provider, NO_BOTOCORE) from None
     credentials = _credentials(provider, profile)
     known_keys.remember(filter(None, (credentials.secret_key, credentials.token)))
     signed = AWSRequest(method=request.method, url=request.url, headers={**request.headers, **more}, data=request.body)

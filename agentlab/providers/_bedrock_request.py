@@ -82,7 +82,7 @@ def encode_message(message: Message, *, wire: str) -> bytes:
     """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
     if message.role == "tool":
         return _encoded(_USER, [read.dumps({"toolResult": _result(result)}) for result in message.tool_results])
-    if message.role == "user":
+    if message.role in ("user", "system"):
         return _encoded(_USER, [read.dumps({"text": message.text})] if message.text.strip() else [])
     if message.native is not None and message.native.wire == wire:
         return _encoded(_ASSISTANT, map(read.dumps, read.as_list(message.native.content)))

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from agentlab.providers import _read as read
 from agentlab.providers._signals import Ended, Facts
-from agentlab.providers._stream import BodyParser
+from agentlab.providers._stream import BROKEN, NO_START, BodyParser
 from agentlab.types import (
     JSON,
     ModelResponse,
@@ -162,7 +162,7 @@ class BedrockStreamParser(BodyParser):
 
     def _take_event(self, kind: str, event: JSON, told: list[StreamEvent]) -> None:
         if not isinstance(event, dict):
-            self._damaged = True
+            self._lose(BROKEN)
         elif kind == "contentBlockDelta":
             self._delta(event.get("contentBlockIndex"), event.get("delta"), told)
         elif kind == "contentBlockStart":
@@ -192,7 +192,7 @@ class BedrockStreamParser(BodyParser):
 
     def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
         if not isinstance(delta, dict):
-            self._damaged = True
+            self._lose(BROKEN)
             return
         block = self._blocks.get(_number(index))
         if block is None:  # text and reasoning begin without a start
@@ -217,7 +217,7 @@ class BedrockStreamParser(BodyParser):
 
     def _input_piece(self, block: _Block, piece: JSON, told: list[StreamEvent]) -> None:
         if block.tool_use is None:
-            self._damaged = True  # a piece of a call whose start was lost
+            self._lose(NO_START)
         elif isinstance(piece, str):
             block.pieces.setdefault("input", []).append(piece)
             if piece and is_own_tool(block.tool_use):
@@ -259,6 +259,9 @@ class BedrockStreamParser(BodyParser):
         proper = self._done and self._body.get("stopReason") in _PROPER_ENDS
         left_open = proper and self._error is None and not all(block.closed for block in self._blocks.values())
         self._doubtful = self._doubtful or left_open
+
+    def _newest(self) -> int:
+        return len(self._blocks)
 
     def _ended(self) -> Ended:
         return "marked" if self._done and not self._torn else "unmarked"

@@ -161,8 +161,8 @@ def encode_message(message: Message, *, wire: str) -> bytes:
             read.dumps({"role": "tool", "tool_call_id": result.call_id, "content": result.content})
             for result in message.tool_results
         )
-    if message.role == "user":
-        return read.dumps({"role": "user", "content": message.text})
+    if message.role in ("user", "system"):
+        return read.dumps({"role": message.role, "content": message.text})
     if message.native is not None and message.native.wire == wire:
         return read.dumps(message.native.content)
     return b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls))

@@ -126,6 +126,9 @@ class ChatStreamParser(BodyParser):
     def _size(self) -> tuple[int, int]:
         return len(self._text) + len(self._refusal), sum(1 + len(call.arguments) for call in self._calls)
 
+    def _is_over(self) -> bool:
+        return self._done or self._finish is not None
+
     def _weigh_order(self) -> None:
         # Some servers give the reason with each call, and again at the end: only what comes after the last one is out of place.
         super()._weigh_order()

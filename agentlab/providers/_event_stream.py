@@ -18,7 +18,7 @@ from typing import Any
 from agentlab.errors import ConfigurationError
 from agentlab.event_frames import PRELUDE_BYTES, Prelude, read_prelude
 from agentlab.providers import _read as read
-from agentlab.providers._sse import Event
+from agentlab.providers._sse import UNREADABLE, Event
 
 
 class FrameDecoder:
@@ -49,17 +49,15 @@ class FrameDecoder:
             if self._prelude is None:
                 self.damaged = self._lost = True  # nobody knows where the next frame begins
                 buffer.clear()
-                return events
+                return [*events, (b"", UNREADABLE)]
             end = at + self._prelude.total
             if len(buffer) < end:
                 break
             if self._botocore is None:
                 self._botocore = _botocore()
             event = _read_frame(bytes(buffer[at:end]), *self._botocore)
-            if event is None:
-                self.damaged = True
-            else:
-                events.append(event)
+            self.damaged = self.damaged or event is None
+            events.append(event or (b"", UNREADABLE + buffer[at:end]))
             self._prelude, at = None, end
         del buffer[:at]
         return events

@@ -72,7 +72,7 @@ def encode_message(message: Message, *, wire: str) -> bytes:
     if message.role == "tool":
         parts = [_result(result) for result in message.tool_results]
         return read.dumps({"role": "user", "parts": parts}) if parts else b""
-    if message.role == "user":
+    if message.role in ("user", "system"):
         return read.dumps({"role": "user", "parts": [{"text": message.text}]}) if message.text else b""
     if message.native is not None and message.native.wire == wire:
         return read.dumps(message.native.content)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from agentlab.providers import _read as read
 from agentlab.providers._gemini_arguments import PartialCall, is_open
 from agentlab.providers._signals import Ended
-from agentlab.providers._stream import BodyParser
+from agentlab.providers._stream import NO_START, BodyParser
 from agentlab.types import (
     JSON,
     ModelResponse,
@@ -128,7 +128,8 @@ class GeminiStreamParser(BodyParser):
         """The next piece of a call. Its arguments are told when all are there, since the pieces of them are no JSON text."""
         self._went_on = self._end is not None
         if self._partial is None:
-            self._damaged = self._damaged or part["functionCall"] != {}  # of a call that is closed, or never began
+            if part["functionCall"] != {}:  # of a call that is closed, or never began
+                self._lose(NO_START)
             return
         if self._partial.add(part):
             self._put_together.append(self._partial)
@@ -141,6 +142,9 @@ class GeminiStreamParser(BodyParser):
         if self._pieces:
             self._parts[-1]["text"] = "".join(self._pieces)
             self._pieces = []
+
+    def _is_over(self) -> bool:
+        return self._end is not None
 
     def _weigh_order(self) -> None:
         self._doubtful = self._doubtful or self._went_on

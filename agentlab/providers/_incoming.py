@@ -6,6 +6,7 @@ the whole response), with a JSON array of chunks, or with one JSON object a line
 
 from __future__ import annotations
 
+import re
 from json import JSONDecoder
 
 from agentlab.event_frames import FIRST_BYTES
@@ -22,10 +23,10 @@ _BETWEEN = " \t\r\n,"
 
 
 class Incoming:
-    """The bytes of one stream. `is_json` is true where the body is JSON and not events; `cut_short`, known after `finish`, where it
-    ended within a piece, or ahead of the first."""
+    """The bytes of one stream. `is_json` is true where the body is JSON and not events; `is_quiet` where the newest bytes hold nothing
+    of an answer; `cut_short`, known after `finish`, where it ended within a piece, or ahead of the first."""
 
-    __slots__ = ("_begun", "_broken_json", "_decoder", "_json", "_started", "cut_short", "is_json")
+    __slots__ = ("_begun", "_broken_json", "_decoder", "_json", "_started", "cut_short", "is_json", "is_quiet")
 
     def __init__(self) -> None:
         self._decoder: SSEDecoder | FrameDecoder = SSEDecoder()
@@ -34,6 +35,7 @@ class Incoming:
         self._json: list[bytes] = []
         self.cut_short = False
         self.is_json = False
+        self.is_quiet = True
         self._broken_json = False
 
     @property
@@ -46,6 +48,7 @@ class Incoming:
         if not self._started:
             data = data.lstrip(_BEFORE)
             if not data:
+                self.is_quiet = True
                 return []
             self._started = True
             self.is_json = data[:1] in b"{["
@@ -53,10 +56,12 @@ class Incoming:
                 self._decoder = FrameDecoder()
         if self.is_json:
             self._json.append(data)
+            self.is_quiet = data.isspace()
             return []
         events = self._decoder.feed(data)
         if events:
             self._begun = True
+        self.is_quiet = not events or all(map(_keeps_open, events))
         return events
 
     def finish(self) -> tuple[list[Event], list[JSON]]:
@@ -70,6 +75,18 @@ class Incoming:
         self.cut_short = not complete and ends_early(text)
         self._broken_json = not complete
         return [], values
+
+
+def _keeps_open(event: Event) -> bool:
+    """Whether an event only keeps the connection open: Anthropic's `ping`, OpenAI's `keepalive` (undocumented, of its Responses), and
+    events without data. https://platform.claude.com/docs/en/build-with-claude/streaming, "Ping events", read 2026-11-23."""
+    name, data = event
+    return len(data) < _SHORT and (name in _KEEP_OPEN or not data.strip() or _KIND.search(data) is not None)
+
+
+_SHORT = 80
+_KEEP_OPEN = (b"ping", b"keepalive")
+_KIND = re.compile(rb'"type": *"(ping|keepalive)"')
 
 
 def read_json(text: str) -> tuple[list[JSON], bool]:

@@ -55,8 +55,8 @@ def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
             read.dumps({"type": "function_call_output", "call_id": result.call_id, "output": result.content})
             for result in message.tool_results
         )
-    if message.role == "user":
-        return read.dumps({"role": "user", "content": message.text})
+    if message.role in ("user", "system"):
+        return read.dumps({"role": message.role, "content": message.text})
     if message.native is not None and message.native.wire == wire:
         return b",".join(read.dumps(item) for item in read.as_list(message.native.content))
     items = [_said(message.text, full=full_items)] if message.text else []

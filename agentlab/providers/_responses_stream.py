@@ -18,7 +18,7 @@ from agentlab.providers._responses import LAST_EVENTS, Origin, read_body
 from agentlab.providers._responses_items import Item, items_of, weight
 from agentlab.providers._responses_pieces import PIECES, TYPES, ItemPieces
 from agentlab.providers._signals import Ended
-from agentlab.providers._stream import BodyParser
+from agentlab.providers._stream import BROKEN, MISSING, BodyParser
 from agentlab.types import (
     JSON,
     ModelResponse,
@@ -128,7 +128,10 @@ class ResponsesStreamParser(BodyParser):
         """The events are numbered: notice those that are missing or out of order. Some servers number only a part of them."""
         if isinstance(number, int):
             known = self._number
-            self._gaps = self._gaps or (known is not None and not known < number <= known + self._since + 1)
+            if known is not None and not known < number <= known + self._since + 1:
+                self._gaps, damaged = True, self._damaged
+                self._lose(MISSING)
+                self._damaged = damaged  # the last event may carry all of it
             self._number, self._since = number, 0
 
     def _end(self, kind: str, response: dict[str, Any], told: list[StreamEvent]) -> None:
@@ -192,7 +195,8 @@ class ResponsesStreamParser(BodyParser):
         elif (field, part) in item.done:
             self._damaged = True  # a piece that comes too late
         if not isinstance(text, str):
-            self._damaged = self._damaged or text is not None
+            if text is not None:
+                self._lose(BROKEN)
             return
         self._tell(item, field, part, text, told)
         if field == "text" or (item.call is not None and item.told and kind == _ARGUMENTS_DELTA):
@@ -277,6 +281,22 @@ class ResponsesStreamParser(BodyParser):
         # What is missing in between does no harm where the last event carries all of it.
         if self._gaps and (self._last is None or not weight(items_of(self._last.get("output")))):
             self._damaged = True
+
+    def _newest(self) -> int:
+        return len(self._items)
+
+    def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
+        super()._lose(reason, lost_bytes)
+        if reason == BROKEN:
+            self._number = None  # it had a number, too
+        self._open_at = (None, None)  # the next piece goes the long way
+
+    def _is_mended(self) -> bool:
+        """Whether the last event carries all of the output."""
+        if self._last is None:
+            return self._whole is not None
+        given = items_of(self._last.get("output"))
+        return bool(weight(given)) and items_of(self._assembled().get("output")) == given
 
     def _assembled(self) -> dict[str, Any]:
         """The body of the same answer, not streamed."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from agentlab.providers._read import as_dict, as_text, dumps, whole_text
-from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
+from agentlab.types import JSON, Confidence, FinishReason, Hole, TerminationSignal
 
 logger = logging.getLogger("agentlab.providers")
 
@@ -113,6 +113,29 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         repairable=raw in table.repairable,
         metadata=facts.metadata,
     )
+
+
+_AS_IF_WHOLE = frozenset(
+    {
+        FinishReason.END_TURN,
+        FinishReason.STOP_SEQUENCE,
+        FinishReason.TOOL_CALLS,
+        FinishReason.MAX_TOKENS,
+        FinishReason.PAUSED,
+        FinishReason.UNKNOWN,
+    }
+)
+
+
+def not_whole(signal: TerminationSignal, holes: Sequence[Hole]) -> TerminationSignal:
+    """The signal of a response that lost a piece on the way: how the model ended it says nothing of what has come. An error, a filter
+    or a cancel stays what it is."""
+    if signal.finish_reason not in _AS_IF_WHOLE:
+        return signal
+    where = str(holes[0]) + (f", and in {len(holes) - 1} more places" if len(holes) > 1 else "")
+    but = "" if signal.raw_value is None else f", though the provider says {signal.raw_value!r}"
+    told = f"A piece of the stream was lost: the answer is not whole{but}. {where[0].upper()}{where[1:]}."
+    return replace(signal, finish_reason=FinishReason.UNKNOWN, confidence=Confidence.LOW, message=told, repairable=False)
 
 
 def _missing(facts: Facts) -> tuple[FinishReason, Confidence, str]:

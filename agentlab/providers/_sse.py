@@ -17,7 +17,12 @@ from agentlab.providers._read import ends_early
 Event: TypeAlias = tuple[bytes, bytes]
 """The event's name (empty: not given) and its data, as bytes: what reads the data decodes it."""
 
+UNREADABLE = b"\0"
+"""What the data of an event begins with that takes the place of a lost one: no JSON begins so. Behind it is what was left, or nothing
+where nobody knows how much was lost."""
+
 _NOTHING_TO_SAY = frozenset({b"id", b"retry"})
+_OF_JSON = frozenset(b'{}"')
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
@@ -73,8 +78,8 @@ class SSEDecoder:
             ):
                 events.append((block[7:line_end], block[line_end + 7 :]))
                 continue
-            if block and (event := self._block(block)) is not None:
-                events.append(event)
+            if block:
+                self._block(block, events)
         return events
 
     def is_within_event(self, *, begun: bool) -> bool:
@@ -97,10 +102,13 @@ class SSEDecoder:
         block = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0
-        event = self._block(block)
-        return [] if event is None else [event]
+        events: list[Event] = []
+        self._block(block, events)
+        return events
 
-    def _block(self, block: bytes) -> Event | None:
+    def _block(self, block: bytes, events: list[Event]) -> None:
+        """Add the event of this block; before it the lines that are damaged. A line of an unknown field is a lost piece only where
+        JSON is in it: proxies put other lines into a stream."""
         name, data = b"", []
         for line in block.split(b"\n"):
             if not line or line[0] == 58:  # a colon starts a comment
@@ -111,9 +119,12 @@ class SSEDecoder:
                 data.append(value)
             elif field == b"event":
                 name = value
-                self.damaged = self.damaged or b":" in name  # another line has run into this one
+                if b":" in name:  # another line has run into this one
+                    self.damaged = True
+                    events.append((b"", UNREADABLE + name))
             elif field not in _NOTHING_TO_SAY:
                 self.damaged = True
-        if not data:
-            return None
-        return name, b"\n".join(data)
+                if not _OF_JSON.isdisjoint(line):
+                    events.append((b"", UNREADABLE + line))
+        if data:
+            events.append((name, b"\n".join(data)))

@@ -8,18 +8,42 @@ from pydantic_core import from_json
 
 from agentlab.providers import _read as read
 from agentlab.providers._incoming import Incoming
-from agentlab.providers._signals import Ended, find_error
+from agentlab.providers._signals import Ended, find_error, not_whole
+from agentlab.providers._sse import UNREADABLE
 from agentlab.types import (
     JSON,
     Confidence,
     FinishReason,
+    Hole,
     ModelResponse,
     ReasoningDelta,
     SignalSeen,
     StreamEvent,
     TerminationSignal,
     TextDelta,
+    ToolCallDelta,
 )
+
+MOST_HOLES = 20
+"""A stream with more holes is lost anyway: the last one counts the bytes of all further ones."""
+
+BROKEN = "an event could not be read"
+MISSING = "an event is missing"
+NO_START = "the beginning of a block is missing"
+_NO_TEXT = "bytes in it are no text"
+
+
+class _Loss:
+    """A hole while the stream goes on. `said` is how much text, reasoning and arguments had come before it, `newest` the number of
+    blocks by then, and `over` whether the answer had ended already."""
+
+    __slots__ = ("hole", "newest", "over", "said")
+
+    def __init__(self, hole: Hole, said: tuple[int, int, int], newest: int, *, over: bool) -> None:
+        self.hole = hole
+        self.said = said
+        self.newest = newest
+        self.over = over
 
 
 class BodyParser:
@@ -39,6 +63,8 @@ class BodyParser:
         self._doubtful = False
         self._size_at_done: tuple[int, int] | None = None
         self._response: ModelResponse | None = None
+        self._losses: list[_Loss] = []
+        self._fresh: _Loss | None = None  # the hole behind which nothing of the answer has come yet
         self._clear()
 
     def feed(self, data: bytes) -> list[StreamEvent]:
@@ -53,7 +79,7 @@ class BodyParser:
             except ValueError:
                 self._event(name, event, told)
                 continue
-            if type(chunk) is dict and "error" not in chunk:
+            if type(chunk) is dict and "error" not in chunk and self._fresh is None:
                 self._take(name, chunk, told)
             else:
                 self._chunk(name, chunk, told)
@@ -71,13 +97,18 @@ class BodyParser:
             body = self._assembled()
             if self._error is not None:
                 body["error"] = self._error
-            self._response = self._doubted(self._read(body, self._ended(), self._damaged))
+            self._response = self._with_holes(self._doubted(self._read(body, self._ended(), self._damaged)))
         return self._response
 
     @property
     def sound(self) -> bool:
         """Whether the stream came to its own end with nothing lost; known after `finish`."""
         return not self._damaged and not self._torn and not self._doubtful and self._ended() != "unmarked"
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if the bytes that were fed last hold nothing of an answer: comments, pings, white space."""
+        return self._incoming.is_quiet
 
     @property
     def cut_short(self) -> bool:
@@ -92,10 +123,59 @@ class BodyParser:
         told = f"{signal.message} But pieces of the stream are missing, or came after its end."
         return replace(response, signal=replace(signal, confidence=Confidence.MEDIUM, message=told))
 
+    # What is lost ------------------------------------------------------------------------------------------------------------
+
+    def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
+        """Note that a piece of the stream is lost here. Pieces in a row are one hole."""
+        self._damaged = True
+        loss = self._fresh if len(self._losses) < MOST_HOLES else self._losses[-1]
+        if loss is None:
+            so_far = self._read(self._assembled(), "unmarked", True)
+            hole = Hole(len(so_far.text), lost_bytes, reason)
+            self._fresh = _Loss(hole, _said(so_far), self._newest(), over=self._is_over())
+            self._losses.append(self._fresh)
+        elif lost_bytes is not None:
+            loss.hole = replace(loss.hole, lost_bytes=(loss.hole.lost_bytes or 0) + lost_bytes)
+
+    def _weigh_next(self, told: list[StreamEvent]) -> None:
+        """Look at what comes behind a hole: between two pieces of one thought, a piece of it was lost."""
+        loss = self._fresh
+        delta = next((one for one in told if isinstance(one, TextDelta | ReasoningDelta | ToolCallDelta)), None)
+        if loss is None or delta is None:
+            return
+        self._fresh = None
+        text, reasoning, _ = loss.said
+        if type(delta) is ReasoningDelta and reasoning and not text and loss.newest == self._newest():
+            loss.hole = replace(loss.hole, in_reasoning=True)
+
+    def _with_holes(self, response: ModelResponse) -> ModelResponse:
+        """The response with its holes. What was lost behind the end of the answer, such as its usage, is none."""
+        said = _said(response)
+        holes = tuple([loss.hole for loss in self._losses if not (loss.over and loss.said == said)])
+        if not holes or self._is_mended():
+            return response
+        response = replace(response, holes=holes, native=None)
+        broke_off = self._ended() == "unmarked" and response.signal.raw_value is None
+        if not response.is_spoilt or broke_off:
+            return response
+        return replace(response, signal=not_whole(response.signal, holes))
+
+    def _newest(self) -> int:
+        """The number of blocks so far, on a wire that has them."""
+        return 0
+
+    def _is_over(self) -> bool:
+        """Whether the answer has ended, and only what belongs to the whole of it may still come."""
+        return self._done
+
+    def _is_mended(self) -> bool:
+        """Whether the stream said again, at its end, all that was lost in it."""
+        return False
+
     def _take_rest(self) -> None:
         """Take what was on its way. An event that was cut off there is how a stream breaks off (`_torn`), and no damage to what came
         before it."""
-        damaged = self._damaged or self._incoming.damaged
+        damaged, losses = self._damaged or self._incoming.damaged, list(self._losses)
         events, values = self._incoming.finish()
         for name, data in events:
             self._event(name, data, [])
@@ -104,6 +184,8 @@ class BodyParser:
         now = self._damaged or self._incoming.damaged
         self._torn = now and not damaged and not self._incoming.is_json
         self._damaged = now and not self._torn
+        if self._torn:
+            self._losses = losses
 
     def _event(self, name: bytes, data: bytes, told: list[StreamEvent]) -> None:
         if data == b"[DONE]":
@@ -114,16 +196,17 @@ class BodyParser:
         try:
             chunk = read.loads(data)
         except ValueError:
-            self._damaged = True
             if name == b"error":
+                self._damaged = True
                 self._fail(data.decode("utf-8", "replace"), told)
+            elif data.startswith(UNREADABLE):
+                self._lose(BROKEN, len(data) - len(UNREADABLE) or None)
+            elif data.strip():  # some servers send an empty event to keep the connection open
+                self._lose(BROKEN, len(data))
             return
-        before = len(told)
-        self._chunk(name, chunk, told)
         if not _is_utf8(data):  # in a piece of text a character is spoilt; in anything else a name may be, and the piece is lost
-            only_text = len(told) > before and all(isinstance(one, TextDelta | ReasoningDelta) for one in told[before:])
-            self._doubtful = True
-            self._damaged = self._damaged or not only_text
+            self._lose(_NO_TEXT)
+        self._chunk(name, chunk, told)
 
     def _chunk(self, name: bytes, chunk: JSON, told: list[StreamEvent]) -> None:
         if isinstance(chunk, dict):
@@ -131,9 +214,12 @@ class BodyParser:
                 self._fail(chunk["error"], told)
             elif name == b"error":
                 self._fail(find_error(chunk) or chunk or "error", told)
+            before = len(told)
             self._take(name, chunk, told)
+            if self._fresh is not None:
+                self._weigh_next(told[before:])
         else:
-            self._damaged = True
+            self._lose(BROKEN)
 
     def _fail(self, error: JSON, told: list[StreamEvent]) -> None:
         if self._error is None:
@@ -173,6 +259,11 @@ class BodyParser:
 
     def _signal_now(self) -> TerminationSignal:
         raise NotImplementedError
+
+
+def _said(response: ModelResponse) -> tuple[int, int, int]:
+    arguments = sum(len(call.name) + len(call.arguments) for call in response.tool_calls)
+    return len(response.text), len(response.reasoning), arguments
 
 
 def _is_utf8(data: bytes) -> bool:

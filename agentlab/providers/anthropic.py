@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
+from agentlab.errors import ConfigurationError
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
@@ -40,6 +41,13 @@ from agentlab.types import (
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
+REFUSED: Mapping[str, tuple[str, ...]] = {"2026-10-21": ("temperature", "top_k", "top_p")}
+"""Fields that a version of the API answers with status 400, even at their defaults:
+https://platform.claude.com/docs/en/api/migration-2026-10-21, read 2026-11-23. Documents in an assistant's message and citations in a
+user's are refused as well; no request of agentlab holds them."""
+BEARER_VERSIONS = ("2026-10-21",)
+"""Versions under which the vendor's client (anthropic 2.12) sends the key as `Authorization`, as the vendor's page says:
+https://platform.claude.com/docs/en/manage-claude/authentication, read 2026-11-23."""
 KEY_VARIABLES = ("ANTHROPIC_API_KEY",)
 WIRE = "anthropic.messages"
 
@@ -81,13 +89,14 @@ _CHARGED_OTHERWISE = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_
 class Anthropic(Shown):
     """Anthropic's own server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
 
-    `api_version` is the date that is sent as `anthropic-version`. `headers` are further ones, such as `anthropic-beta`, sent with live
+    `api_version` is the date that is sent as `anthropic-version`: 2023-06-01, or 2026-10-21, which has no sampling parameters and takes
+    the key as `Authorization`. `headers` are further ones, such as `anthropic-beta`, sent with live
     calls only. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "anthropic"
     wire: ClassVar[str] = WIRE
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS,))
 
     model: str
     base_url: str = BASE_URL
@@ -105,7 +114,14 @@ class Anthropic(Shown):
         return PREFILLED.match(self.model) is not None
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own."""
+        """A POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own.
+        Raises ConfigurationError for a field that this version of the API refuses."""
+        for name in REFUSED.get(self.api_version, ()):
+            if name in request.options:
+                raise ConfigurationError(
+                    f"options[{name!r}]={request.options[name]!r}: Anthropic's API version {self.api_version} refuses "
+                    f"{', '.join(REFUSED[self.api_version])}. Leave it out, or write anthropic@{VERSION}:{self.model}."
+                )
         fields = {
             "model": read.dumps(self.model),
             "max_tokens": read.dumps(_cap(request)),
@@ -130,8 +146,10 @@ class Anthropic(Shown):
         )
 
     def auth_headers(self) -> dict[str, str]:
-        """The key as `x-api-key`. Raises MissingKeyError."""
-        return {**self.headers, "x-api-key": find_key(self.name, self.api_key, KEY_VARIABLES)}
+        """The key as `x-api-key`, or as `authorization` where the version has it so. Raises MissingKeyError."""
+        key = find_key(self.name, self.api_key, KEY_VARIABLES)
+        header = {"authorization": f"Bearer {key}"} if self.api_version in BEARER_VERSIONS else {"x-api-key": key}
+        return {**self.headers, **header}
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
         """Read a whole body. `requested_cap` None is DEFAULT_MAX_TOKENS, which is then what was asked for."""
@@ -165,7 +183,7 @@ def encode_message(message: Message) -> bytes:
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
-    elif message.role == "user":
+    elif message.role in ("user", "system"):
         content = message.text
     elif message.native is not None and message.native.wire == WIRE:
         content = message.native.content

@@ -20,7 +20,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._bedrock_auth import bearer_key, missing_key, signed_headers
+from agentlab.providers._bedrock_auth import NO_BOTOCORE, bearer_key, missing_key, signed_headers
 from agentlab.providers._bedrock_request import request_body, tool_use_id
 from agentlab.providers._bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers._blocks import Asked, tool_calls
@@ -77,7 +77,7 @@ class Bedrock(Shown):
 
     name: ClassVar[str] = "bedrock"
     wire: ClassVar[str] = WIRE
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS,))
 
     model: str
     base_url: str = ""
@@ -111,6 +111,12 @@ class Bedrock(Shown):
         if key := bearer_key(self.name, self.api_key):
             return {**self.headers, "authorization": f"Bearer {key}"}
         raise missing_key(self.name)
+
+    def check_key(self) -> None:
+        """Raise MissingKeyError where there is no key and nothing to sign with. Whether there are credentials is not looked for here:
+        that may ask the network."""
+        if not bearer_key(self.name, self.api_key) and find_spec("botocore") is None:
+            raise missing_key(self.name, NO_BOTOCORE)
 
     def sign(self, request: HttpRequest) -> dict[str, str]:
         """The API key as a bearer token, else the headers of a signature (SigV4). Blocking: looking for credentials may read

@@ -2,34 +2,42 @@
 
     chat = lab.Chat(agent, path="chat.sqlite")
     reply = await chat.chat("anna", "Do I need an umbrella in Graz?")        # the conversation of the context "anna" goes on
-    reply = await chat.invoke("Summarise the news.", terminating_config={"tool_ids": ["finalize"]})
-    await chat.add_ai_message("anna", "Your parcel has arrived.")            # the agent is not run
+    reply = await chat.invoke("anna", {"tool_ids": ["finalize"]})            # the agent runs on the context as it is
+    reply = await chat.add_ai_message("anna", "Say good bye.")               # the agent writes its next message as it is instructed
+    reply = await chat.ask("Summarise the news.")                            # without a context; nothing is kept
+    reply = await chat.add_message("anna", "Your parcel has arrived.")       # the agent is not run
     reply.response, reply.stop_reason, reply.generated_messages
 
-`python -m agentlab serve module:agent` offers the same three over HTTP (serve.py).
+`python -m agentlab serve module:agent` offers the same five over HTTP (serve.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
-from agentlab.errors import ChatInputError, ConfigurationError, LimitError, RunFailed, ToolDefinitionError
+import pydantic_core
+
+from agentlab.conversation import Conversation
+from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits import no_such
+from agentlab.printable import whole
 from agentlab.redaction import shown_without_keys
 from agentlab.results import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts
 from agentlab.serving.one_at_a_time import OneAtATime
+from agentlab.settings import as_terminating
 from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
-from agentlab.types import FinishReason, Message, StopReason
+from agentlab.types import FinishReason, Message, StopReason, ToolCall
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -57,28 +65,40 @@ T = TypeVar("T")
 class ChatReply(Shown):
     """What one request led to.
 
-    response            the answer's text, or what a tool gave with which the run ended, as text; with `notice` at its end where the
-                        answer was cut
-    saved_ai_messages   the assistant's messages that the context has gained; none without a context
-    generated_messages  all that came of the request, in order: the assistant's messages, tool results and reminders
+    response            the answer's text, or the text of the terminating tool with which the run ended; with `notice` at its end
+                        where the answer was cut
+    saved_ai_messages   True if the context has gained messages of the assistant; never without a context
+    generated_messages  the request's own message and all that followed, in order, each a dict in one of the forms below; none where
+                        the agent was not run
     stop_reason         why the run ended; None where the agent was not run
     detail              the same in one sentence
     notice              says that the answer is not whole; empty where it is
     result              the run's whole result; None where the agent was not run
+    messages            the same messages as values of agentlab, with their roles
+
+        {"sender": "human", "message": "…"}     the user's message, a prompt, a reminder
+        {"sender": "ai", "message": "…"}        a text of the assistant
+        {"type": "tool_call", "tool_call_id": "…", "tool_name": "…", "tool_input": {…}}
+        {"type": "tool_response", "tool_call_id": "…", "tool_output": "…"}
+
+    A `tool_input` is {"raw": "…"} where the model wrote no JSON object.
 
     Example:
         >>> reply = await lab.Chat(brief).chat("anna", "What is the capital of France?")
         >>> reply.response, reply.stop_reason, reply.result.usage.total_tokens
         ('Paris.', <StopReason.COMPLETED: 'completed'>, 15)
+        >>> reply.generated_messages[1], reply.saved_ai_messages
+        ({'sender': 'ai', 'message': 'Paris.'}, True)
     """
 
     response: str
-    saved_ai_messages: tuple[Message, ...]
-    generated_messages: tuple[Message, ...]
+    saved_ai_messages: bool
+    generated_messages: tuple[Mapping[str, Any], ...]
     stop_reason: StopReason | None = None
     detail: str = ""
     notice: str = ""
     result: RunResult | None = field(default=None, repr=False, compare=False)
+    messages: tuple[Message, ...] = ()
 
 
 class Chat(Shown):
@@ -87,6 +107,7 @@ class Chat(Shown):
         chat = lab.Chat(agent, path="chat.sqlite")
 
     path        the SQLite file of the contexts; in memory unless given
+    tool_ids    further ids of the agent's tools, such as {"7f3a": "finalize"}: a terminating_config names tools by id or by name
     transport   where the agent's requests go: that of the surrounding `lab.replay` or `lab.record` unless given, captured now
 
     An id that was not used before begins a new context. A context is used by one request at a time: a second one waits for the first.
@@ -105,10 +126,24 @@ class Chat(Shown):
         ['What is the capital of France?', 'Paris.']
     """
 
-    def __init__(self, agent: Agent, path: str | Path = IN_MEMORY, *, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        path: str | Path = IN_MEMORY,
+        *,
+        tool_ids: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
         if not callable(getattr(agent, "run", None)):
             raise ConfigurationError(f"Chat(agent={agent!r}): pass an agent, such as lab.Agent('openai:gpt-5.4-mini').")
         self.agent = agent
+        self.tool_ids: dict[str, str] = dict(tool_ids or {})
+        for tool_id, name in self.tool_ids.items():
+            if name not in agent.tools or (tool_id in agent.tools and tool_id != name):
+                raise ConfigurationError(
+                    f"Chat(tool_ids={{{tool_id!r}: {name!r}}}): map an id that is no tool's name to the name of one of the agent's "
+                    f"tools: {', '.join(agent.tools) or 'none'}."
+                )
         self.contexts: Contexts = Contexts(path)
         self.transport: Transport = transport or current()
         self._turns = OneAtATime()
@@ -127,37 +162,73 @@ class Chat(Shown):
                 ...
             agentlab.errors.ChatInputError: message='': say something, as text.
         """
-        return await self._answer(_checked_id(context_id), _checked_text("message", message), terminating_config)
+        said = Message("user", _checked_text("message", message))
+        return await self._answer(_checked_id(context_id), said, terminating_config)
 
-    async def invoke(
-        self, prompt: str, terminating_config: TerminatingConfig | None = None, *, context_id: str | None = None
-    ) -> ChatReply:
-        """Run the agent on a prompt. With a context this is `chat`; without, it knows nothing of other requests, and nothing is kept.
+    async def invoke(self, context_id: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
+        """Run the agent on a context as it is, without a further message, and save what it answers.
+
+        Some providers refuse a conversation that ends with the assistant's own words: `add_message` puts another one behind them.
 
         Example:
             >>> chat = lab.Chat(brief)
-            >>> (await chat.invoke("What is the capital of France?")).response
+            >>> reply = await chat.add_message("anna", "What is the capital of France?", role="user")
+            >>> (await chat.invoke("anna")).response
+            'Paris.'
+            >>> await chat.invoke("ben")
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.ContextNotFoundError: The context 'ben' holds no message: begin it with chat or add_message, or ask...
+        """
+        return await self._answer(_checked_id(context_id), None, terminating_config)
+
+    async def add_ai_message(
+        self, context_id: str, prompt: str, terminating_config: TerminatingConfig | None = None
+    ) -> ChatReply:
+        """Have the agent write the assistant's next message, as the `prompt` instructs it.
+
+        The prompt goes behind the conversation as a system message (the user's where the provider takes none there), and is saved with
+        the answer: without it the context could begin with, or hold twice in a row, the assistant's own words, which some providers
+        refuse.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> (await chat.add_ai_message("anna", "Name the capital of France.")).response
+            'Paris.'
+            >>> chat.messages("anna")[-1].role
+            'assistant'
+        """
+        said = Message("system", _checked_text("prompt", prompt))
+        return await self._answer(_checked_id(context_id), said, terminating_config)
+
+    async def ask(self, prompt: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
+        """Run the agent on a prompt without a context: it knows nothing of other requests, and nothing is kept.
+
+        Example:
+            >>> chat = lab.Chat(brief)
+            >>> (await chat.ask("What is the capital of France?")).response
             'Paris.'
             >>> chat.context_ids()  # nothing was kept
             []
         """
-        checked = None if context_id is None else _checked_id(context_id)
-        return await self._answer(checked, _checked_text("prompt", prompt), terminating_config)
+        return await self._answer(None, Message("user", _checked_text("prompt", prompt)), terminating_config)
 
-    async def add_ai_message(self, context_id: str, message: str) -> ChatReply:
-        """Put words into the assistant's mouth: the message is added to the context as the assistant's; the agent is not run.
+    async def add_message(self, context_id: str, message: str, role: Literal["assistant", "user"] = "assistant") -> ChatReply:
+        """Add a message to the context, of the assistant or of the user; the agent is not run.
 
         Example:
             >>> chat = lab.Chat(brief)
-            >>> reply = await chat.add_ai_message("anna", "Your parcel has arrived.")
+            >>> reply = await chat.add_message("anna", "Your parcel has arrived.")
             >>> chat.messages("anna")[0].role
             'assistant'
         """
-        said = Message("assistant", _checked_text("message", message))
+        if role not in ("assistant", "user"):
+            raise ChatInputError(f"role={_shown(role)}: give 'assistant' or 'user'.")
+        said = Message(role, _checked_text("message", message))
         async with self._turns.holding(_checked_id(context_id)):
             before = await _off_the_loop(lambda: self.contexts.messages(context_id))
             await _off_the_loop(lambda: self.contexts.append(context_id, [said], after=len(before)))
-        return ChatReply(said.text, (said,), ())
+        return ChatReply(said.text, role == "assistant", (), messages=(said,))
 
     def messages(self, context_id: str) -> tuple[Message, ...]:
         """The conversation of a context; empty where there is none yet.
@@ -186,7 +257,7 @@ class Chat(Shown):
 
         Example:
             >>> with lab.Chat(brief) as chat:  # closed at the end
-            ...     reply = await chat.invoke("What is the capital of France?")
+            ...     reply = await chat.ask("What is the capital of France?")
             >>> reply.response
             'Paris.'
         """
@@ -201,36 +272,79 @@ class Chat(Shown):
     def __repr__(self) -> str:
         return f"Chat({self.agent!r}, path={self.contexts.path!r})"
 
-    async def _answer(self, context_id: str | None, said: str, config: TerminatingConfig | None) -> ChatReply:
+    async def _answer(self, context_id: str | None, said: Message | None, config: TerminatingConfig | None) -> ChatReply:
         async with AsyncExitStack() as held:
             before: list[Message] = []
             if context_id is not None:
                 await held.enter_async_context(self._turns.holding(context_id))
                 before = await _off_the_loop(lambda: self.contexts.messages(context_id))
-            result = await self._run(said, before, config)
+            if said is None and not before:
+                raise ContextNotFoundError(
+                    f"The context {context_id!r} holds no message: begin it with chat or add_message, or ask without a context."
+                )
+            result = await self._run(before, said, config)
             if result.stop_reason is StopReason.ERROR:
                 raise RunFailed(result.detail, result) from result.error
-            generated = tuple(result.messages[len(before) + 1 :])
-            kept = _complete_turns(generated) if context_id is not None else ()
+            new = tuple(result.messages[len(before) :])
+            kept = _complete_turns(new) if context_id is not None else ()
             if context_id is not None and kept:
-                new = [Message("user", said), *kept]
-                await _off_the_loop(lambda: self.contexts.append(context_id, new, after=len(before)))
-        saved = tuple([message for message in kept if message.role == "assistant"])
+                await _off_the_loop(lambda: self.contexts.append(context_id, kept, after=len(before)))
+        saved = any(message.role == "assistant" for message in kept)
         notice = _notice(result)
         response = "\n\n".join([part for part in (_answer_text(result), notice) if part])
-        return ChatReply(response, saved, generated, result.stop_reason, result.detail, notice, result)
+        return ChatReply(response, saved, _generated(new), result.stop_reason, result.detail, notice, result, new)
 
-    def _run(self, said: str, before: Sequence[Message], config: TerminatingConfig | None) -> Run:
+    def _run(self, before: Sequence[Message], said: Message | None, config: TerminatingConfig | None) -> Run:
+        conversation = Conversation(before if said is None else [*before, said])
         try:
-            return self.agent.run(said, messages=before, terminating=_terminating(config), transport=self.transport)
+            settings = self.agent.settings_for(terminating=self._terminating(config))
         except (LimitError, ToolDefinitionError) as error:  # the agent's own settings were checked when it was made
             raise ChatInputError(f"terminating_config: {error}") from error
+        return self.agent.run_on(conversation, settings, self.transport)
+
+    def _terminating(self, config: TerminatingConfig | None) -> TerminatingTools | None:
+        """The endpoint's fields, which are called otherwise than those of TerminatingTools. Raises LimitError."""
+        if isinstance(config, Mapping):
+            for name in config:
+                if name not in _FIELDS:
+                    raise LimitError(no_such("field", str(name), list(_FIELDS)))
+            if "tool_ids" not in config:
+                raise LimitError('tool_ids is missing: name the tools that end the run, such as {"tool_ids": ["finalize"]}.')
+            config = TerminatingTools(**{_FIELDS[name]: value for name, value in config.items() if value is not None})
+        terminating = as_terminating(config)
+        if terminating is None:
+            return None
+        return replace(terminating, tools=tuple([self.tool_ids.get(name, name) for name in terminating.tools]))
 
 
-def _complete_turns(generated: Sequence[Message]) -> tuple[Message, ...]:
-    """What may stand in a conversation that goes on: no reminder without an answer at its end, and no empty answer."""
-    kept = list(generated)
-    while kept and (kept[-1].role == "user" or _is_empty(kept[-1])):
+def _generated(messages: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
+    """Messages in the form of the chat endpoints: a text and each call and result of a tool is an item."""
+    found: list[Mapping[str, Any]] = []
+    for message in messages:
+        if message.text:
+            found.append({"sender": "ai" if message.role == "assistant" else "human", "message": message.text})
+        for call in message.tool_calls:
+            form = {"type": "tool_call", "tool_call_id": call.id, "tool_name": call.name}
+            found.append({**form, "tool_input": _tool_input(call)})
+        for result in message.tool_results:
+            found.append({"type": "tool_response", "tool_call_id": result.call_id, "tool_output": result.content})
+    return tuple(found)
+
+
+def _tool_input(call: ToolCall) -> dict[str, Any]:
+    """The arguments as a JSON object; the model may have written anything else."""
+    try:
+        found = pydantic_core.from_json(whole(call.arguments.strip() or "{}"))
+        json.dumps(found, allow_nan=False)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"raw": call.arguments}
+
+
+def _complete_turns(new: Sequence[Message]) -> tuple[Message, ...]:
+    """What may stand in a conversation that goes on: nothing without an answer at its end, and no empty answer."""
+    kept = list(new)
+    while kept and (kept[-1].role in ("user", "system") or _is_empty(kept[-1])):
         kept.pop()
     return tuple(kept)
 
@@ -258,18 +372,6 @@ def _notice(result: RunResult) -> str:
     if result.terminated or (result.stop_reason not in _CUT and last not in _CUT_ANSWERS):
         return ""
     return f"[{result.detail}]"
-
-
-def _terminating(config: TerminatingConfig | None) -> TerminatingTools | Sequence[str] | None:
-    """The endpoint's fields, which are called otherwise than those of TerminatingTools. Raises LimitError."""
-    if config is None or not isinstance(config, Mapping):
-        return config
-    for name in config:
-        if name not in _FIELDS:
-            raise LimitError(no_such("field", str(name), list(_FIELDS)))
-    if "tool_ids" not in config:
-        raise LimitError('tool_ids is missing: name the tools that end the run, such as {"tool_ids": ["finalize"]}.')
-    return TerminatingTools(**{_FIELDS[name]: value for name, value in config.items() if value is not None})
 
 
 def _checked_id(context_id: object) -> str:

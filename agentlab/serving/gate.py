@@ -1,4 +1,4 @@
-"""Who may come in: a piece of ASGI before the endpoints that looks at origin, host, token and size, and at nothing else.
+"""Who may come in: a piece of ASGI before the endpoints that looks at origin, host, token, size and pace, and at nothing else.
 
 A server on loopback without a token is open to whoever is on this machine, and a browser is: so a request from a web page of another
 origin is refused, and so is one by another host name (a page can make its own name point here).
@@ -6,6 +6,7 @@ origin is refused, and so is one by another host name (a page can make its own n
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -14,6 +15,9 @@ from urllib.parse import urlsplit
 
 LARGEST_BODY = 1024 * 1024
 """Bytes of a request."""
+
+LONGEST_BODY_S = 30.0
+"""How long a whole body may take to arrive after its headers: one that trickles in would hold its connection for ever."""
 
 LARGEST_HEADERS = 64 * 1024
 """Bytes of a request's headers, with 32 for each line."""
@@ -57,8 +61,13 @@ class Gate:
             await _refuse(send, *refused)
             return
         try:
-            body = await _read(receive, LARGEST_BODY)
+            async with asyncio.timeout(LONGEST_BODY_S):
+                body = await _read(receive, LARGEST_BODY)
         except _ClientGoneError:
+            return
+        except TimeoutError:
+            said = f"The body was not whole after {LONGEST_BODY_S:g} s: send it again, all at once."
+            await _refuse(send, 408, "body_too_slow", said, close=True)
             return
         if body is None:
             said = f"The body has more than {LARGEST_BODY} bytes: send a shorter message."

@@ -29,6 +29,7 @@ from agentlab.errors import (
     ChatInputError,
     ConfigurationError,
     ContextChangedError,
+    ContextNotFoundError,
     FixtureError,
     MissingUsageError,
     ProviderError,
@@ -39,7 +40,17 @@ from agentlab.redaction import Redactor
 from agentlab.serving.chat import Chat
 from agentlab.serving.gate import Gate, is_loopback
 from agentlab.serving.loading import load
-from agentlab.serving.wire import AddAiMessageBody, ChatBody, ErrorBody, InvokeBody, ServedReply, TerminatingConfig, served
+from agentlab.serving.wire import (
+    AddAiMessageBody,
+    AddMessageBody,
+    AskBody,
+    ChatBody,
+    ErrorBody,
+    InvokeBody,
+    ServedReply,
+    TerminatingConfig,
+    served,
+)
 
 TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
 DEFAULT_DATABASE = "agentlab-chat.sqlite"
@@ -51,6 +62,8 @@ log = logging.getLogger("agentlab.serving.serve")
 _STATUSES = {
     400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent cannot take, such as an unknown tool id.",
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
+    404: "`no_context`: the context holds no message, and the request brings none.",
+    408: "`body_too_slow`: the body was not whole after 30 s.",
     409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
     413: "`body_too_large`: more than 1 MiB.",
     431: "`headers_too_large`: more than 64 KiB.",
@@ -90,27 +103,42 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         """
         return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
 
-    @app.post("/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a prompt")
+    @app.post(
+        "/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context as it is"
+    )
     async def invoke(body: InvokeBody) -> ServedReply:
-        """Run the agent on a prompt. With a `context_id` this is `/chat`: the context's messages stand before the prompt, and both
-        prompt and answer are saved in it. Without one the agent knows nothing of other requests and nothing is saved."""
-        return served(await chat.invoke(body.prompt, _config(body.terminating_config), context_id=body.context_id))
+        """Run the agent on the context without a further message, and save what came of it. A context that holds no message is
+        refused; some providers refuse one that ends with the assistant's own words."""
+        return served(await chat.invoke(body.context_id, _config(body.terminating_config)))
 
     @app.post(
         "/chat/add-ai-message",
         response_model_exclude_unset=True,
         operation_id="add_ai_message",
-        summary="Append a message of the assistant",
+        summary="Have the agent write the assistant's next message",
     )
     async def add_ai_message(body: AddAiMessageBody) -> ServedReply:
-        """Append a message of the assistant to the context. The agent is not run: nothing is generated, and `stop_reason` is null."""
-        return served(await chat.add_ai_message(body.context_id, body.message))
+        """Run the agent with the prompt behind the conversation, as an instruction, and save prompt and answer in the context."""
+        return served(await chat.add_ai_message(body.context_id, body.prompt, _config(body.terminating_config)))
+
+    @app.post("/chat/ask", response_model_exclude_unset=True, operation_id="ask", summary="Run the agent without a context")
+    async def ask(body: AskBody) -> ServedReply:
+        """Run the agent on a prompt. It knows nothing of other requests, and nothing is saved."""
+        return served(await chat.ask(body.prompt, _config(body.terminating_config)))
+
+    @app.post(
+        "/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message as it is"
+    )
+    async def add_message(body: AddMessageBody) -> ServedReply:
+        """Add a message to the context, of the assistant or of the user. The agent is not run: nothing is generated, and `stop_reason`
+        is null."""
+        return served(await chat.add_message(body.context_id, body.message, body.role))
 
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     for kind in (AgentlabError, Exception):
         app.add_exception_handler(kind, _failed)
-    _complete_document(app, list(chat.agent.tools), token)
+    _complete_document(app, chat, token)
     app.add_middleware(Gate, token=token, hosts=frozenset(hosts))
     return app
 
@@ -119,12 +147,14 @@ def _config(config: TerminatingConfig | None) -> dict[str, Any] | None:
     return None if config is None else config.model_dump()
 
 
-def _complete_document(app: FastAPI, tools: Sequence[str], token: str | None) -> None:
+def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
     """Say in the OpenAPI document what types cannot: which tools there are, and that every request brings the token."""
     components = app.openapi()["components"]
+    tools = list(chat.agent.tools)
     if tools:
-        components["schemas"]["TerminatingConfig"]["properties"]["tool_ids"]["items"]["enum"] = list(tools)
-        components["schemas"]["TerminatingConfig"]["properties"]["tool_ids"]["examples"] = [list(tools)[-1:]]
+        tool_ids = components["schemas"]["TerminatingConfig"]["properties"]["tool_ids"]
+        tool_ids["items"]["enum"] = [*tools, *[tool_id for tool_id in chat.tool_ids if tool_id not in tools]]
+        tool_ids["examples"] = [tools[-1:]]
     if token is not None:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         app.openapi()["security"] = [{"token": []}]
@@ -156,7 +186,10 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101  it is registered for this one
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        said = f"There is no {request.url.path[:200]!a}: there are /chat, /chat/invoke and /chat/add-ai-message."
+        said = (
+            f"There is no {request.url.path[:200]!a}: there are /chat, /chat/invoke, /chat/add-ai-message, /chat/ask and "
+            "/chat/add-message."
+        )
         return _told(404, "not_found", said, headers)
     if error.status_code == 405:
         return _told(405, "wrong_method", f"{request.url.path} takes {headers.get('Allow', 'POST')}.", headers)
@@ -165,6 +198,8 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     """What went wrong inside, by whose fault it is."""
+    if isinstance(error, ContextNotFoundError):
+        return _told(404, "no_context", str(error))
     if isinstance(error, ChatInputError):
         return _told(400, "invalid_input", str(error))
     if isinstance(error, ContextChangedError):

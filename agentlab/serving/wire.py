@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -43,7 +45,7 @@ class TerminatingConfig(_Body):
     """The tools that end the run, and how an answer that calls none of them is treated."""
 
     tool_ids: list[Annotated[str, Field(min_length=1)]] = Field(
-        min_length=1, description="Names of the agent's tools; the first that succeeds ends the run."
+        min_length=1, description="Names or ids of the agent's tools; the first that succeeds ends the run."
     )
     consecutive_nudges: WholeNumber = Field(
         default=1, ge=0, le=MOST, description="How often in a row an answer without a tool call is reminded; 0: never."
@@ -52,31 +54,71 @@ class TerminatingConfig(_Body):
     max_invocations: WholeNumber = Field(default=64, ge=1, le=MOST, description="Round trips to the model in the run.")
 
 
+Terminating: TypeAlias = Annotated[
+    TerminatingConfig | None, Field(description="Let tools end the run; without it the agent's own setting holds.")
+]
+
+
 class ChatBody(_Body):
     """A message of the user in a context."""
 
     context_id: ContextId
     message: Said = Field(description="What the user says.", examples=["Do I need an umbrella in Graz?"])
-    terminating_config: TerminatingConfig | None = Field(
-        default=None, description="Let tools end the run; without it the agent's own setting holds."
-    )
+    terminating_config: Terminating = None
 
 
 class InvokeBody(_Body):
-    """A prompt for the agent, with or without a context."""
+    """A context on which the agent runs as it is."""
 
-    prompt: Said = Field(description="The task.", examples=["Do I need an umbrella in Graz?"])
-    context_id: ContextId | None = Field(default=None, description="The conversation to go on with; without it nothing is kept.")
-    terminating_config: TerminatingConfig | None = Field(
-        default=None, description="Let tools end the run; without it the agent's own setting holds."
-    )
+    context_id: ContextId
+    terminating_config: Terminating = None
 
 
 class AddAiMessageBody(_Body):
-    """A message of the assistant in a context."""
+    """An instruction for the assistant's next message in a context."""
 
     context_id: ContextId
-    message: Said = Field(description="What the assistant is to have said.", examples=["Your parcel has arrived."])
+    prompt: Said = Field(description="What the assistant's next message is to say or do.", examples=["Say good bye."])
+    terminating_config: Terminating = None
+
+
+class AskBody(_Body):
+    """A prompt for the agent, without a context."""
+
+    prompt: Said = Field(description="The task.", examples=["Do I need an umbrella in Graz?"])
+    terminating_config: Terminating = None
+
+
+class AddMessageBody(_Body):
+    """A message that is added to a context as it is."""
+
+    context_id: ContextId
+    message: Said = Field(description="The text.", examples=["Your parcel has arrived."])
+    role: Literal["assistant", "user"] = Field(default="assistant", description="Whose message it is.")
+
+
+class SaidMessage(BaseModel):
+    """A text."""
+
+    sender: Literal["human", "ai"] = Field(description="`human` for the user, a prompt and a reminder; `ai` for the assistant.")
+    message: str
+
+
+class MadeToolCall(BaseModel):
+    """A call of a tool."""
+
+    type: Literal["tool_call"]
+    tool_call_id: str
+    tool_name: str
+    tool_input: dict[str, Any] = Field(description='The arguments; {"raw": "…"} where the model wrote no JSON object.')
+
+
+class ToolResponse(BaseModel):
+    """What a tool call led to."""
+
+    type: Literal["tool_response"]
+    tool_call_id: str
+    tool_output: str = Field(description="The text that the model was given.")
 
 
 class ServedToolCall(BaseModel):
@@ -99,7 +141,7 @@ class ServedToolResult(BaseModel):
 class ServedMessage(BaseModel):
     """One message of a conversation."""
 
-    role: Literal["user", "assistant", "tool"] = Field(description="`user` stands for a reminder (a nudge).")
+    role: Literal["user", "assistant", "tool", "system"] = Field(description="`system` for a reminder and an instruction.")
     content: str
     tool_calls: list[ServedToolCall] = Field(default=[], description="Left out where there are none.")
     tool_results: list[ServedToolResult] = Field(default=[], description="Left out where there are none.")
@@ -109,17 +151,19 @@ class ServedReply(BaseModel):
     """What a request led to."""
 
     response: str = Field(
-        description="The answer, or what the terminating tool gave, as text. An answer that was cut ends with a notice in brackets."
+        description="The answer, or the text of the terminating tool. An answer that was cut ends with a notice in brackets."
     )
-    saved_ai_messages: list[ServedMessage] = Field(description="The assistant's messages that the context gained.")
-    generated_messages: list[ServedMessage] = Field(
-        description="All that came of the request, in order: the assistant's messages, tool results and reminders."
+    saved_ai_messages: bool = Field(description="True if the context has gained messages of the assistant.")
+    generated_messages: list[SaidMessage | MadeToolCall | ToolResponse] = Field(
+        description="The request's own message and all that followed, in order."
     )
     stop_reason: StopReason | None = Field(
         description="Why the run ended. A limit is no error: its answer has the status 200, and what came until then. "
         "null where the agent was not run."
     )
     detail: str = Field(description="The same in one sentence.")
+    notice: str = Field(description="Says that the answer is not whole; empty where it is.")
+    messages: list[ServedMessage] = Field(description="The request's messages in agentlab's own form, with their roles.")
 
 
 class ErrorTold(BaseModel):
@@ -139,11 +183,22 @@ def served(reply: ChatReply) -> ServedReply:
     """A reply as it goes over the wire."""
     return ServedReply(
         response=_sendable(reply.response),
-        saved_ai_messages=[_message(message) for message in reply.saved_ai_messages],
-        generated_messages=[_message(message) for message in reply.generated_messages],
+        saved_ai_messages=reply.saved_ai_messages,
+        generated_messages=[_item(item) for item in reply.generated_messages],
         stop_reason=reply.stop_reason,
         detail=_sendable(reply.detail),
+        notice=_sendable(reply.notice),
+        messages=[_message(message) for message in reply.messages],
     )
+
+
+def _item(item: Mapping[str, Any]) -> SaidMessage | MadeToolCall | ToolResponse:
+    sendable = json.loads(_sendable(json.dumps(item, ensure_ascii=False)))
+    forms: dict[str | None, type[SaidMessage | MadeToolCall | ToolResponse]] = {
+        "tool_call": MadeToolCall,
+        "tool_response": ToolResponse,
+    }
+    return forms.get(sendable.get("type"), SaidMessage)(**sendable)
 
 
 def _message(message: Message) -> ServedMessage:

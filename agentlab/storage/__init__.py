@@ -13,8 +13,14 @@ writers      which process writes to a run
 base         what a storage has to do; `memory` and `sqlite` are two
 """
 
+from typing import TYPE_CHECKING
+
+from agentlab.no_such_name import only
 from agentlab.storage.base import Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
 from agentlab.storage.memory import MemoryStorage
 from agentlab.storage.sqlite import SqliteStorage
 
 __all__ = ["MemoryStorage", "SqliteStorage", "Storage", "StoredHead", "StoredRun", "StoredStep", "check_order", "check_writer"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

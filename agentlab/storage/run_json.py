@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import sys
 import types
@@ -24,6 +25,7 @@ from enum import Enum
 from typing import Any, TypeVar, cast
 
 from agentlab import events, message_json, stop
+from agentlab.budget import Budget, DefaultTurns
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.predicates import name_of
 from agentlab.redaction import Redactor, text_of
@@ -198,10 +200,20 @@ def _plain_fields(value: Any) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, to_plain, default in _fields(kind):
         one = getattr(value, name)
-        if one is default or (type(one) is type(default) and one == default):  # what is as it always is need not be kept
+        if one is default or _is_default(one, default):  # what is as it always is need not be kept
             continue
         kept[name] = one if type(one) in _AS_THEY_ARE and to_plain is _plain else to_plain(one)
     return kept
+
+
+def _is_default(one: Any, default: Any) -> bool:
+    """True if the value follows from nothing being said. A default of the turns follows from the other limits; a person may have set
+    the same number."""
+    if type(one) is DefaultTurns:
+        return True
+    if type(one) is not type(default) or one != default:
+        return False
+    return not isinstance(one, Budget) or type(one.max_turns) is DefaultTurns
 
 
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
@@ -387,10 +399,11 @@ def _condition(kept: Mapping[str, Any]) -> StopCondition:
             return cast(StopCondition, kind(*map(_condition, kept["parts"])))
         hints = _hints(kind)
         fields = {field: _made(hints[field], one) for field, one in kept["fields"].items() if field in hints}
-        try:
-            return cast(StopCondition, kind(**fields))
-        except TypeError:  # HasToolCall and its like take their one field as several arguments
+        if any(
+            one.kind is one.VAR_POSITIONAL for one in inspect.signature(kind).parameters.values()
+        ):  # such as HasToolCall(*names)
             return cast(StopCondition, kind(*next(iter(fields.values()))))
+        return cast(StopCondition, kind(**fields))
     except Exception:
         if module is None:
             raise

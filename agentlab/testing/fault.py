@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.event_frames import FIRST_BYTES
 from agentlab.http import HttpAnswer
+from agentlab.limits import in_seconds
 
 Ask: TypeAlias = Callable[[], Awaitable[HttpAnswer]]
 """Passes the request on, and gives the true answer."""
@@ -142,8 +144,11 @@ def check_bytes(fault: Fault, **counts: int | None) -> None:
             raise ConfigurationError(f"{type(fault).__name__}({name}={count!r}): give a number of bytes, 0 or more.")
 
 
-def check_seconds(fault: Fault, **values: float | None) -> None:
-    """Raise ConfigurationError for a time that cannot be."""
-    for name, value in values.items():
+def check_seconds(fault: Fault, **values: float | timedelta | None) -> None:
+    """Raise ConfigurationError for a time that cannot be; a timedelta is kept as seconds."""
+    for name, given in values.items():
+        value = in_seconds(given)
+        if value is not given:
+            object.__setattr__(fault, name, value)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf")):
             raise ConfigurationError(f"{type(fault).__name__}({name}={value!r}): give seconds, 0 or more.")

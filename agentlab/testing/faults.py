@@ -33,9 +33,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.http import HttpAnswer
+from agentlab.no_such_name import only
 from agentlab.testing.damaged_bodies import BrokenGzip, Cut, Garbled, Padded, Repeated
 from agentlab.testing.fault import Ask, Attempt, Fault, Given, check_bytes, check_seconds, first, given, with_body
 
@@ -290,3 +292,7 @@ class Relabelled(Fault):
         """The true answer, mislabelled."""
         true = await ask()
         return Given(true.status, {**true.headers, "content-type": self.content_type}, true.chunks)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

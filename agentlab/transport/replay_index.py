@@ -42,16 +42,31 @@ def address(method: str, url: str) -> str:
 
 
 def canonical_body(body: bytes) -> bytes:
-    """A body in one spelling: of JSON the keys sorted, white space and VOLATILE_FIELDS left out, 1.0 as 1; of others the bytes."""
+    """A body in one spelling: of JSON the keys sorted, white space and VOLATILE_FIELDS left out, 1.0 as 1, and an instruction in
+    mid-conversation as the user's, as older recordings have it; of others the bytes."""
     if not body:
         return b""
     try:
         value = json.loads(body, parse_float=_number)
         if isinstance(value, dict) and not VOLATILE_FIELDS.isdisjoint(value):
             value = {key: part for key, part in value.items() if key not in VOLATILE_FIELDS}
+        if b'"system"' in body or b'"developer"' in body:
+            _say_as_the_user(value)
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
         return body
+
+
+def _say_as_the_user(value: object) -> None:
+    """Give the instructions behind the first other message the role of the user."""
+    for name in ("messages", "input"):
+        messages = value.get(name) if isinstance(value, dict) else None
+        behind = False
+        for message in messages if isinstance(messages, list) else ():
+            is_instruction = isinstance(message, dict) and message.get("role") in ("system", "developer")
+            if is_instruction and behind:
+                message["role"] = "user"
+            behind = behind or not is_instruction
 
 
 def same_question(body: bytes) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from agentlab import events
 from agentlab.results import StepResult
 from agentlab.run import Run, RunState
-from agentlab.types import FinishReason, ToolCall
+from agentlab.types import FinishReason, ToolCall, marked
 
 LONGEST_COMING = 2_000
 """So many characters of an answer are shown while it comes in."""
@@ -131,6 +131,11 @@ class Answer:
             case events.CallRetried() if coming is not None:  # what the attempt said that failed comes again
                 coming.pieces.clear()
                 coming.text, coming.length, coming.whole = "", 0, True
+            case events.AskedAgain(call=call) if (
+                coming is not None
+            ):  # what it said is left aside, and comes again in the next call
+                coming.pieces.clear()
+                coming.text, coming.length, coming.whole, coming.call = "", 0, True, call + 1
             case events.StopReasonObserved(finish_reason=reason):
                 self._paused = reason in _GOES_ON
             case events.ToolStarted(turn=turn, tool_call=tool_call):
@@ -167,7 +172,9 @@ class Answer:
 _GOES_ON = (FinishReason.PAUSED, FinishReason.MAX_TOKENS)
 """After these the next call of the step says the rest of the same answer."""
 
-_TAKEN = (events.TextReceived, events.CallRetried, events.StopReasonObserved, events.ToolStarted, events.TurnCompleted)
+_TAKEN = (
+    events.TextReceived, events.CallRetried, events.AskedAgain, events.StopReasonObserved, events.ToolStarted, events.TurnCompleted,
+)  # fmt: skip
 
 
 def _in_history(run: Run) -> Said:
@@ -177,7 +184,7 @@ def _in_history(run: Run) -> Said:
         return Said("Answer", note="none yet" if result is None else "none")
     if not step.text and result is not None and result.output is None:
         step = next((one for one in reversed(run.history) if one.text), step)
-    label, text, note = f"Answer of step {step.index}", step.text, _asked_for(step.tool_calls)
+    label, text, note = f"Answer of step {step.index}", marked(step.text, step.holes), _asked_for(step.tool_calls)
     if not text and step.response is not None and step.response.refusal:
         text, note = step.response.refusal, "refused"
     if not text and step.tool_calls:

@@ -21,7 +21,8 @@ MOST_STEPS = 100
 """So many of the newest steps are in the table: it is kept in the notebook's file."""
 
 _MORE_THAN_CALLS = (
-    events.CallRetried, events.ContinuationAttempted, events.ToolPayloadRepair, events.Nudged, events.LimitsChanged, events.RunPaused,
+    events.CallRetried, events.AskedAgain, events.ContinuationAttempted, events.ToolPayloadRepair, events.Nudged, events.LimitsChanged,
+    events.RunPaused,
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from agentlab.amounts import as_set, measured
 from agentlab.results import ChildUse, Reading, StepResult
 from agentlab.run import Run
-from agentlab.types import Message, ToolCall, ToolResult, Usage
+from agentlab.types import Message, ToolCall, ToolResult, Usage, marked
 from agentlab.widgets.detail_markup import LONGEST_RAW, code, facts, line, note, prose, raw, seconds, section, seen
 from agentlab.widgets.markup import dollars, escape, printable, tokens
 
@@ -108,7 +108,10 @@ def _messages(run: Run, step: StepResult) -> str:
         parts.append(_said("Model, refusing", prose(step.response.refusal, f"{here}.response.refusal")))
     if step.text:
         seams = "".join(f'<div class="agentlab-note">{line(str(seam))}</div>' for seam in step.seams[-MOST_CALLS:])
-        parts.append(_said("Model", prose(step.text, f"{here}.text") + seams))
+        holes = "".join(
+            f'<div class="agentlab-note">A piece is missing {line(str(hole))}</div>' for hole in step.holes[:MOST_CALLS]
+        )
+        parts.append(_said("Model", prose(marked(step.text, step.holes), f"{here}.text") + seams + holes))
     elif step.calls:
         asks = "asks for tools, and says nothing else" if step.tool_calls else "no text"
         parts.append(_said("Model", note(asks)))

@@ -73,7 +73,7 @@ def test_step_pause_resume_and_stop(panel: LabPage) -> None:
 def test_an_impossible_value_says_why_and_the_old_one_stays_in_force(panel: LabPage) -> None:
     panel.set_number("max_turns", -3)
     panel.wait_for_output(
-        0, "Budget(max_turns=-3): max_turns must be at least 1. Leave it out for no limit. Still in force: 2000."
+        0, "Budget(max_turns=-3): max_turns must be at least 1. None means no limit; left out, it is 20. Still in force: 2000."
     )
     assert panel.kernel_value("run.limits.max_turns") == "2000"
     panel.set_number("max_turns", 9)

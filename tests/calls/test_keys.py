@@ -6,12 +6,16 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from providers.bodies import Answer
 
 import agentlab as lab
+from agentlab import events
 from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.run import RunState
+from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import StopReason
 
 from .made import (
@@ -27,7 +31,6 @@ from .made import (
     is_streamed,
     looking_for,
     reply_to,
-    retried,
 )
 from .server import Asked, Reply, raw, serving, status, stream, whole
 
@@ -43,21 +46,127 @@ def test_without_a_key_nothing_is_sent(
     if value is not None:
         monkeypatch.setenv(KEY_VARIABLE[wire], value)
 
-    async def main() -> lab.RunResult:
+    async def main() -> lab.Run:
         transport = lab.record(tmp_path) if recording else None
         run = agent(server, wire, key=None).run("go", transport=transport)
-        with pytest.raises(MissingKeyError, match=rf"{KEY_VARIABLE[wire]}.*lab\.replay") as caught:
+        with pytest.raises(MissingKeyError, match=rf"{KEY_VARIABLE[wire]}.*lab\.replay"):
             await run
-        assert run.result is not None
-        assert run.result.error is caught.value
-        return run.result
+        return run
 
     with serving() as server:
-        result = go(main())
+        run = go(main())
     assert server.asked == []
-    assert (result.stop_reason, len(result.history), retried(result)) == (StopReason.ERROR, 1, [])
-    assert result.usage.total_tokens == 0
+    assert (run.state, len(run.history), run.events) == (RunState.READY, 0, [])
     assert list(tmp_path.iterdir()) == []
+
+
+async def stepped(run: lab.Run) -> None:
+    """By `run.step()` to the end."""
+    while run.result is None:
+        await run.step()
+
+
+async def looped(run: lab.Run) -> None:
+    """By `async for`."""
+    async for _ in run:
+        pass
+
+
+async def on_the_kernel_loop(run: lab.Run) -> None:
+    """By `run.start(loop="kernel")`."""
+    await run.start(loop="kernel")
+
+
+async def among_others(run: lab.Run) -> None:
+    """In a lockstep with a run that needs no key."""
+    other = lab.Agent(ScriptedProvider(["fine"])).run("go")
+    try:
+        await lab.Lockstep([other, run])
+    finally:
+        assert len(other.history) == len(run.history)
+
+
+async def with_nobody_to_click(run: lab.Run) -> None:
+    """By `run.start()` in a script."""
+    await asyncio.to_thread(run.start)
+
+
+async def launched(run: lab.Run) -> None:
+    """As the panel's Run button does."""
+    run.launch()
+    assert await asyncio.to_thread(run.wait, 60) is not None
+
+
+WAYS = [finished, stepped, looped, on_the_kernel_loop, among_others, with_nobody_to_click, launched]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_missing_key_is_said_before_the_first_step_and_set_it_works(
+    way: Callable[[lab.Run], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[events.Event] = []
+
+    async def main() -> lab.Run:
+        run = agent(server, "openai", key=None, observers=[seen.append]).run("go", budget=lab.Budget(max_turns=1))
+        for _ in range(2):
+            with pytest.raises(MissingKeyError, match=r"OPENAI_API_KEY"):
+                await way(run)
+            assert (run.state, run.result, len(run.history), seen) == (RunState.READY, None, 0, [])
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        await way(run)
+        return run
+
+    with serving(reply_to("openai", HELLO, streaming=False)) as server:
+        result = go(main()).result
+    assert result is not None
+    assert (result.stop_reason, result.text, len(result.history), len(server.asked)) == (
+        StopReason.COMPLETED, "Hello there", 1, 1,
+    )  # fmt: skip
+
+
+def test_a_mistyped_model_is_hinted_at_before_the_first_step() -> None:
+    with pytest.raises(MissingKeyError, match=r"No API key for openai.*did you mean 'gpt-5.4-mini'"):
+        lab.Agent("openai:gpt-5.4-mni").run("go").start()
+
+
+def test_a_replay_needs_no_key_and_neither_does_a_middleware_that_answers(tmp_path: Path) -> None:
+    async def cached(request: Any, ask: Any) -> Any:
+        return say("known")
+
+    run = agent("http://127.0.0.1:9", "openai", key=None, middleware=[cached]).run("go")
+    assert go(finished(run)).text == "known"
+    with serving(reply_to("openai", HELLO, streaming=False)) as server, lab.record(tmp_path):
+        go(finished(agent(server, "openai").run("go")))
+    with lab.replay(tmp_path):
+        assert go(finished(agent(server, "openai", key=None).run("go"))).text == "Hello there"
+
+
+def test_of_a_sub_agent_the_caller_s_model_is_told() -> None:
+    helper = agent("http://127.0.0.1:9", "openai", key=None).as_tool("helper")
+    caller = lab.Agent(ScriptedProvider([call("helper", {"task": "go"}), "done"]), tools=[helper])
+    run = caller.run("go")
+    result = go(finished(run))
+    assert (result.text, run.children[0].result.stop_reason) == ("done", StopReason.ERROR)  # type: ignore[union-attr]
+    assert "OPENAI_API_KEY" in result.history[0].tool_results[0].content
+
+
+def test_no_run_of_an_experiment_begins_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        agents = {
+            "fine": lab.Agent(ScriptedProvider(lambda request, index: "fine")),
+            "keyless": agent(server, "openai", key=None),
+        }
+        study = lab.Experiment(agents, ["?"], repeats=2)
+        with pytest.raises(MissingKeyError, match="OPENAI_API_KEY"):
+            await study.run(progress=False)
+        assert study.results().states == {"not started": 4}
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        assert (await study.run(progress=False)).states == {"ended": 4}
+        monkeypatch.delenv("OPENAI_API_KEY")
+        assert (await study.run(progress=False)).states == {"ended": 4}  # nothing is left to do, and no key needed
+
+    with serving(*[reply_to("openai", HELLO, streaming=False)] * 2) as server:
+        go(main())
 
 
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:

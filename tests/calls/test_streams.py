@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from own_time import OwnTime
+from providers import responses_bodies
 from providers.bodies import WIRES, Answer, Call
 
 import agentlab as lab
-from agentlab.events import Event, TextReceived, ToolStarted
+from agentlab.events import AskedAgain, Event, TextReceived, ToolStarted
+from agentlab.loop.calls import KEPT_ALIVE, LONGEST_SILENCE_S
+from agentlab.testing.fault import given, with_body
 from agentlab.types import Confidence, FinishReason, StopReason
+from agentlab.widgets.step_detail import detail
 
 from .made import (
     HELLO,
@@ -27,7 +37,7 @@ from .made import (
     texts,
     whole_body,
 )
-from .server import JSON_TYPE, SSE_TYPE, Reply, cut, pausing, raw, serving, stream, whole, zipped
+from .server import JSON_TYPE, SSE_TYPE, Reply, cut, pausing, raw, serving, status, stream, whole, zipped
 
 TALK_AND_LOOK = Answer(text=("Let me ", "see"), calls=(Call("look", {"q": "tea"}),), finish=FinishReason.TOOL_CALLS)
 
@@ -195,9 +205,202 @@ def test_a_stream_that_lost_the_call_it_ends_for_is_an_error() -> None:
     events = [event for event in pieces("compatible", TALK_AND_LOOK) if b'tool_calls": [' not in event]
     lost = b'data: {"id": }\n\n'
     with serving(stream(*events[:3], lost, *events[3:])) as server:
-        result = result_of(server, stream=True)
+        result = result_of(server, stream=True, retry=lab.RetryPolicy(attempts=1))
     assert (result.stop_reason, result.text, looked) == (StopReason.ERROR, "Let me see", [])
-    assert "lost, and with them the tool call" in result.detail
+    assert isinstance(result.error, lab.errors.ProviderStreamError)
+    assert "no retry is allowed" in result.detail
+
+
+# With a hole ------------------------------------------------------------------------------------------------------------------
+
+PAY = Answer(text=("pay 100 ", "NOT ", "to Bob"))
+MARKED = "pay 100 [… part of the stream was lost here …] to Bob"
+
+
+def holed(wire: str, answer: Answer = PAY, piece: bytes = b"NOT ") -> Reply:
+    """The answer as a stream, in which the event with this piece is unreadable."""
+    return stream(*[b'data: {"id": \n\n' if piece in event else event for event in pieces(wire, answer)])
+
+
+def asked_again(result: lab.RunResult) -> list[AskedAgain]:
+    return [event for event in result.events if isinstance(event, AskedAgain)]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_that_lost_a_piece_is_asked_for_again(wire: str) -> None:
+    seen: list[Event] = []
+    with serving(holed(wire), reply_to(wire, PAY, streaming=True)) as server:
+        result = result_of(server, wire, stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "pay 100 NOT to Bob")
+    assert server.asked[0].body == server.asked[1].body
+    ((first, second),) = [step.calls for step in result.history]
+    assert (first.used, first.response.text, first.usage.total_tokens) == (False, "pay 100 to Bob", 15)
+    assert (second.used, second.index, second.response.holes) == (True, 2, ())
+    assert first.decision is not None
+    assert first.decision.action is lab.Action.ASK_AGAIN
+    assert result.usage.total_tokens == 30  # both were paid for
+    (event,) = asked_again(result)
+    assert (event.turn, event.call, event.attempt, event.remaining, event.holes) == (1, 1, 1, 1, first.response.holes)
+    assert [message.text for message in result.messages] == ["go", "pay 100 NOT to Bob"]
+    kinds = [type(event).__name__ for event in seen if isinstance(event, AskedAgain | TextReceived)]
+    assert kinds == ["TextReceived"] * 2 + ["AskedAgain"] + ["TextReceived"] * 3
+    assert {event.call for event in seen if isinstance(event, TextReceived)} == {1, 2}
+    calls, steps = result.to_frame("calls"), result.to_frame()
+    assert calls["used"].to_list() == [False, True]
+    assert calls["holes"].fillna("").to_list() == ["at character 8: an event could not be read (7 bytes)", ""]
+    assert steps["holes"].to_list() == [0]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_with_a_hole_is_never_complete(wire: str) -> None:
+    with serving(*[holed(wire)] * 9) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), len(asked_again(result))) == (3, 2)
+    assert (result.stop_reason, result.text) == (StopReason.ERROR, "pay 100 to Bob")
+    assert isinstance(result.error, lab.errors.ProviderStreamError)
+    assert "at character 8" in result.detail
+    assert "asked for again 2 times" in result.detail
+    (step,) = result.history
+    assert [call.used for call in step.calls] == [False, False, True]
+    assert [hole.place for hole in step.holes] == [8]
+    assert (step.error, step.decision.suggestion) == (result.error, "retry")
+    assert "holes=1" in repr(step)
+    assert result.usage.total_tokens == 45
+    assert result.to_frame()["holes"].to_list() == [1]
+    with pytest.raises(lab.errors.RunFailed):
+        result.raise_for_stop()
+
+
+@pytest.mark.parametrize(
+    ("more", "calls", "words"),
+    [
+        pytest.param({"retry": lab.RetryPolicy(attempts=1)}, 1, "no retry is allowed", id="no retry"),
+        pytest.param({"retry": lab.RetryPolicy(attempts=2, first_wait_s=0)}, 2, "asked for again 1 time,", id="one retry"),
+        pytest.param({"budget": lab.Budget(max_calls=2)}, 2, "the budget leaves no call", id="two calls"),
+        pytest.param({"budget": lab.Budget(max_tokens=20)}, 2, "the budget leaves no call", id="tokens"),
+    ],
+)
+def test_it_is_asked_for_again_as_often_as_may_be(more: dict[str, Any], calls: int, words: str) -> None:
+    with serving(*[holed("compatible")] * 9) as server:
+        result = result_of(server, stream=True, **more)
+    assert (len(server.asked), result.stop_reason) == (calls, StopReason.ERROR)
+    assert words in result.detail
+
+
+def test_where_asking_again_fails_what_came_stays() -> None:
+    with serving(holed("compatible"), status(400)) as server:
+        result = result_of(server, stream=True)
+    assert (result.stop_reason, result.text) == (StopReason.ERROR, "pay 100 to Bob")
+    assert isinstance(result.error, lab.errors.ProviderStreamError)
+    assert isinstance(result.error.__cause__, lab.errors.ProviderStatusError)
+    assert "asking for it again failed" in result.detail
+
+
+def test_a_recording_without_another_answer_ends_with_the_error(tmp_path: Path) -> None:
+    with serving(holed("compatible")) as server, lab.record(tmp_path / "once.yaml"):
+        first = result_of(server, stream=True, retry=lab.RetryPolicy(attempts=1))
+    with lab.replay(tmp_path / "once.yaml"):
+        again = result_of(server, stream=True)
+    assert first.stop_reason is again.stop_reason is StopReason.ERROR
+    assert first.text == again.text == "pay 100 to Bob"
+    assert isinstance(again.error, lab.errors.ProviderStreamError)
+    assert "the recording has no other answer" in again.detail
+    assert [call.used for call in again.history[0].calls] == [True]
+
+
+def test_a_recording_of_both_answers_replays_both(tmp_path: Path) -> None:
+    with serving(holed("compatible"), reply_to("compatible", PAY, streaming=True)) as server, lab.record(tmp_path / "two.yaml"):
+        live = result_of(server, stream=True)
+    with lab.replay(tmp_path / "two.yaml"):
+        again = result_of(server, stream=True)
+    assert again.text == live.text == "pay 100 NOT to Bob"
+    assert [call.used for call in again.history[0].calls] == [False, True]
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_a_call_that_lost_a_piece_is_asked_for_again_and_not_run(wire: str) -> None:
+    look = Answer(text=("Let me see",), calls=(Call("look", {"q": "all that you can find"}),), finish=FinishReason.TOOL_CALLS)
+    replies = [holed(wire, look, b"t you c"), reply_to(wire, look, streaming=True), reply_to(wire, HELLO, streaming=True)]
+    with serving(*replies) as server:
+        result = result_of(server, wire, stream=True)
+    assert looked == ["all that you can find"]
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+    assert server.asked[0].body == server.asked[1].body
+
+
+def test_the_rest_of_a_cut_answer_that_lost_a_piece_is_asked_for_again() -> None:
+    begun = Answer(text=("I say: ",), finish=FinishReason.MAX_TOKENS)
+    replies = [reply_to("compatible", begun, streaming=True), holed("compatible"), reply_to("compatible", PAY, streaming=True)]
+    with serving(*replies) as server:
+        result = result_of(server, stream=True)
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "I say: pay 100 NOT to Bob")
+    assert [call.used for call in result.history[0].calls] == [True, False, True]
+    assert server.asked[1].body == server.asked[2].body
+    with serving(replies[0], *[holed("compatible")] * 3) as server:
+        broken = result_of(server, stream=True)
+    assert (broken.stop_reason, broken.text) == (StopReason.ERROR, "I say: pay 100 to Bob")
+    assert [hole.place for hole in broken.history[0].holes] == [15]
+    assert broken.messages[-1].text == "I say: pay 100 to Bob"
+
+
+def test_a_cut_answer_with_a_hole_is_not_continued_but_asked_for_again() -> None:
+    cut_off = Answer(text=PAY.text, finish=FinishReason.MAX_TOKENS)
+    with serving(holed("compatible", cut_off), reply_to("compatible", PAY, streaming=True)) as server:
+        result = result_of(server, stream=True)
+    assert result.text == "pay 100 NOT to Bob"
+    assert server.asked[0].body == server.asked[1].body
+
+
+def test_a_policy_may_take_the_text_as_it_is() -> None:
+    with serving(holed("compatible")) as server:
+        run = agent(server, stream=True).run("go", policy=lab.termination.lenient)
+        result = go(finished(run))
+    assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.COMPLETED, "pay 100 to Bob")
+    assert result.detail.startswith("Taken as it is: ")
+    assert [hole.place for hole in result.history[0].holes] == [8]
+
+
+def test_the_signal_of_a_person_does_not_make_it_whole() -> None:
+    undo = lab.signals.register("compatible", lambda body: lab.TerminationSignal(FinishReason.END_TURN, Confidence.HIGH))
+    try:
+        with serving(*[holed("compatible")] * 3) as server:
+            assert result_of(server, stream=True).stop_reason is StopReason.ERROR
+    finally:
+        undo()
+
+
+def test_a_hole_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
+    with lab.Store(tmp_path / "runs.db") as store, serving(*[holed("compatible")] * 3) as server:
+        run = agent(server, stream=True, observers=[store]).run("go")
+        result = go(finished(run))
+        kept = store.load(result.run_id)
+        assert kept.result is not None
+        assert kept.history[0].holes == result.history[0].holes != ()
+        assert [type(event) for event in kept.events] == [type(event) for event in result.events]
+        assert store.frame("steps")["holes"].to_list() == [1]
+        for one in (run, kept):
+            assert MARKED in one.panel().bundle()["text/html"]
+            assert MARKED in detail(one, 1)
+            assert "A piece is missing at character 8" in detail(one, 1)
+    assert any("lost a piece" in told for told in result.to_frame("events")["detail"])
+
+
+def test_what_is_lost_between_the_pieces_of_a_thought_ends_no_run() -> None:
+    thinking = Answer(text=("Hello",), reasoning=("I ", "do not ", "know"))
+    with serving(holed("compatible", thinking, b"do not ")) as server:
+        result = result_of(server, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.COMPLETED, "Hello")
+    assert [hole.in_reasoning for hole in result.history[0].holes] == [True]
+
+
+def test_what_a_stream_says_again_at_its_end_is_not_told_a_second_time() -> None:
+    events = responses_bodies.stream(PAY).split(b"\n\n")
+    body = [b'data: {"id": \n\n' if b'"NOT ' in event else event + b"\n\n" for event in events if event]
+    seen: list[Event] = []
+    with serving(stream(*body)) as server:
+        result = result_of(server, "compatible-responses", stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "pay 100 NOT to Bob")
+    assert texts(seen) == ["pay 100 ", "to Bob"]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -322,3 +525,81 @@ def test_a_whole_answer_is_told_as_one_piece() -> None:
     with serving(reply_to("compatible", HELLO, streaming=False)) as server:
         go(finished(agent(server).run("go", observers=[seen.append])))
     assert texts(seen) == ["Hello there"]
+
+
+# Signs of life ----------------------------------------------------------------------------------------------------------------
+
+
+class Alive:
+    """A transport whose answer never ends: what is to be said, then `keep` every twenty seconds, `times` times or for ever."""
+
+    needs_key = True  # as one that reaches a provider: what fails is tried again
+
+    def __init__(self, before: bytes, keep: bytes, after: bytes = b"", times: int | None = None) -> None:
+        self.before, self.keep, self.after, self.times = before, keep, after, times
+        self.asked = 0
+
+    @asynccontextmanager
+    async def open(self, request: Any, **how: Any) -> AsyncIterator[Any]:
+        self.asked += 1
+        yield with_body(given(b""), self.chunks)
+
+    async def chunks(self, _: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        yield self.before
+        for _number in itertools.count() if self.times is None else range(self.times):
+            await asyncio.sleep(20)
+            yield self.keep
+        yield self.after
+
+
+KEEPS_OPEN = {
+    "comments": (b": OPENROUTER PROCESSING\n\n", "openrouter"),
+    "a comment without an end": (b":", "openrouter"),
+    "pings": (b'event: ping\ndata: {"type": "ping"}\n\n', "anthropic"),
+    "keepalives": (b'data: {"type":"keepalive","sequence_number":7}\n\n', "openai-responses"),
+    "empty events": (b"data:\n\n", "openai"),
+    "white space": (b" \n", "gemini"),
+    "an event without an end": (b"data: x", "openai"),
+}
+
+
+@pytest.mark.parametrize(("keep", "wire"), KEEPS_OPEN.values(), ids=KEEPS_OPEN)
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within it"])
+def test_what_only_keeps_the_connection_open_is_no_answer(keep: bytes, wire: str, begun: bool, own_time: OwnTime) -> None:
+    body = responses_bodies.stream(HELLO) if wire == "openai-responses" else stream_bytes(wire, HELLO)
+    before = b"\n\n".join([*body.split(b"\n\n")[:5], b""]) if begun else b""
+    transport = Alive(before, keep)
+    began_s = own_time.now_s
+    run = agent("http://nowhere/v1", wire, stream=True, retry=lab.RetryPolicy(attempts=2)).run("go", transport=transport)
+    result = go(finished(run))
+    assert result.stop_reason is StopReason.ERROR
+    assert "sent nothing but comments, pings or white space" in result.detail
+    assert bool(result.text) is begun
+    assert transport.asked == (1 if begun else 2)  # in mid-stream it is never asked again
+    waited_s = (own_time.now_s - began_s) / transport.asked
+    longest_s = KEPT_ALIVE * LONGEST_SILENCE_S
+    assert longest_s < waited_s < longest_s + 60
+
+
+@pytest.mark.parametrize(("streaming", "keep"), [(True, b": working\n\n"), (True, b"\n"), (False, b" ")])
+def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: bytes, own_time: OwnTime) -> None:
+    body = stream_bytes("openai", HELLO) if streaming else json.dumps(whole_body("openai", HELLO)).encode()
+    times = int(KEPT_ALIVE * LONGEST_SILENCE_S / 20) - 1
+    result = go(
+        finished(agent("http://nowhere/v1", "openai", stream=streaming).run("go", transport=Alive(b"", keep, body, times)))
+    )
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+
+
+def test_a_whole_body_that_drips_white_space_is_given_up(own_time: OwnTime) -> None:
+    transport = Alive(b"", b" ")
+    run = agent("http://nowhere/v1", "openai", retry=lab.RetryPolicy(attempts=1)).run("go", transport=transport)
+    result = go(finished(run))
+    assert (result.stop_reason, type(result.error)) == (StopReason.ERROR, lab.errors.ProviderConnectionError)
+
+
+def test_an_answer_that_comes_slowly_is_waited_for(own_time: OwnTime) -> None:
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    result = go(finished(agent("http://nowhere/v1", "openai", stream=True).run("go", transport=Alive(b"", chunk, end, 100))))
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "a" * 100)

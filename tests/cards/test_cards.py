@@ -88,7 +88,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "Budget": lambda: lab.Budget(max_cost=0.05, timeout=60),
     "Cell": lambda: lab.Cell(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE),
     "Chat": lambda: lab.Chat(scripted()),
-    "ChatReply": lambda: lab.ChatReply(HOSTILE, (lab.Message("assistant", HOSTILE),), (), lab.StopReason.COMPLETED, HOSTILE, HOSTILE),
+    "ChatReply": lambda: lab.ChatReply(HOSTILE, True, ({"message": HOSTILE},), lab.StopReason.COMPLETED, HOSTILE, HOSTILE),
     "ContinuationPolicy": lambda: lab.ContinuationPolicy(hint=HOSTILE),
     "Custom": lambda: lab.Custom(lambda history: False, name=HOSTILE),
     "Decision": lambda: lab.Decision(lab.Action.ABORT, HOSTILE, lab.StopReason.ERROR, "retry"),

@@ -26,6 +26,7 @@ def assert_kept(store: Store, recorded: lab.Run | lab.RunResult) -> None:
         assert loaded.result is not None
         assert spoken(loaded.messages) == spoken(recorded.messages)
         assert loaded.result.output in (recorded.output, str(recorded.output))
+        assert loaded.result.text == recorded.text
         assert loaded.result.stopped_by == recorded.stopped_by
         assert loaded.result.conditions_met == recorded.conditions_met
         assert str(loaded.result.error) == str(recorded.error)

@@ -88,6 +88,12 @@ def test_sync_and_async_predicates_are_alike(predicate: Callable[..., Any], take
     assert go(is_stop_condition_met(~Custom(predicate), history)) is not met
 
 
+@pytest.mark.parametrize("none", [[], ()])
+@pytest.mark.parametrize("length", [0, 3])
+def test_no_condition_is_never_met(none: object, length: int) -> None:
+    assert go(is_stop_condition_met(none, steps(length))) is False
+
+
 @pytest.mark.parametrize("predicate", PREDICATES.values(), ids=PREDICATES.keys())
 def test_a_predicate_stops_a_run(predicate: Callable[..., Any]) -> None:
     result = go(_end(looping().run("go", stop=StepCountIs(9) | predicate)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, StopReason
+from agentlab import (
+    Budget,
+    FinishReasonIs,
+    HasToolCall,
+    MaxCost,
+    MaxTokensUsed,
+    Reading,
+    StepCountIs,
+    StopReason,
+    TerminatingTools,
+)
+from agentlab.budget import DefaultTurns
 from agentlab.errors import AgentlabWarning, MissingUsageError, ProviderConnectionError, ProviderStatusError
 from agentlab.loop.calls import CallContext
+from agentlab.more_room import more_room
 from agentlab.results import Action
-from agentlab.testing import Said, call, say, usage
+from agentlab.testing import Said, ScriptedProvider, call, say, usage
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, NativeContent, UsageSource
 
-from .made import Slow, agent, assert_is_whole, go, look, looping, result_of, run_of
+from .made import Slow, agent, assert_is_whole, finalize, go, look, looping, result_of, run_of
 
 # Both sides of each limit ---------------------------------------------------------------------------------------------------
 
@@ -58,6 +72,143 @@ def test_a_run_ends_at_its_limit_with_every_step(budget: Budget, reason: StopRea
 
 async def _end(run: lab.Run) -> lab.RunResult:
     return await run
+
+
+# The default of the turns yields to what a person set ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds(lab.StopCondition):
+    """A condition of a person's own on calls."""
+
+    calls: int = lab.limit_field(unit="calls", minimum=1, help="stop after so many calls")
+
+    def read(self, history: lab.RunHistory) -> Reading:
+        return Reading("Rounds", history.calls, self.calls, history.calls >= self.calls)
+
+
+ENDLESS_BUT_FOR: dict[str, tuple[dict[str, Any], int, StopReason, int]] = {
+    "terminating": ({"terminating": ["finalize"]}, 64, StopReason.CALL_LIMIT, 64),
+    "invocations": ({"terminating": TerminatingTools(["finalize"], max_invocations=21)}, 21, StopReason.CALL_LIMIT, 21),
+    "few-invocations": ({"terminating": TerminatingTools(["finalize"], max_invocations=3)}, 3, StopReason.CALL_LIMIT, 20),
+    "steps": ({"stop": StepCountIs(30)}, 30, StopReason.STOP_CONDITION, 30),
+    "calls": ({"budget": Budget(max_calls=50)}, 50, StopReason.CALL_LIMIT, 50),
+    "own-condition": ({"stop": Rounds(25) | HasToolCall("end")}, 25, StopReason.STOP_CONDITION, 25),
+    "steps-that-do-not-end-it": ({"stop": StepCountIs(30) & HasToolCall("end")}, 30, StopReason.TURN_LIMIT, 30),
+    "steps-turned-off": ({"stop": lab.Off(StepCountIs(30))}, 20, StopReason.TURN_LIMIT, 20),
+    "the-largest": ({"stop": StepCountIs(22), "budget": Budget(max_calls=50)}, 22, StopReason.STOP_CONDITION, 50),
+    "tokens-may-be-unknown": ({"budget": Budget(max_tokens=10**6, max_cost=100, timeout=600)}, 20, StopReason.TURN_LIMIT, 20),
+    "twenty-that-a-person-set": ({"stop": StepCountIs(30), "budget": Budget(max_turns=20)}, 20, StopReason.TURN_LIMIT, 20),
+    "turns-that-a-person-set": ({"budget": Budget(max_turns=25, max_calls=50)}, 25, StopReason.TURN_LIMIT, 25),
+}
+
+
+@pytest.mark.parametrize(("limits", "taken", "reason", "turns"), ENDLESS_BUT_FOR.values(), ids=ENDLESS_BUT_FOR.keys())
+@pytest.mark.parametrize("given", ["agent", "run", "edit", "fork", "tool", "pickle"])
+def test_a_default_cuts_off_no_limit_that_a_person_set(
+    limits: dict[str, Any], taken: int, reason: StopReason, turns: int, given: str
+) -> None:
+    async def main() -> lab.Run:
+        made = lab.Agent(looping().model, tools=[look, finalize], **(limits if given in ("agent", "tool") else {}))
+        run = made.run("go", **(limits if given in ("run", "pickle") else {}))
+        if given == "edit":
+            await run.step()
+            run.limits.edit(**limits)
+        if given == "fork":
+            await run
+            run = run.fork(at=2, **limits)
+        if given == "tool":
+            planner = lab.Agent(ScriptedProvider([call("deeper", {"task": "go"}), "Done."]), tools=[made.as_tool("deeper")])
+            caller = planner.run("go")
+            await caller
+            (run,) = caller.children
+        if given == "pickle":
+            run.limits.edit(**vars_of(pickle.loads(pickle.dumps(run.limits.snapshot()))))
+        assert run.limits.max_turns == turns
+        assert f"Budget(max_turns={turns}" in repr(run)
+        await run
+        return run
+
+    run = go(main())
+    result = run.result
+    assert result is not None
+    assert (len(result.history), result.stop_reason) == (taken, reason)
+    assert result.history[-1].remaining.turns == turns - taken
+    assert ("which is the default: Budget(max_turns=…) raises it." in result.detail) is (
+        reason is StopReason.TURN_LIMIT and type(run.limits.max_turns) is DefaultTurns
+    )
+
+
+def vars_of(kept: lab.RunSettings) -> dict[str, Any]:
+    return {"budget": kept.budget, "stop": kept.stop, "terminating": kept.terminating}
+
+
+def test_a_default_follows_each_edit_and_a_person_may_set_the_same_number() -> None:
+    limits = agent([], stop=StepCountIs(8)).run("go").limits
+    assert limits.max_turns == 20
+    limits.edit_leaf("StepCountIs", steps=30)
+    assert limits.max_turns == 30
+    limits.edit_leaf("StepCountIs", steps=8)
+    assert limits.max_turns == 20
+    limits.max_turns = 20  # the number that holds already, and now for good
+    limits.edit_leaf("StepCountIs", steps=30)
+    assert limits.max_turns == 20
+
+
+@pytest.mark.parametrize(
+    ("limits", "edits"),
+    [
+        ({"terminating": TerminatingTools(["finalize"], max_invocations=21)}, {"max_invocations": 42}),
+        ({"budget": Budget(max_calls=21)}, {"max_calls": 42}),
+        ({"budget": Budget(max_tokens=20 * 15)}, {"max_tokens": 600, "max_turns": 40}),
+    ],
+    ids=["invocations", "calls", "tokens"],
+)
+def test_going_on_raises_the_default_only_where_it_does_not_yield(limits: dict[str, Any], edits: dict[str, int]) -> None:
+    run = looping().run("go", **limits)
+    result = go(_end(run))
+    assert more_room(run.limits.snapshot(), result.history).edits == edits
+    branch = run.go_on()
+    assert branch.limits.max_turns == max(edits.values()) if "max_turns" not in edits else 40
+
+
+@pytest.mark.parametrize(("callers", "turns"), [(Budget(), 30), (Budget(max_turns=20), 20), (Budget(max_turns=40), 30)])
+def test_a_default_of_the_caller_does_not_cut_off_its_sub_agent(callers: Budget, turns: int) -> None:
+    async def main() -> lab.Run:
+        deeper = looping().as_tool("deeper", stop=StepCountIs(30))
+        caller = agent([call("deeper", {"task": "go"}), "Done."], tools=[deeper]).run("go", budget=callers)
+        await caller
+        return caller.children[0]
+
+    assert len(go(main()).history) == turns
+
+
+def test_what_a_caller_has_left_does_not_raise_the_default_of_its_sub_agent() -> None:
+    async def main() -> lab.Run:
+        script = [call("deeper", {"task": "go"}), "Done."]
+        caller = agent(script, tools=[looping().as_tool("deeper")]).run("go", budget=Budget(max_calls=100))
+        await caller
+        return caller.children[0]
+
+    result = go(main()).result
+    assert result is not None
+    assert (len(result.history), result.stop_reason) == (20, StopReason.TURN_LIMIT)
+
+
+@pytest.mark.parametrize(("settings", "turns"), [({"stop": StepCountIs(30)}, 30), ({"budget": Budget(max_turns=20)}, 20)])
+def test_a_store_knows_a_default_from_what_a_person_set(settings: dict[str, Any], turns: int, tmp_path: Path) -> None:
+    made = looping()
+    with lab.Store(tmp_path / "runs.sqlite") as store:
+
+        async def main() -> tuple[lab.Run, lab.Run]:
+            run = made.run("go", observers=[store], **settings)
+            await run.step()
+            return run, store.resume(run.id, made)
+
+        run, resumed = go(main())
+        assert run.limits.max_turns == resumed.limits.max_turns == turns
+        resumed.limits.stop = StepCountIs(40)
+        assert resumed.limits.max_turns == (40 if turns == 30 else 20)
 
 
 def test_what_remains_is_on_every_step() -> None:
@@ -317,7 +468,7 @@ def test_the_persons_stop_wins_over_completion() -> None:
         pytest.param(call("look"), HasToolCall("look"), True, id="goal-condition"),
         pytest.param(call("look"), HasToolCall("look") | StepCountIs(1), True, id="goal-and-limit"),
         pytest.param(call("look"), StepCountIs(1), False, id="limit-condition"),
-        pytest.param(call("look"), ~HasToolCall("finalize"), False, id="not-a-goal"),
+        pytest.param(call("look"), ~HasToolCall("hang"), False, id="not-a-goal"),
         pytest.param(say("", finish=FinishReason.MAX_TOKENS), HasToolCall("look"), False, id="truncated"),
     ],
 )

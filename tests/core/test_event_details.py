@@ -10,6 +10,7 @@ import pytest
 from agentlab import Budget, ContinuationPolicy, MaxCost, RunSettings, TerminatingTools, events
 from agentlab.columns import EVENT_COLUMNS, Source
 from agentlab.results import Seam
+from agentlab.types import Hole
 
 BEFORE = RunSettings()
 
@@ -53,6 +54,12 @@ def detail(event: events.Event) -> Any:
         pytest.param(
             events.ToolPayloadRepair(1.0, 2, "incomplete", False, False), "incomplete tool call: not asked again", id="left"
         ),
+        pytest.param(
+            events.AskedAgain(1.0, 2, 3, 1, 1, (Hole(8, 17, "an event could not be read"), Hole(9))),
+            "call 3 lost a piece of its answer, attempt 1, 1 left: at character 8: an event could not be read (17 bytes); "
+            "at character 9: a piece was lost",
+            id="asked again",
+        ),
         pytest.param(events.Nudged(1.0, 2, 1, 2), "reminder 1 of 2 in a row", id="a nudge"),
     ],
 )
@@ -70,7 +77,11 @@ def test_what_happened_around_a_cut_answer(event: events.Event, expected: str) -
             "max_continuations_per_turn 3 -> 5",
             id="continuation",
         ),
-        pytest.param({"terminating": TerminatingTools(["end"])}, "terminating None -> TerminatingTools(", id="terminating tools"),
+        pytest.param(
+            {"terminating": TerminatingTools(["end"])},
+            "max_turns 20 -> 64, terminating None -> TerminatingTools(",
+            id="terminating tools",
+        ),
         pytest.param({}, " (by panel)", id="nothing"),
     ],
 )

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentlab.history import RunHistory
-from agentlab.types import CostSource, FinishReason, Usage, UsageSource
+from agentlab.types import Cost, CostSource, FinishReason, Usage, UsageSource
+from agentlab.usage import NOTHING_USED
 
 from .made import step, steps
 
@@ -92,6 +93,27 @@ def test_a_sum_is_as_sure_as_its_weakest_part(left: UsageSource, right: UsageSou
 
     total = add_usage(Usage(1, 1, source=left), Usage(1, 1, source=right))
     assert total.source is SOURCES[max(SOURCES.index(left), SOURCES.index(right))]
+
+
+@given(made_steps)
+def test_what_steps_used_adds_up_to_what_the_history_used(made: list) -> None:
+    history = RunHistory(made)
+    assert sum((each.cost for each in made), Cost(Decimal(0), CostSource.REPORTED)) == history.cost
+    assert sum((each.usage for each in made), NOTHING_USED) == history.usage
+    if made:
+        total = sum(each.cost for each in made)
+        assert (total, total.known_usd) == (history.cost, history.known_cost_usd)
+        assert sum(each.usage for each in made).total_tokens == history.tokens == naive([each.total_tokens for each in made])
+
+
+@pytest.mark.parametrize("other", [1, 0.5, None, Usage(1, 1), Decimal(1)])
+def test_nothing_but_a_cost_adds_to_a_cost(other: object) -> None:
+    cost = Cost(Decimal(1), CostSource.REPORTED)
+    assert 0 + cost == cost + 0 == cost
+    with pytest.raises(TypeError, match="unsupported operand"):
+        cost + other  # type: ignore[operator]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        other + cost  # type: ignore[operator]
 
 
 def test_a_history_is_a_sequence() -> None:

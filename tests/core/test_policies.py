@@ -37,6 +37,46 @@ def run(script: list[Any], **settings: Any) -> RunResult:
     return asyncio.run(go())
 
 
+# An end that is not known -------------------------------------------------------------------------------------------------------
+
+UNEXPLAINED = [
+    pytest.param(F.UNKNOWN, None, "The provider did not say why the response ended", id="no word"),
+    pytest.param(F.UNKNOWN, "OTHER", "It is not known why the response ended: the provider says 'OTHER'", id="an unknown word"),
+    pytest.param(
+        F.TOOL_CALLS, "tool_calls", "The provider says that tools are called, but the response holds no call", id="no call"
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "word", "why"), UNEXPLAINED)
+def test_text_whose_end_is_not_known_is_taken_as_the_answer_and_said_so(reason: F, word: str | None, why: str) -> None:
+    answer = replace(say("Paris."), signal=signal(reason, LOW, raw_value=word))
+    result = run([answer])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Paris.")
+    assert result.detail == f"{why}; its text is taken as the answer."
+    assert result.history[0].decision.metadata == {"end": "unknown", "confidence": "low"}
+    assert lab.termination_report(result)["reason"].to_list() == [result.detail]
+    for shown in (repr(result), result._repr_mimebundle_()["text/html"]):
+        assert "is taken as the answer" in shown
+        assert "ended its turn" not in shown
+    assert run([answer], policy=cautious).stop_reason is StopReason.ERROR
+    assert "ended its turn" not in decide(answer.signal, DecisionContext(response=answer)).reason
+
+
+def test_nothing_says_that_the_agent_finished_where_that_is_not_known() -> None:
+    answer = replace(say("Paris."), signal=signal(F.UNKNOWN, LOW))
+    one = lab.Agent(ScriptedProvider([answer])).run("task")
+    one.start()
+    one.wait()
+    assert "is taken as the answer" in one.panel().bundle()["text/html"]
+    with pytest.raises(ConfigurationError, match="its text is taken as the answer: say more"):
+        asyncio.run(go_on(one))
+
+
+async def go_on(one: lab.Run) -> RunResult:
+    return await one.go_on()
+
+
 # A signal alone ----------------------------------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
+import typing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +15,10 @@ import pytest
 import agentlab as lab
 from agentlab import errors
 from agentlab.loop.calls import RetryPolicy
+from agentlab.no_such_name import ELSEWHERE, hint_for
 from agentlab.testing import ScriptedProvider
 
-from .made import agent, go, look, looping
+from .made import agent, finalize, go, look, looping
 
 BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
     "empty-prompt": (lambda: agent(["end"]).run(""), errors.ConfigurationError, "prompt='': pass the task as text"),
@@ -72,15 +77,131 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert getattr(lab, name) is not None
     assert set(lab.__all__) <= set(dir(lab))
     assert lab.frame.__module__ == "agentlab.recorder"
-    for module in (lab.providers, lab.storage, lab.testing):
-        for name in module.__all__:
-            assert getattr(module, name) is not None
-            assert name in dir(module)
     with pytest.raises(AttributeError, match=r"agentlab\.providers has no name 'Chat'\. It has: Capabilities"):
         _ = lab.providers.Chat
     with pytest.raises(AttributeError, match=r"agentlab\.plots has no name 'curve'\. Did you mean 'curves'\?"):
         _ = lab.plots.curve
     assert not hasattr(lab, "Budgt") and getattr(lab.plots, "curve", None) is None
+
+
+@pytest.mark.parametrize("name", [*(one for one in lab.__all__ if type(getattr(lab, one)) is type(lab)), "testing.faults"])
+def test_a_public_module_offers_its_public_names_alone(name: str) -> None:
+    module = lab
+    for part in name.split("."):
+        module = getattr(module, part)
+    assert dir(module) == sorted(module.__all__)
+    for one in module.__all__:
+        value = getattr(module, one)
+        assert not isinstance(value, type) or value.__module__.startswith("agentlab"), one
+    with pytest.raises(AttributeError, match=rf"agentlab\.{re.escape(name)} has no name 'turn_limit'\. "):
+        module.turn_limit  # noqa: B018  what is missing is asked for
+
+
+OTHERS = (
+    "UnifiedTerminationSignal", "TerminationReason", "NormalizedStopReason", "TerminationDetector", "TerminationDetectionRegistry",
+    "TerminationDecisionEngine", "StreamingTerminationHandler", "Any", "All", "IsStopConditionMet", "StopConditions",
+    "OrchestrationResult", "TurnResult", "ToolOutput", "Orchestrator", "terminating_config", "tool_ids", "stop_conditions", "stop_when",
+    "maxTurns", "max_steps", "max_iterations", "recursion_limit", "request_limit", "system_prompt", "output_type",
+    "continuation_attempt", "continuation_terminated", "tool_payload_repair", "turn_started", "run_ended",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("module", [lab, lab.errors, lab.events, lab.termination], ids=lambda module: str(module.__name__))
+def test_a_name_of_other_tools_leads_to_ours(module: Any, name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert str(caught.value) == f"{module.__name__} has no name {name!r}. {hint_for(name)}"
+    assert hint_for(name).startswith("Write `")
+
+
+def test_every_event_is_found_in_snake_case() -> None:
+    for event in set(lab.events.__all__) - {"Event", "RunObserver"}:
+        assert hint_for(re.sub(r"\B([A-Z])", r"_\1", event).lower()) == f"Write `lab.events.{event}`."
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_a_hint_says_can_be_written(name: str) -> None:
+    assert name not in lab.__all__
+    result = looping(stop=lab.StepCountIs(1)).run("go").start().wait()
+    signal = result.history[0].signal
+    scope = {"lab": lab, "finalize": finalize, "result": result, "step": result.history[0], "signal": signal, "payload": {}}
+    for code in re.findall("`([^`]+)`", ELSEWHERE[name]):
+        eval(f"lab.Agent('openai:gpt-5', tools=[finalize], {code})" if re.match(r"\w+=", code) else code, scope)
+
+
+def test_the_names_of_other_tools_are_a_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text()
+    rows = [f"| `{name}` | {here.replace('|', chr(92) + '|')} |" for name, here in ELSEWHERE.items()]
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+KEYWORDS: dict[str, tuple[Any, str]] = {
+    "tool": (lambda: lab.Agent("openai:gpt-5", tool=[look]), "Agent takes no 'tool'. Did you mean 'tools'? It takes: model, tools,"),
+    "system_prompt": (lambda: lab.Agent("openai:gpt-5", system_prompt="Be brief."), 'Write `instructions="…"`.'),
+    "temperature": (lambda: lab.Agent("openai:gpt-5", temperature=0), 'Write `options={"temperature": 0}`.'),
+    "output_type": (lambda: lab.Agent("openai:gpt-5", output_type=int), 'Write `terminating=["finalize"]`'),
+    "agent-camel-case": (lambda: lab.Agent("openai:gpt-5", maxTurns=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "agent-retries": (lambda: lab.Agent("openai:gpt-5", attempts=3), "Write `retry=lab.RetryPolicy(attempts=3)`."),
+    "nothing-like-it": (lambda: lab.Agent("openai:gpt-5", colour=3), "Agent takes no 'colour'. It takes: model, tools,"),
+    "run-limit": (lambda: looping().run("x", max_turns=3), "run takes no 'max_turns'. Write `budget=lab.Budget(max_turns=3)`."),
+    "run-max_steps": (lambda: looping().run("x", max_steps=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-nearly": (lambda: looping().run("x", max_turn=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-max_iterations": (lambda: looping().run("x", max_iterations=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-recursion_limit": (lambda: looping().run("x", recursion_limit=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-request_limit": (lambda: looping().run("x", request_limit=3), "Write `budget=lab.Budget(max_calls=3)`."),
+    "run-stop_conditions": (lambda: looping().run("x", stop_conditions=[]), "Write `stop=lab.StepCountIs(8) | lab.HasToolCall"),
+    "run-stop_when": (lambda: looping().run("x", stop_when=None), "Write `stop=lab.StepCountIs(8) | lab.HasToolCall"),
+    "run-tool_ids": (lambda: looping().run("x", tool_ids=["a"]), "Write `terminating=lab.TerminatingTools(tools=…)`."),
+    "run-terminating_config": (lambda: looping().run("x", terminating_config={}), "Write `terminating=lab.TerminatingTools("),
+    "run-nudge": (lambda: looping().run("x", nudge_message="a"), "`terminating=lab.TerminatingTools(tools=[…], nudge_message=…)`"),
+    "run-agents-own": (lambda: looping().run("x", tools=[look]), "Write `lab.Agent(…, tools=…)`."),
+    "run-temperature": (lambda: looping().run("x", temperature=1), 'Write `lab.Agent(…, options={"temperature": 0})`.'),
+    "fork": (lambda: looping().run("x").fork(0, max_cost=0.5), "fork takes no 'max_cost'. Write `budget=lab.Budget(max_cost=0.5)`."),
+    "as_tool": (lambda: looping().as_tool("a", max_turns=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "experiment-of-all": (lambda: lab.Experiment([looping()], ["?"], max_cost=5), "Write `budget=lab.Budget(max_cost=5)`."),
+    "experiment-of-each": (lambda: lab.Experiment([looping()], ["?"], max_turns=5), "`settings=[dict(budget=lab.Budget(max_turns=5))]"),
+    "experiment-settings": (lambda: lab.Experiment([looping()], ["?"], [{"max_turns": 5}]), "Write `budget=lab.Budget(max_turns=5)`."),
+    "experiment-run": (lambda: go(lab.Experiment([looping()], ["?"]).run(concurency=5)), "Did you mean 'concurrency'?"),
+    "budget-max_steps": (lambda: lab.Budget(max_steps=3), "Budget takes no 'max_steps'. Did you mean 'max_turns'?"),
+    "budget-stop": (lambda: lab.Budget(stop_when=3), "Write `lab.Agent(…, stop=lab.StepCountIs(8)"),
+    "continuation": (lambda: lab.ContinuationPolicy(max_continuations=1), "Did you mean 'max_continuations_per_turn'?"),
+    "terminating": (lambda: lab.TerminatingTools(tool_ids=["a"]), "Did you mean 'tools'?"),
+    "retry": (lambda: lab.RetryPolicy(max_retries=2), "Did you mean 'attempts'?"),
+    "settings": (lambda: lab.RunSettings(max_turns=2), "Write `budget=lab.Budget(max_turns=2)`."),
+    "condition": (lambda: lab.StepCountIs(max_steps=3), "StepCountIs takes no 'max_steps'. Did you mean 'steps'?"),
+    "condition-of-names": (lambda: lab.HasToolCall(name="a"), "Write its names without a keyword: HasToolCall(…)."),
+    "backtest": (lambda: lab.backtest([], budget={"max_steps": [3]}), "There is no limit 'max_steps'. Did you mean 'max_turns'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "said"), KEYWORDS.values(), ids=KEYWORDS.keys())
+def test_a_keyword_that_there_is_not_says_what_to_write(write: Any, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        write()
+    assert said in str(caught.value)
+
+
+def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:
+    key = "sk-" + "a1B2c3D4" * 4
+    with pytest.raises(errors.ConfigurationError, match=r"Write `lab\.Provider\(") as caught:
+        lab.Agent("openai:gpt-5", api_key=key)  # type: ignore[call-arg]
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "target", [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget], ids=str
+)
+def test_signatures_stay_what_they_are(target: Any) -> None:
+    parameters = inspect.signature(target).parameters.values()
+    assert len(parameters) > 3
+    assert not {one.kind for one in parameters} & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert inspect.iscoroutinefunction(target) is (target is lab.Experiment.run)
+
+
+def test_any_is_not_that_of_typing() -> None:
+    for module in (lab, lab.errors, lab.plots, lab.providers):
+        assert getattr(module, "Any", None) is not typing.Any
 
 
 CHECK = """

@@ -94,7 +94,8 @@ def test_the_result_tells_the_whole_story() -> None:
 
     result = go(main())
     assert (result.run_id, result.prompt, result.provider, result.model) == (run.id, "go", "scripted", "script")
-    assert repr(result) == "RunResult(completed, terminated, 3 steps, 'The model ended its turn.')"
+    assert repr(result) == "RunResult(completed, terminated, 3 steps, 'The model ended its turn.', text='The answer.')"
+    assert result.steps is result.history
     assert "ended, completed, 3 steps, Budget(max_turns=20)" in repr(run)
     assert result.usage == run.history.usage
     assert result.cost == run.history.cost
@@ -128,9 +129,8 @@ def test_nothing_more_can_be_asked_of_an_ended_run(method: str) -> None:
         go(by_step() if method == "step" else main())
 
 
-def test_a_run_that_failed_says_how_to_take_the_step_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    run = lab.Agent("openai:gpt-5.4-mini").run("go")
+def test_a_run_that_failed_says_how_to_take_the_step_again() -> None:
+    run = run_of([errors.MissingKeyError("gone meanwhile")])
 
     async def go() -> None:
         with pytest.raises(errors.MissingKeyError):
@@ -586,3 +586,26 @@ def test_a_script_that_is_too_short_says_so() -> None:
     run = lab.Agent(ScriptedProvider([call("look")]), tools=[look]).run("go")
     with pytest.raises(errors.FixtureError, match="has 1 answers and the run asks for number 2"):
         go(_end(run))
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("x" * 80, f"text='{'x' * 80}')"),
+        ("x" * 81, f"text='{'x' * 79}…')"),
+        ("two\n\n lines\t'of it'", "text=\"two lines 'of it'\")"),
+        ("\x1b[2J\u202egone", r"text='�[2J\u202egone')"),
+        ("the key is sk-" + "a1" * 20, "text='the key is REDACTED')"),
+        (f"{'x' * 70} sk-{'a1' * 20}", f"text='{'x' * 70} REDACTED')"),
+        (" \n", "'The model ended its turn.')"),
+    ],
+)
+def test_the_repr_of_a_result_shows_the_answer_on_one_line(answer: str, shown: str) -> None:
+    result = result_of([answer])
+    assert repr(result).endswith(shown)
+    assert shown in result._repr_mimebundle_()["text/plain"]
+
+
+def test_the_table_of_a_result_shows_the_answer_escaped() -> None:
+    shown = result_of(["<script>it & sk-" + "a1" * 20])._repr_mimebundle_()["text/html"]
+    assert "<p>&lt;script&gt;it &amp; REDACTED</p>" in shown

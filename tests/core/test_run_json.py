@@ -39,8 +39,10 @@ from agentlab.types import (
     Cost,
     CostSource,
     FinishReason,
+    Hole,
     ModelResponse,
     NativeContent,
+    RateLimit,
     Stop,
     StopReason,
     TerminationSignal,
@@ -83,6 +85,7 @@ signals = st.builds(
     st.dictionaries(texts, st.none() | st.integers() | texts, max_size=2),
 )
 tool_calls = st.builds(ToolCall, texts, texts, texts, st.booleans())
+rate_limits = st.none() | st.builds(RateLimit, counts, counts, st.none() | seconds, counts, counts, st.none() | seconds)
 natives = st.none() | st.builds(NativeContent, texts, jsons)
 responses = st.builds(
     ModelResponse,
@@ -98,6 +101,7 @@ responses = st.builds(
     natives,
     jsons,
 )
+holes = st.lists(st.builds(Hole, st.integers(0, 99), counts, texts, st.booleans()), max_size=2).map(tuple)
 seams = st.lists(st.builds(Seam, st.integers(1, 99), st.integers(0, 10**6), texts), max_size=2).map(tuple)
 children = st.builds(
     ChildUse,
@@ -248,6 +252,8 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "ChildUse": children,
         "tuple[Seam, ...]": seams,
+        "tuple[Hole, ...]": holes,
+        "RateLimit | None": rate_limits,
     }
     return st.builds(
         kind, *[known[each.name] if each.name in known else by_type[str(each.type)] for each in dataclasses.fields(kind)]

@@ -7,6 +7,8 @@ import dataclasses
 import inspect
 import pickle
 import threading
+from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -20,19 +22,24 @@ from agentlab.continuation import ContinuationPolicy
 from agentlab.errors import AgentlabError, AgentlabWarning, ConfigurationError, LimitError
 from agentlab.limits import limit_field, start_of
 from agentlab.results import Remaining
+from agentlab.testing import faults
 from agentlab.types import StopReason
+from agentlab.whatif.grids import grids
 
 from .made import looping, step, steps
 
 # Budget ---------------------------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "zero-turns": ({"max_turns": 0}, "Budget(max_turns=0): max_turns must be at least 1. Leave it out for no limit."),
+    "zero-turns": (
+        {"max_turns": 0},
+        "Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it is 20.",
+    ),
     "negative-turns": ({"max_turns": -3}, "Budget(max_turns=-3): max_turns must be at least 1"),
     "half-turn": ({"max_turns": 1.5}, "max_turns is a whole number, such as 8; got float"),
     "true-turns": ({"max_turns": True}, "got bool"),
     "text-turns": ({"max_turns": "5"}, "Budget(max_turns='5')"),
-    "zero-calls": ({"max_calls": 0}, "max_calls must be at least 1"),
+    "zero-calls": ({"max_calls": 0}, "max_calls must be at least 1. None means no limit, and so does leaving it out."),
     "negative-tokens": ({"max_tokens": -1}, "Budget(max_tokens=-1)"),
     "more-tokens-than-a-column-holds": ({"max_tokens": 2**63}, "at most"),
     "zero-tokens-per-turn": ({"max_tokens_per_turn": 0}, "max_tokens_per_turn must be at least 1"),
@@ -45,10 +52,11 @@ REFUSED = {
     "nan-timeout": ({"timeout": float("nan")}, "above 0 seconds"),
     "endless-timeout": ({"timeout": float("inf")}, "above 0 seconds"),
     "huge-timeout": ({"timeout": 10**400}, "above 0 seconds"),
-    "text-timeout": ({"timeout": "30"}, "timeout is a number of seconds, such as 30; got str"),
+    "text-timeout": ({"timeout": "30"}, "timeout is a number of seconds, such as 30, or a timedelta; got str"),
     "missing-usage": ({"missing_usage": "ignore"}, "choose one of warn, estimate, fail, charge_cap"),
-    "mistyped": ({"max_turn": 5}, "There is no limit 'max_turn'. Did you mean 'max_turns'?"),
-    "not-ours": ({"temperature": 5}, "There is no limit 'temperature'. There is: max_turns, max_calls"),
+    "negative-timedelta": ({"timeout": timedelta(seconds=-1)}, "timeout must be above 0 seconds"),
+    "mistyped": ({"max_turn": 5}, "Budget takes no 'max_turn'. Did you mean 'max_turns'? It takes: max_turns, max_calls"),
+    "not-ours": ({"colour": 5}, "Budget takes no 'colour'. It takes: max_turns, max_calls"),
 }
 
 
@@ -70,6 +78,59 @@ def test_the_smallest_of_each_is_allowed(fields: dict[str, Any]) -> None:
     assert {name: getattr(budget, name) for name in fields} == pytest.approx(
         {name: Decimal(value) if name == "max_cost" else value for name, value in fields.items()}
     )
+
+
+def test_what_has_to_be_there_is_not_said_to_be_left_out() -> None:
+    refused: list[Any] = [
+        lambda: StepCountIs(0),
+        lambda: MaxCost(0),
+        lambda: TerminatingTools(["a"], max_invocations=0),  # type: ignore[arg-type]
+        lambda: ContinuationPolicy(max_continuations_per_turn=-1),
+        lambda: lab.Experiment([looping()], ["?"], repeats=0),
+    ]
+    for make in refused:
+        with pytest.raises(LimitError, match=r"must be (at least \d|above 0 US dollars)\.$"):
+            make()
+
+
+@dataclass(frozen=True, slots=True)
+class StepTakes(lab.StopCondition):
+    seconds: float = limit_field(unit="s", minimum=0, start=30, help="stop after a step that takes so long")
+
+    def read(self, history: lab.RunHistory) -> lab.Reading:
+        return lab.Reading("StepTakes", history.elapsed_s, self.seconds, history.elapsed_s >= self.seconds)
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+HALF_A_MINUTE: Any = timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        pytest.param(lambda: Budget(timeout=HALF_A_MINUTE).timeout, id="budget"),
+        pytest.param(lambda: live().edit(timeout=HALF_A_MINUTE).budget.timeout, id="edit"),
+        pytest.param(lambda: lab.RetryPolicy(longest_wait_s=HALF_A_MINUTE).longest_wait_s, id="retry"),
+        pytest.param(lambda: lab.tool(timeout_s=HALF_A_MINUTE)(length).timeout_s, id="tool"),
+        pytest.param(lambda: StepTakes(HALF_A_MINUTE).seconds, id="condition"),
+        pytest.param(lambda: StepTakes(3).changed(seconds=HALF_A_MINUTE).seconds, id="changed-condition"),
+        pytest.param(lambda: faults.Slow(1, pause_s=HALF_A_MINUTE).pause_s, id="fault"),
+        pytest.param(lambda: grids(None, {"timeout": [HALF_A_MINUTE]})[0].budget_at((0,)).timeout, id="backtest"),
+    ],
+)
+def test_a_timedelta_is_taken_where_seconds_are(take: Any) -> None:
+    taken = take()
+    assert (taken, type(taken)) == (30.0, float)
+
+
+def test_a_wait_takes_a_timedelta() -> None:
+    run = looping().run("go", budget=Budget(max_turns=2)).start()
+    result = run.wait(timedelta(minutes=1))
+    assert result is not None
+    assert result.stop_reason is StopReason.TURN_LIMIT
 
 
 def test_the_default_is_twenty_turns_and_shown() -> None:
@@ -228,6 +289,9 @@ def test_a_refused_value_changes_nothing_and_tells_nobody() -> None:
     [
         pytest.param(lambda limits: setattr(limits, "max_costs", 1), "Did you mean 'max_cost'?", id="attribute"),
         pytest.param(lambda limits: setattr(limits, "stopp", 1), "Did you mean 'stop'?", id="stop"),
+        pytest.param(lambda limits: setattr(limits, "max_step", 3), "Did you mean 'max_turns'?", id="name-elsewhere"),
+        pytest.param(lambda limits: setattr(limits, "maxTurns", 3), "Did you mean 'max_turns'?", id="camel-case"),
+        pytest.param(lambda limits: limits.edit(stop_when=3), "Write `stop=", id="part-elsewhere"),
         pytest.param(lambda limits: limits.edit(timeot=1), "Did you mean 'timeout'?", id="edit"),
         pytest.param(lambda limits: limits.edit_leaf("StepCountis", steps=1), "Did you mean 'StepCountIs'?", id="leaf"),
         pytest.param(lambda limits: limits.edit_leaf("StepCountIs", step=1), "Did you mean 'steps'?", id="leaf-field"),
@@ -241,8 +305,9 @@ def test_mistyped_names_are_told_what_was_meant(change: Any, said: str) -> None:
 
 
 def test_reading_a_mistyped_name_is_an_error_too() -> None:
-    with pytest.raises(AttributeError, match="max_costs"):
+    with pytest.raises(AttributeError, match=r"no limit 'max_costs'\. Did you mean 'max_cost'"):
         _ = live().max_costs  # type: ignore[attr-defined]
+    assert not hasattr(live(), "_repr_html_")
 
 
 def test_edit_leaf() -> None:
@@ -309,7 +374,7 @@ def test_none_takes_a_part_away(part: str) -> None:
 def test_parts_first_and_then_their_fields() -> None:
     limits = live(max_turns=7)
     limits.edit(max_calls=3, budget=Budget(max_cost=1), consecutive_nudges=2, terminating=["finalize"], stop=None)
-    assert limits.budget == Budget(max_cost=1, max_calls=3)
+    assert limits.budget == Budget(max_turns=64, max_cost=1, max_calls=3)  # the default of the turns yields to max_invocations
     assert limits.terminating == TerminatingTools(("finalize",), consecutive_nudges=2)
     assert limits.stop is None
 
@@ -447,7 +512,7 @@ def test_a_change_is_all_or_nothing(changes: list[dict[str, Any]]) -> None:
     for change in changes:
         before = limits.snapshot()
         try:
-            expected = dataclasses.replace(before.budget, **change)
+            expected = dataclasses.replace(before, budget=dataclasses.replace(before.budget, **change)).budget
         except LimitError:
             with pytest.raises(LimitError):
                 limits.edit(**change)

@@ -441,6 +441,7 @@ def test_together_they_pass_the_budget_by_one_call_at_most(
     for each in family:
         assert each.result is not None
         assert_is_whole(each)
+        assert len(each.history) - (each.forked_at or 0) <= (one.max_turns or 0)
 
 
 def _all_below(run: lab.Run) -> list[lab.Run]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +13,11 @@ import pytest
 import agentlab as lab
 from agentlab import events
 from agentlab.errors import LimitError, NudgesExhausted, ToolDefinitionError
+from agentlab.providers._registry import resolve
 from agentlab.results import Action, RunResult
 from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import FinishReason, StopReason, ToolCall
+from agentlab.types import FinishReason, Message, ModelRequest, StopReason, ToolCall
 
 S = StopReason
 done: list[str] = []
@@ -55,11 +59,51 @@ def test_the_first_call_of_a_terminating_tool_ends_the_run_with_its_output() -> 
     assert "finalize" in result.detail
 
 
+@pytest.mark.parametrize("recorded_as", ["system", "user"])
+@pytest.mark.parametrize("model", ["openai:gpt-5.4-mini", "anthropic:claude-sonnet-4-6"])
+def test_a_recording_of_a_reminder_replays_whichever_role_it_was_sent_with(model: str, recorded_as: str, tmp_path: Path) -> None:
+    """Strictly: up to 0.1 reminders were the user's on every wire."""
+    agent = lab.Agent(model, tools=[finalize], terminating=END, instructions="Be brief.")
+    asked = [Message("user", "task"), Message("assistant", "I think so."), Message(recorded_as, NUDGE_MESSAGE)]  # type: ignore[arg-type]
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "input_tokens": 10, "output_tokens": 5}
+    tool = {"id": "c1", "type": "function", "function": {"name": "finalize", "arguments": '{"answer": "yes"}'}}
+    chat = [({"content": "I think so."}, "stop"), ({"content": None, "tool_calls": [tool]}, "tool_calls")]
+    blocks = [
+        ({"type": "text", "text": "I think so."}, "end_turn"),
+        ({"type": "tool_use", "id": "c1", "name": "finalize", "input": {"answer": "yes"}}, "tool_use"),
+    ]
+    kept = []
+    for place in (0, 1):
+        made = ModelRequest(asked[: 1 + 2 * place], agent.instructions, agent.tool_specs)
+        request = resolve(model).build_request(made)
+        if model.startswith("openai"):
+            said, why = chat[place]
+            answer: Any = {
+                "choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": why}],
+                "usage": usage,
+            }
+        else:
+            block, why = blocks[place]
+            answer = {"type": "message", "role": "assistant", "content": [block], "stop_reason": why, "usage": usage}
+        one = {"method": request.method, "uri": request.url, "body": request.body.decode(), "headers": {}}
+        response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": json.dumps(answer)}}
+        kept.append({"request": one, "response": response})
+    (tmp_path / "old.json").write_text(json.dumps({"version": 1, "interactions": kept}))
+
+    async def main() -> RunResult:
+        with lab.replay(tmp_path):
+            return await agent.run("task")
+
+    result = asyncio.run(main())
+    assert (result.stop_reason, result.output) == (S.TERMINATING_TOOL, "YES")
+    assert [message.role for message in result.messages] == ["user", "assistant", "system", "assistant", "tool"]
+
+
 def test_an_answer_without_a_call_is_answered_with_the_reminder() -> None:
     result = run(["I think so.", FINISH])
     assert (result.stop_reason, len(result.history)) == (S.TERMINATING_TOOL, 2)
     assert result.history[0].decision.action is Action.NUDGE
-    assert [(message.role, message.text) for message in result.messages][2] == ("user", NUDGE_MESSAGE)
+    assert [(message.role, message.text) for message in result.messages][2] == ("system", NUDGE_MESSAGE)
     (nudged,) = [event for event in result.events if isinstance(event, events.Nudged)]
     assert (nudged.consecutive, nudged.allowed) == (1, 1)
 
@@ -179,3 +223,81 @@ def test_what_cannot_be(make: Any, error: type[Exception], said: str) -> None:
 
 def test_tools_may_be_given_as_they_are() -> None:
     assert TerminatingTools([finalize]).tools == ("finalize",)  # type: ignore[arg-type]
+
+
+class Unwritten:
+    """An object that has no JSON, and no text either."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@dataclass
+class Handed:
+    """What a tool may return, though JSON knows no such thing."""
+
+    city: str
+    to: tuple[int, ...]
+
+
+@lab.tool(inline=True)
+def hand_in(kind: str) -> Any:
+    """Hand in something."""
+    done.append(kind)
+    return {"text": "IC 41", "dict": {"train": 41}, "object": Handed("Wien", (1, 2)), "nothing": None}[kind]
+
+
+@lab.tool(inline=True)
+def stop_with(kind: str) -> Any:
+    """Stop with something."""
+    return lab.Stop(
+        "found it", {"text": "IC 41", "object": Handed("Wien", (1,)), "unwritten": Unwritten(), "nothing": None}[kind]
+    )
+
+
+ANSWERS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "terminating-text": (call("hand_in", {"kind": "text"}), {"terminating": ["hand_in"]}, "IC 41"),
+    "terminating-dict": (call("hand_in", {"kind": "dict"}), {"terminating": ["hand_in"]}, '{"train":41}'),
+    "terminating-object": (call("hand_in", {"kind": "object"}), {"terminating": ["hand_in"]}, '{"city":"Wien","to":[1,2]}'),
+    "terminating-nothing": (call("hand_in", {"kind": "nothing"}), {"terminating": ["hand_in"]}, "I look."),
+    "condition-goal": (call("hand_in", {"kind": "object"}), {"stop": lab.HasToolCall("hand_in")}, '{"city":"Wien","to":[1,2]}'),
+    "condition-limit": (call("hand_in", {"kind": "object"}), {"stop": lab.StepCountIs(2)}, "I look."),
+    "stop-text": (call("stop_with", {"kind": "text"}), {}, "IC 41"),
+    "stop-object": (call("stop_with", {"kind": "object"}), {}, '{"city":"Wien","to":[1]}'),
+    "stop-unwritten": (call("stop_with", {"kind": "unwritten"}), {}, "found it"),
+    "stop-nothing": (call("stop_with", {"kind": "nothing"}), {}, "I look."),
+    "completed": (say("It is IC 41."), {}, "It is IC 41."),
+    "cut-off": (call("hand_in", {"kind": "text"}), {"budget": lab.Budget(max_turns=2)}, "I look."),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_the_text_of_a_result_is_the_answer_however_the_run_ended(case: str, tmp_path: Path) -> None:
+    said, more, text = ANSWERS[case]
+    store = lab.Store(tmp_path / "runs.db")
+    first = say("I look.", finish=FinishReason.TOOL_CALLS, calls=[ToolCall("c0", "look", '{"q": "x"}')])
+    agent = lab.Agent(ScriptedProvider([first, said]), tools=[look, hand_in, stop_with], observers=[store])
+
+    async def go() -> RunResult:
+        return await agent.run("task", **more)
+
+    result = asyncio.run(go())
+    assert result.text == text
+    assert result.model_text == (text if case == "completed" else "I look.")
+    kept = store.load(result.run_id).result
+    assert kept is not None
+    assert (kept.text, kept.model_text) == (result.text, result.model_text)
+    assert [lab.frame(result, "runs")["text"].item(), store.frame("runs")["text"].item()] == [text, text]
+
+
+@pytest.mark.parametrize(("output", "text"), [({"a": 1}, '{"a":1}'), (Unwritten(), "<Unwritten, whose text raised ValueError>")])
+def test_what_a_middleware_hands_in_is_the_answer(output: object, text: str) -> None:
+    async def cached(request: Any, ask: Any) -> Any:
+        raise lab.StopRequested("known already", output)
+
+    agent = lab.Agent(ScriptedProvider([]), middleware=[cached])
+
+    async def go() -> RunResult:
+        return await agent.run("task")
+
+    assert asyncio.run(go()).text == text

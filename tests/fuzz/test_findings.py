@@ -59,7 +59,6 @@ def test_whole_they_are_clean(provider: str, pieces: list[bytes]):
         pytest.param("anthropic", [*CLAUDE[:6], *CLAUDE[7:]], id="anthropic: the end of the block was lost"),
         pytest.param("anthropic", CLAUDE[1:], id="anthropic: the beginning was lost"),
         pytest.param("anthropic", [*CLAUDE[:5], CLAUDE[6], CLAUDE[5], *CLAUDE[7:]], id="anthropic: a piece after its block"),
-        pytest.param("anthropic", [*CLAUDE[:2], *CLAUDE[6:]], id="anthropic: the end of a block that never began"),
         pytest.param("anthropic", [*CLAUDE[:5], *CLAUDE[6:], CLAUDE[5]], id="anthropic: a piece after the last word"),
         pytest.param("anthropic", [*CLAUDE, *CLAUDE], id="anthropic: twice"),
         pytest.param("gemini", [*GEMINI[:2], GEMINI[3], GEMINI[2]], id="gemini: a piece after the reason"),
@@ -70,11 +69,21 @@ def test_whole_they_are_clean(provider: str, pieces: list[bytes]):
         pytest.param("bedrock", [*BEDROCK, *BEDROCK], id="bedrock: twice"),
         pytest.param("openai-responses", [*RESPONSES[:5], *RESPONSES[6:], RESPONSES[5]], id="responses: a piece after the end"),
         pytest.param("openai-responses", [*RESPONSES, *RESPONSES], id="responses: twice"),
-        pytest.param("openai-responses", [*EMPTY_END[:4], *EMPTY_END[7:]], id="responses: numbers are missing, and the output"),
     ],
 )
 def test_an_end_that_the_rest_contradicts_is_not_sure(provider: str, pieces: list[bytes]):
     assert seen(provider, pieces) == (F.END_TURN, MEDIUM, False)
+
+
+@pytest.mark.parametrize(
+    ("provider", "pieces"),
+    [
+        pytest.param("anthropic", [*CLAUDE[:2], *CLAUDE[6:]], id="anthropic: the end of a block that never began"),
+        pytest.param("openai-responses", [*EMPTY_END[:4], *EMPTY_END[7:]], id="responses: numbers are missing, and the output"),
+    ],
+)
+def test_an_end_whose_answer_lost_a_piece_is_none(provider: str, pieces: list[bytes]):
+    assert seen(provider, pieces) == (F.UNKNOWN, LOW, False)
 
 
 @pytest.mark.parametrize(

@@ -332,3 +332,19 @@ def test_a_call_is_signed_off_the_event_loop(monkeypatch: pytest.MonkeyPatch):
 
 async def _asked(model: HttpModel) -> Any:
     return await lab.Agent(model.provider, retry=model.retry).run("Hi", budget=lab.Budget(max_turns=1))
+
+
+def test_an_instruction_in_mid_conversation_is_the_users() -> None:
+    said = body(USER, Message("assistant", "I think so."), Message("system", "Call it."))
+    assert said["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
+
+
+def test_what_is_known_of_the_key_before_the_first_step(monkeypatch: pytest.MonkeyPatch):
+    """Without botocore there are no signatures; with it, looking for credentials may ask the network and is left to the call."""
+    run = lab.Agent(PLAIN).run("go")
+    run.refuse_without_key()
+    monkeypatch.setattr("agentlab.providers.bedrock.find_spec", lambda name: None)
+    with pytest.raises(MissingKeyError, match="botocore, which signs requests, is not installed"):
+        run.start()
+    assert (run.state, len(run.history)) == ("ready", 0)
+    lab.Agent(Bedrock(model="m", api_key="own")).run("go").refuse_without_key()

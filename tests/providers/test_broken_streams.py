@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agentlab as lab
 from agentlab.types import (
     Confidence,
     FinishReason,
+    Hole,
+    ModelResponse,
     TerminationSignal,
+    marked,
 )
 
-from .bodies import WIRES, Answer, Call, parse_stream, stream
+from . import bedrock_bodies, responses_bodies
+from .bodies import WIRES, Answer, Call, cut, parse_stream, sse, stream
 
 F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 
@@ -139,7 +145,8 @@ def test_a_byte_that_is_no_text_in_the_text_spoils_a_character_and_the_confidenc
     at = body.index(b"Hello") + 1
     response, _ = parse_stream(name, [body[:at], b"\xff", body[at + 1 :]])
     assert response.text == "H\ufffdllo there"
-    assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.UNKNOWN, LOW)
+    assert [(hole.place, hole.reason) for hole in response.holes] == [(0, "bytes in it are no text")]
 
 
 def test_a_call_that_gemini_sends_twice_is_one_and_a_second_one_is_another():
@@ -150,3 +157,168 @@ def test_a_call_that_gemini_sends_twice_is_one_and_a_second_one_is_another():
     both = Answer(text=(), calls=CALLS.calls * 2, finish=F.TOOL_CALLS)
     other, _ = parse_stream("gemini", [stream("gemini", both)])
     assert (len(other.tool_calls), other.signal.confidence) == (2, HIGH)
+
+
+# Holes -----------------------------------------------------------------------------------------------------------------------
+
+PAY = Answer(text=("pay 100 ", "NOT ", "to Bob"), reasoning=("He ", "said ", "no."))
+BROKEN = b'data: {"id": '
+FORMS = (*WIRES, "bedrock", "openai-responses")
+
+
+def pieces(name: str, answer: Answer) -> list[bytes]:
+    """The stream, one event each; of Responses in the manner of servers whose last event is empty."""
+    if name == "bedrock":
+        return bedrock_bodies.frames(bedrock_bodies.events(answer))
+    body = responses_bodies.stream(answer, "empty end") if name == "openai-responses" else stream(name, answer)
+    body = re.sub(rb', "sequence_number": \d+', b"", body)  # some servers leave it out
+    return [event + b"\n\n" for event in body.split(b"\n\n") if event.strip()]
+
+
+def without(name: str, answer: Answer, piece: bytes) -> list[bytes]:
+    """The stream in which the first event with this piece is unreadable, as are events that say all of it again."""
+    events = pieces(name, answer)
+    at = next(n for n, event in enumerate(events) if piece in event)
+    broken = events[at][:-3] + bytes([events[at][-3] ^ 4]) + events[at][-2:] if name == "bedrock" else BROKEN + b"\n\n"
+    again = (b"output_text.done", b"reasoning_summary_text.done", b"part.done", b"item.done")
+    return [*events[:at], broken, *(event for event in events[at + 1 :] if not any(word in event for word in again))]
+
+
+def lost(name: str, answer: Answer, piece: bytes) -> ModelResponse:
+    return parse_stream(name, without(name, answer, piece))[0]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_text_that_lost_a_piece_is_no_end_and_says_where_it_is_missing(name: str):
+    response = lost(name, PAY, b"NOT ")
+    assert response.text == "pay 100 to Bob"
+    (hole,) = response.holes
+    assert (hole.place, hole.in_reasoning, response.is_spoilt) == (8, False, True)
+    (sent,) = [event for event in pieces(name, PAY) if b"NOT " in event and b"100" not in event]
+    assert hole.lost_bytes == (len(sent) if name == "bedrock" else 7)
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.UNKNOWN, LOW)
+    assert "A piece of the stream was lost" in response.signal.message
+    assert response.native is None
+    assert marked(response.text, response.holes) == "pay 100 [… part of the stream was lost here …] to Bob"
+    whole, _ = parse_stream(name, pieces(name, PAY))
+    assert (whole.text, whole.holes, whole.is_spoilt) == ("pay 100 NOT to Bob", (), False)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_detect_of_a_payload_with_a_hole(name: str):
+    body = b"".join(without(name, PAY, b"NOT "))
+    signal = lab.detect(name, body)
+    assert (signal.finish_reason, signal.confidence) == (F.UNKNOWN, LOW)
+    assert lab.decide(signal).action is lab.Action.ABORT
+    undo = lab.signals.register(name, lambda body: lab.TerminationSignal(F.END_TURN, HIGH))
+    try:
+        assert lab.detect(name, body, streaming=True).finish_reason is F.UNKNOWN
+        assert lab.detect(name, b"".join(pieces(name, PAY)), streaming=True).finish_reason is F.END_TURN
+    finally:
+        undo()
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_hole_in_the_reasoning_alone_does_not_spoil_the_answer(name: str):
+    response = lost(name, PAY, b"said ")
+    assert (response.text, response.reasoning) == ("pay 100 NOT to Bob", "He no.")
+    assert [hole.in_reasoning for hole in response.holes] == [True]
+    assert not response.is_spoilt
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
+    assert response.native is None  # a thought with a hole does not go back
+    assert marked(response.text, response.holes) == response.text
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "gemini"])  # there a call comes in one piece
+def test_a_call_that_lost_a_piece_spoils_the_answer(name: str):
+    answer = Answer(text=("Let me see",), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS)
+    response = lost(name, answer, b"only/t" if name == "bedrock" else b"/only/t")
+    assert response.is_spoilt
+    assert response.signal.finish_reason is F.UNKNOWN
+    assert not any(call.closed for call in response.tool_calls)
+
+
+@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic", "gemini"])
+def test_what_is_lost_behind_the_end_is_no_hole(name: str):
+    events = pieces(name, PAY)
+    end = {"anthropic": b"message_delta", "gemini": b'"finishReason"'}.get(name, b'"finish_reason": "stop"')
+    at = next(n for n, event in enumerate(events) if end in event)
+    response, _ = parse_stream(name, [*events[: at + 1], BROKEN + b"\n\n", *events[at + 2 :]])
+    assert (response.text, response.holes) == ("pay 100 NOT to Bob", ())
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
+
+
+def test_a_server_that_says_its_reason_with_each_chunk_has_no_end_before_its_last_text():
+    chunks = [{"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]} for text in ("a", "b", "c")]
+    events = sse(chunks).split(b"\n\n")
+    response, _ = parse_stream("gemini", [b"\n\n".join([events[0], BROKEN, events[2], b""])])
+    assert (response.text, [hole.place for hole in response.holes]) == ("ac", [1])
+    assert response.signal.finish_reason is F.UNKNOWN
+
+
+def test_a_stream_that_says_all_of_it_again_at_its_end_has_no_hole():
+    events = responses_bodies.stream(PAY).split(b"\n\n")
+    at = next(n for n, event in enumerate(events) if b'"NOT ' in event)
+    response, _ = parse_stream("openai-responses", [b"\n\n".join([*events[:at], BROKEN, *events[at + 1 :]])])
+    assert (response.text, response.holes) == ("pay 100 NOT to Bob", ())
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
+
+
+def test_events_that_are_numbered_show_which_one_is_missing():
+    again = (b"output_text.done", b"part.done", b"item.done")
+    events = [event for event in responses_bodies.stream(PAY, "empty end").split(b"\n\n") if not any(w in event for w in again)]
+    events = [event for event in events if b'"NOT ' not in event]
+    response, _ = parse_stream("openai-responses", [b"\n\n".join(events)])
+    assert response.is_spoilt
+    assert (response.text, response.signal.finish_reason) == ("pay 100 to Bob", F.UNKNOWN)
+
+
+def test_blocks_that_are_numbered_show_which_one_is_missing():
+    events = pieces("anthropic", Answer(text=("Let me see",), calls=(Call("f", {}), Call("g", {})), finish=F.TOOL_CALLS))
+    rest = [event for event in events if b'"index": 1' not in event]
+    response, _ = parse_stream("anthropic", rest)
+    assert [(hole.place, hole.reason) for hole in response.holes] == [(10, "a block is missing")]
+    assert response.is_spoilt
+
+
+@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize(
+    ("junk", "holes"),
+    [
+        pytest.param(b"data:\n\n", 0, id="an empty event"),
+        pytest.param(b": keep-alive\n\n", 0, id="a comment"),
+        pytest.param(b"X-Proxy: 7\n\n", 0, id="a header"),
+        pytest.param(b'dbta: {"id": "r1"}\n\n', 1, id="a spoilt field name"),
+        pytest.param(b'lo"}}]}\n\n', 1, id="the rest of a line"),
+        pytest.param(b"data: null\n\n", 1, id="no object"),
+        pytest.param(BROKEN + b"\n\n" + BROKEN + b"\n\n", 1, id="two in a row"),
+    ],
+)
+def test_what_counts_as_a_lost_piece(name: str, junk: bytes, holes: int):
+    events = pieces(name, Answer(text=("a", "b")))
+    at = next(n for n, event in enumerate(events) if b'"b"' in event)
+    response, _ = parse_stream(name, [*events[:at], junk, *events[at:]])
+    assert (response.text, len(response.holes)) == ("ab", holes)
+    if holes:
+        assert (response.holes[0].place, response.signal.finish_reason) == (1, F.UNKNOWN)
+
+
+@given(places=st.lists(st.integers(0, 5_000), max_size=30))
+@settings(max_examples=40, deadline=None)
+def test_holes_are_the_same_wherever_the_chunks_end(places: list[int]):
+    for name in ("openai", "anthropic", "gemini", "bedrock", "openai-responses"):
+        body = b"".join(without(name, PAY, b"NOT "))
+        assert parse_stream(name, cut(body, places))[0] == parse_stream(name, [body])[0]
+
+
+def test_a_stream_of_which_much_is_lost_keeps_few_holes():
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    response, _ = parse_stream("openai", [(chunk + BROKEN + b"\n\n") * 1_000 + b"data: [DONE]\n\n"])
+    assert (len(response.text), len(response.holes)) == (1_000, 20)
+    assert sum(hole.lost_bytes or 0 for hole in response.holes) == 7 * 1_000
+
+
+def test_a_mark_stands_apart_and_within_the_text():
+    assert marked("ab", [Hole(1)]) == "a [… part of the stream was lost here …] b"
+    assert marked("ab", [Hole(0), Hole(9), Hole(1, in_reasoning=True)]).count("lost here") == 2
+    assert marked("", [Hole(0)]) == "[… part of the stream was lost here …]"

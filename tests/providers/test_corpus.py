@@ -156,7 +156,8 @@ def test_every_signal_is_right():
     for recording in recordings():
         found = signal(recording)
         table[recording["wire"], str(recording["native_value"])[:24], found.finish_reason, found.confidence] += 1
-        if recording["authenticity"] != "synthetic" and found.finish_reason not in judged(recording):
+        holed = recording["authenticity"] == "doubtful" and "A piece of the stream was lost" in found.message
+        if recording["authenticity"] != "synthetic" and not holed and found.finish_reason not in judged(recording):
             wrong.append(
                 (recording["id"][:8], recording["wire"], recording["native_value"], found.finish_reason, recording["tags"])
             )

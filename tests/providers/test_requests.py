@@ -390,6 +390,16 @@ def test_gemini_model_names(model: str, path: str):
     assert request.url == f"https://generativelanguage.googleapis.com/v1beta/{path}:generateContent"
 
 
+@pytest.mark.parametrize("name", WIRES)
+def test_an_instruction_in_mid_conversation_has_the_role_that_the_wire_knows(name: str):
+    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+    newest = said["contents" if name == "gemini" else "messages"][-1]
+    if name == "gemini":
+        assert newest == {"role": "user", "parts": [{"text": "Call it."}]}
+    else:
+        assert newest == {"role": "user" if name == "anthropic" else "system", "content": "Call it."}
+
+
 # Ids of calls ------------------------------------------------------------------------------------------------------------------
 
 

@@ -316,3 +316,10 @@ def test_an_entra_token_goes_instead_of_a_key(monkeypatch: pytest.MonkeyPatch):
     headers = {"Authorization": "Bearer token"}
     azure = Provider("azure-responses", model="d", base_url="https://r", headers=headers)
     assert azure.auth_headers() == headers
+
+
+@each
+def test_an_instruction_in_mid_conversation_is_one_of_the_system(name: str):
+    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+    newest = {"role": "system", "content": "Call it."}
+    assert said["input"][-1] in (newest, {"type": "message", **newest})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from agentlab.providers._registry import resolve
 from agentlab.types import Message, ModelRequest
 
 REQUEST = ModelRequest([Message("user", "Hi")])
+RARE = Path(__file__).parents[2] / "fixtures" / "rare"
 GOOGLE = "https://generativelanguage.googleapis.com"
 
 
@@ -29,6 +34,7 @@ GOOGLE = "https://generativelanguage.googleapis.com"
         ("xai@v2:m", "v2", "https://api.x.ai/v2/chat/completions"),
         ("anthropic:m", "2023-06-01", "https://api.anthropic.com/v1/messages"),
         ("anthropic@2023-01-01:m", "2023-01-01", "https://api.anthropic.com/v1/messages"),
+        ("anthropic@2026-10-21:m", "2026-10-21", "https://api.anthropic.com/v1/messages"),
     ],
 )
 def test_a_version_in_the_name(spec: str, version: str, address: str) -> None:
@@ -91,6 +97,44 @@ def test_anthropics_versions_are_dates(version: str) -> None:
 def test_azures_versions_are_plain(version: str) -> None:
     with pytest.raises(ConfigurationError, match="api_version="):
         lab.Provider("azure", model="m", base_url="https://h", api_version=version)
+
+
+@pytest.mark.parametrize("option", [{"temperature": 0.2}, {"temperature": 1.0}, {"top_p": 0.9}, {"top_k": 5}], ids=str)
+def test_sampling_parameters_are_refused_before_the_request_is_sent(option: dict[str, float]) -> None:
+    (name, value), sent = next(iter(option.items())), replace(REQUEST, options=option)
+    with pytest.raises(ConfigurationError) as caught:
+        resolve("anthropic@2026-10-21:claude-sonnet-4-6").build_request(sent)
+    said = f"options['{name}']={value}: Anthropic's API version 2026-10-21 refuses temperature, top_k, top_p. Leave it out, or write "
+    assert str(caught.value) == said + "anthropic@2023-06-01:claude-sonnet-4-6."
+    assert json.loads(resolve("anthropic:claude-sonnet-4-6").build_request(sent).body)[name] == value
+    assert json.loads(resolve("anthropic@2023-01-01:claude-sonnet-4-6").build_request(sent).body)[name] == value
+
+
+def test_a_run_with_a_refused_parameter_asks_nobody() -> None:
+    agent = lab.Agent("anthropic@2026-10-21:claude-sonnet-4-6", options={"temperature": 0.2})
+    with lab.replay(RARE / "anthropic-2026-10-21.yaml"):
+        run = agent.run("Is the harbour open?")
+    with pytest.raises(ConfigurationError, match="refuses temperature"):
+        asyncio.run(run.step())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_under_the_version_of_2026(stream: bool) -> None:
+    agent = lab.Agent("anthropic@2026-10-21:claude-sonnet-4-6", stream=stream)
+    with lab.replay(RARE / f"anthropic-2026-10-21{'-stream' * stream}.yaml"):
+        result = agent.run("Is the harbour open?").start().wait()
+    assert result is not None
+    assert (result.text, result.stop_reason) == ("It is open until six.", lab.StopReason.COMPLETED)
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (13, 8)
+
+
+@pytest.mark.parametrize(
+    ("version", "key"),
+    [("2023-06-01", {"x-api-key": "k"}), ("2023-01-01", {"x-api-key": "k"}), ("2026-10-21", {"authorization": "Bearer k"})],
+)
+def test_the_key_goes_where_the_version_has_it(version: str, key: dict[str, str]) -> None:
+    found = lab.Provider("anthropic", model="m", api_version=version, api_key="k", headers={"anthropic-beta": "b"})
+    assert found.auth_headers() == {"anthropic-beta": "b", **key}
 
 
 def test_compatible_has_no_versions() -> None:

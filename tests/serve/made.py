@@ -43,8 +43,8 @@ def look(q: str = "") -> str:
 
 
 def users(request: ModelRequest) -> list[str]:
-    """What the users said in a request, in order."""
-    return [message.text for message in request.messages if message.role == "user"]
+    """What the users said in a request, and the instructions, in order."""
+    return [message.text for message in request.messages if message.role in ("user", "system")]
 
 
 class Parrot:

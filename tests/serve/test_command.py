@@ -107,9 +107,9 @@ def test_a_token_comes_from_the_environment_or_the_command_line(folder: Path) ->
     with process(
         "bots_for_tests:agent", "--db", ":memory:", cwd=folder, env={"AGENTLAB_SERVE_TOKEN": "from-the-environment"}
     ) as client:
-        assert client.post("/chat/invoke", json=body).status_code == 401
+        assert client.post("/chat/ask", json=body).status_code == 401
         allowed = {"authorization": "Bearer from-the-environment"}
-        assert client.post("/chat/invoke", json=body, headers=allowed).status_code == 200
+        assert client.post("/chat/ask", json=body, headers=allowed).status_code == 200
     assert not (folder / "agentlab-chat.sqlite").exists()
 
 
@@ -131,7 +131,7 @@ def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
     with process("book.ipynb:chat", cwd=folder) as client:
         reply = client.post("/chat", json={"context_id": "a", "message": "Do I need an umbrella?"}).json()
         assert reply["stop_reason"] == "completed"
-        assert len(reply["generated_messages"]) == 3
+        assert [message["role"] for message in reply["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert (folder / "own.sqlite").exists()
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,12 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ChatInputError, MissingKeyError, ProviderStatusError, RunFailed
+from agentlab.serving import gate
 from agentlab.serving.gate import LARGEST_BODY, is_loopback
-from agentlab.testing import say
+from agentlab.testing import call, say
 from agentlab.types import FinishReason, Message
 
-from .made import FINISH, Parrot, finalize, parrot, scripted, serving
+from .made import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
 
 OK = {"context_id": "a", "message": "go"}
 CONFIG, NUDGES, CALLS = "terminating_config", "consecutive_nudges", "max_invocations"
@@ -43,9 +47,13 @@ WRONG: dict[str, tuple[str, Any, int, str, str]] = {
     "true": ("/chat", {**OK, CONFIG: {**FINISH, CALLS: True}}, 422, "invalid_field", CALLS),
     "no-invocations": ("/chat", {**OK, CONFIG: {**FINISH, CALLS: 0}}, 422, "invalid_field", CALLS),
     "unknown-tool": ("/chat", {**OK, CONFIG: {"tool_ids": ["finalise"]}}, 400, "invalid_input", "Did you mean 'finalize'?"),
-    "unknown-tool-invoked": ("/chat/invoke", {"prompt": "go", CONFIG: {"tool_ids": ["x"]}}, 400, "invalid_input", "'x'"),
-    "no-prompt": ("/chat/invoke", {}, 422, "invalid_field", "prompt: Field required"),
-    "nothing-to-add": ("/chat/add-ai-message", {"context_id": "a", "message": ""}, 422, "invalid_field", "message: "),
+    "unknown-tool-asked": ("/chat/ask", {"prompt": "go", CONFIG: {"tool_ids": ["x"]}}, 400, "invalid_input", "'x'"),
+    "invoke-without-context": ("/chat/invoke", {}, 422, "invalid_field", "context_id: Field required"),
+    "invoke-with-message": ("/chat/invoke", OK, 422, "invalid_field", "message: Extra inputs are not permitted"),
+    "invoke-nothing": ("/chat/invoke", {"context_id": "a"}, 404, "no_context", "The context 'a' holds no message"),
+    "no-prompt": ("/chat/add-ai-message", {"context_id": "a"}, 422, "invalid_field", "prompt: Field required"),
+    "nothing-to-add": ("/chat/add-message", {"context_id": "a", "message": ""}, 422, "invalid_field", "message: "),
+    "whose-message": ("/chat/add-message", {**OK, "role": "tool"}, 422, "invalid_field", "role: "),
     "no-such-place": ("/chats", {}, 404, "not_found", "/chat/add-ai-message"),
 }  # fmt: skip
 
@@ -56,6 +64,39 @@ def error_of(answer: httpx.Response) -> tuple[int, str, str]:
     assert body[0] == "error"
     assert set(body[1]) == {"type", "message"}
     return answer.status_code, body[1]["type"], body[1]["message"]
+
+
+def test_the_endpoints_have_the_form_that_was_agreed_on() -> None:
+    """The bodies and answers literally, as clients of other servers of this form send and read them."""
+    config = b'{"tool_ids": ["t-1"], "consecutive_nudges": 1, "nudge_message": "Call it.", "max_invocations": 64}'
+    headers = {"content-type": "application/json"}
+    script = [call("look", {"q": "trains"}), call("finalize", {"answer": "IC 41"})]
+    look = {"type": "tool_call", "tool_call_id": "call_look", "tool_name": "look", "tool_input": {"q": "trains"}}
+    seen = {"type": "tool_response", "tool_call_id": "call_look", "tool_output": "saw trains"}
+    ended = {"type": "tool_call", "tool_call_id": "call_finalize", "tool_name": "finalize", "tool_input": {"answer": "IC 41"}}
+    gave = {"type": "tool_response", "tool_call_id": "call_finalize", "tool_output": '{"answer":"IC 41"}'}
+    with serving(lab.Chat(scripted(script), tool_ids={"t-1": "finalize"})) as client:
+        for path, body, first in [
+            (
+                "/chat",
+                b'{"context_id": "c1", "message": "Go.", "terminating_config": %b}',
+                [{"sender": "human", "message": "Go."}],
+            ),
+            ("/chat/invoke", b'{"context_id": "c1", "terminating_config": %b}', []),
+            (
+                "/chat/add-ai-message",
+                b'{"context_id": "c1", "prompt": "Say it.", "terminating_config": %b}',
+                [{"sender": "human", "message": "Say it."}],
+            ),
+        ]:
+            answer = client.post(path, content=body % config, headers=headers)
+            assert answer.status_code == 200, answer.text
+            told = answer.json()
+            assert {name: told[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
+                "response": '{"answer":"IC 41"}',
+                "saved_ai_messages": True,
+                "generated_messages": [*first, look, seen, ended, gave],
+            }
 
 
 def test_what_is_sent_wrongly_is_told_with_field_and_next_step() -> None:
@@ -120,7 +161,7 @@ def test_another_process_that_wrote_meanwhile_is_a_conflict(tmp_path: Path) -> N
     class Meddler(Parrot):
         async def respond(self, request: Any, context: Any) -> Any:
             with lab.Chat(parrot(), tmp_path / "c.sqlite") as other:
-                await other.add_ai_message("a", "I was faster.")
+                await other.add_message("a", "I was faster.")
             return await super().respond(request, context)
 
     chat = lab.Chat(lab.Agent(Meddler()), tmp_path / "c.sqlite")
@@ -140,6 +181,28 @@ def test_a_body_of_more_than_a_mebibyte_is_refused_however_it_comes() -> None:
         assert error_of(client.post("/chat", content=message(LARGEST_BODY + 1), headers=headers))[:2] == (413, "body_too_large")
         pieces = (message(LARGEST_BODY + 1)[start : start + 65536] for start in range(0, LARGEST_BODY + 1, 65536))
         assert error_of(client.post("/chat", content=pieces, headers=headers))[:2] == (413, "body_too_large")
+        assert client.post("/chat", json=OK).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LONGEST_BODY_S", 1.0)
+    body = json.dumps(OK).encode()
+    head = b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with serving(parrot()) as client:
+        place = (client.base_url.host, client.base_url.port)
+        with contextlib.ExitStack() as held:
+            slow = [held.enter_context(socket.create_connection(place, timeout=PATIENCE_S)) for _ in range(20)]
+            for number, one in enumerate(slow):
+                chunked = number % 2
+                one.sendall(
+                    head + (b"transfer-encoding: chunked\r\n\r\n" if chunked else b"content-length: %d\r\n\r\n" % len(body))
+                )
+                one.sendall(b"1\r\n{\r\n" if chunked else body[:1])
+            assert client.post("/chat", json=OK).status_code == 200  # while all of them are open
+            for one in slow:
+                answer = b"".join(iter(partial(one.recv, 65536), b""))  # up to the end of the connection
+                assert answer.startswith(b"HTTP/1.1 408 ")
+                assert b'{"error": {"type": "body_too_slow", "message": "The body was not whole after 1 s' in answer
         assert client.post("/chat", json=OK).status_code == 200
 
 
@@ -253,18 +316,32 @@ def test_the_openapi_document_says_what_holds() -> None:
     with serving(parrot()) as client:
         document = client.get("/openapi.json").json()
         assert client.get("/docs").status_code == 404
-    assert set(document["paths"]) == {"/chat", "/chat/invoke", "/chat/add-ai-message"}
+    ran = {"/chat", "/chat/invoke", "/chat/add-ai-message"}
+    assert set(document["paths"]) == {*ran, "/chat/ask", "/chat/add-message"}
     for path in document["paths"].values():
         responses = path["post"]["responses"]
-        assert set(responses) == {"200", "400", "403", "409", "413", "422", "431", "500", "502", "503"}
+        assert set(responses) == {"200", "400", "403", "404", "408", "409", "413", "422", "431", "500", "502", "503"}
         for status, response in responses.items():
             model = "ServedReply" if status == "200" else "ErrorBody"
             assert response["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{model}"}
-    assert "nothing is saved" in document["paths"]["/chat/invoke"]["post"]["description"]
+    assert "nothing is saved" in document["paths"]["/chat/ask"]["post"]["description"]
+    schemas = document["components"]["schemas"]
+    assert schemas["ChatBody"]["required"] == ["context_id", "message"]
+    assert schemas["InvokeBody"]["required"] == ["context_id"]
+    assert schemas["AddAiMessageBody"]["required"] == ["context_id", "prompt"]
+    reply = schemas["ServedReply"]["properties"]
+    assert (reply["response"]["type"], reply["saved_ai_messages"]["type"]) == ("string", "boolean")
+    forms = {form["$ref"].rpartition("/")[2] for form in reply["generated_messages"]["items"]["anyOf"]}
+    assert {name: tuple(schemas[name]["properties"]) for name in forms} == {
+        "SaidMessage": ("sender", "message"),
+        "MadeToolCall": ("type", "tool_call_id", "tool_name", "tool_input"),
+        "ToolResponse": ("type", "tool_call_id", "tool_output"),
+    }
     config = document["components"]["schemas"]["TerminatingConfig"]
     assert config["required"] == ["tool_ids"]
     assert config["properties"]["tool_ids"]["items"]["enum"] == ["look", "finalize"]
     assert config["properties"]["max_invocations"]["default"] == 64
+    assert config["properties"]["consecutive_nudges"]["default"] == 1
     assert config["properties"]["nudge_message"]["default"].startswith("You are currently in an autonomous execution mode")
 
 
@@ -280,8 +357,11 @@ def test_the_openapi_document_says_what_holds() -> None:
         (lambda chat: chat.chat("a", " "), "message=' ': say something"),
         (lambda chat: chat.chat("a", None), "message=None"),
         (lambda chat: chat.chat("a", "\ud83c"), "half a surrogate pair at character 0"),
-        (lambda chat: chat.invoke(""), "prompt=''"),
-        (lambda chat: chat.add_ai_message("a", ""), "message=''"),
+        (lambda chat: chat.ask(""), "prompt=''"),
+        (lambda chat: chat.invoke("a"), "The context 'a' holds no message"),
+        (lambda chat: chat.add_ai_message("a", ""), "prompt=''"),
+        (lambda chat: chat.add_message("a", ""), "message=''"),
+        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': give 'assistant' or 'user'"),
         (lambda chat: chat.chat("a", "go", {"tool_id": ["finalize"]}), "Did you mean 'tool_ids'?"),
         (lambda chat: chat.chat("a", "go", {"max_invocations": 3}), "tool_ids is missing"),
         (lambda chat: chat.chat("a", "go", {"tool_ids": "finalize"}), "give the names in a list"),
@@ -298,7 +378,7 @@ def test_the_methods_name_what_is_wrong(ask: Any, said: str) -> None:
 def test_the_methods_take_what_a_run_takes() -> None:
     with lab.Chat(parrot()) as chat:
         for config in (["finalize"], lab.TerminatingTools([finalize]), FINISH):
-            assert asyncio.run(chat.invoke("finish", config)).stop_reason is lab.StopReason.TERMINATING_TOOL
+            assert asyncio.run(chat.ask("finish", config)).stop_reason is lab.StopReason.TERMINATING_TOOL
 
 
 def test_a_run_that_failed_is_raised_with_all_that_it_left() -> None:
@@ -319,7 +399,7 @@ def test_a_request_that_is_cancelled_leaves_the_context_as_it_was_and_free() -> 
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await chat.add_ai_message("a", "free")
+            await chat.add_message("a", "free")
 
         asyncio.run(main())
         assert chat.messages("a") == (Message("assistant", "free"),)
@@ -328,3 +408,9 @@ def test_a_request_that_is_cancelled_leaves_the_context_as_it_was_and_free() -> 
 def test_a_chat_needs_an_agent() -> None:
     with pytest.raises(lab.errors.ConfigurationError, match="pass an agent"):
         lab.Chat("openai:gpt-5.4-mini")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [{"7f3a": "finalise"}, {"look": "finalize"}], ids=["no-such-tool", "name-of-another"])
+def test_an_id_that_names_no_tool_is_refused(ids: dict[str, str]) -> None:
+    with pytest.raises(lab.errors.ConfigurationError, match=r"Chat\(tool_ids=.*: look, finalize\."):
+        lab.Chat(parrot(), tool_ids=ids)

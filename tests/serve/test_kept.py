@@ -25,7 +25,7 @@ ANY_JSON = st.recursive(
 )
 MESSAGES = st.builds(
     Message,
-    st.sampled_from(["user", "assistant", "tool"]),
+    st.sampled_from(["user", "assistant", "tool", "system"]),
     ANY_TEXT,
     st.lists(st.builds(ToolCall, ANY_TEXT, ANY_TEXT, ANY_TEXT, st.booleans()), max_size=3).map(tuple),
     st.lists(
@@ -65,7 +65,7 @@ def test_what_a_tool_returned_is_not_kept_only_what_the_model_was_told() -> None
     assert (back.content, back.value, back.stop) == ("told", None, Stop("enough"))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}", '{"role":"system","text":""}', '{"role":"user"}',
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}", '{"role":"developer","text":""}', '{"role":"user"}',
                                   '{"role":"user","text":"","tool_calls":[{"no":1}]}',
                                   '{"role":"user","text":"","native":5}'])  # fmt: skip
 def test_what_is_no_message_is_an_error(text: str) -> None:

@@ -30,4 +30,4 @@ def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path, toke
             capture_output=True, text=True, check=False, cwd=tmp_path, timeout=110,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "3 selected / 3 total" in done.stdout
+    assert "5 selected / 5 total" in done.stdout

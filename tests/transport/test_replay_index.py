@@ -54,6 +54,17 @@ def test_different_json_stays_different(one: Any, other: Any) -> None:
         assert one == other
 
 
+@pytest.mark.parametrize("field", ["messages", "input"])
+def test_an_instruction_in_mid_conversation_is_found_as_older_recordings_have_it(field: str) -> None:
+    def asked(*roles: str) -> bytes:
+        return canonical_body(json.dumps({field: [{"role": role, "content": "x"} for role in roles]}).encode())
+
+    assert asked("system", "user", "assistant", "system") == asked("system", "user", "assistant", "user")
+    assert asked("user", "assistant", "developer") == asked("user", "assistant", "user")
+    assert asked("system", "user") != asked("user", "user")
+    assert asked("system", "system", "user") != asked("system", "user", "user")
+
+
 @given(st.binary(max_size=40))
 def test_other_bodies_are_compared_as_they_are(body: bytes) -> None:
     try:

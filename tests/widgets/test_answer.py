@@ -19,7 +19,7 @@ from agentlab.events import Event, TextReceived
 from agentlab.loop.calls import CallContext
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import FinishReason, ModelRequest, ModelResponse
+from agentlab.types import FinishReason, Hole, ModelRequest, ModelResponse
 from agentlab.widgets import markup
 from agentlab.widgets.answer import LONGEST, LONGEST_COMING, Answer, Said
 
@@ -192,6 +192,16 @@ def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning()
     assert late[0].text == "and the end."
     assert late[0].about == "the end of it: its beginning came before this panel was opened"
     assert answers[0].catch_up() == Said("Answer of step 1", "The beginning, and the end.", 27)
+
+
+def test_an_answer_that_is_asked_for_again_does_not_show_its_text_twice() -> None:
+    watched = Watched(stream=True)
+    cut = say(finish=FinishReason.MAX_TOKENS)
+    holed = replace(say(), holes=(Hole(4),))
+    begin, lose = speech("I say: ", look=watched.look, then=cut), speech("pay Bob", look=watched.look, then=holed)
+    to_the_end(watched.run(begin, lose, speech("pay ", "not Bob", look=watched.look)))
+    assert watched.texts() == ["I say: ", "I say: pay Bob", "I say: pay ", "I say: pay not Bob"]
+    assert watched.answer.catch_up().text == "I say: pay not Bob"
 
 
 # Several calls in one step --------------------------------------------------------------------------------------------------
