@@ -25,7 +25,7 @@ import threading
 import time
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, overload
 
@@ -211,7 +211,7 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
     return named
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Executed:
     """What one call led to. `cut` is the cancel that came meanwhile, or what a middleware raised: the caller keeps the result, and then
     raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
@@ -235,19 +235,17 @@ async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execute
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
     result = executed.result
-    return replace(
-        executed,
-        result=ToolResult(
-            result.call_id,
-            result.name,
-            known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
-            result.value,
-            result.error,
-            tool_call.arguments,
-            time.perf_counter() - started,
-            result.stop,
-        ),
+    executed.result = ToolResult(
+        result.call_id,
+        result.name,
+        known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
+        result.value,
+        result.error,
+        tool_call.arguments,
+        time.perf_counter() - started,
+        result.stop,
     )
+    return executed
 
 
 async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
@@ -265,7 +263,8 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
         return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_in_words(error)}")
     came = await _call(target, arguments)
     executed = _result(tool_call, target, came)
-    return replace(executed, cut=came.cut, left_behind=came.left_behind) if came.cut or came.left_behind else executed
+    executed.cut, executed.left_behind = came.cut, came.left_behind
+    return executed
 
 
 def _result(tool_call: ToolCall, target: Tool, came: _Came) -> Executed:
