@@ -260,6 +260,11 @@ def _text_of_holes(call: ModelCall) -> str | None:
     return "; ".join(map(str, call.response.holes)) or None
 
 
+def _of_rate(field: str, dtype: str, help_: str) -> Column:
+    """A column off the provider's own limits on the account."""
+    return _of_call(f"rate_{field}", dtype, help_, lambda c: getattr(c.response.rate_limit, field, None))
+
+
 CALL_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     PROVIDER,
@@ -297,6 +302,12 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_source("replayed", "boolean", "whether it was replayed from a recording", lambda s: s.replayed),
     _of_source("recording", "string", "the file and the number in it", lambda s: s.recording or None),
     _of_source("response_hash", "string", "hash of the response's body", lambda s: s.digest),
+    _of_rate("requests_left", "Int64", "requests that the account has left, by the answer's headers"),
+    _of_rate("requests_limit", "Int64", "of so many"),
+    _of_rate("requests_renew_s", "Float64", "seconds from the answer until all are there again"),
+    _of_rate("tokens_left", "Int64", "tokens that the account has left, by the answer's headers"),
+    _of_rate("tokens_limit", "Int64", "of so many"),
+    _of_rate("tokens_renew_s", "Float64", "seconds from the answer until all are there again"),
 )
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentlab.results import RunResult
+    from agentlab.types import RateLimit
 
 
 class AgentlabError(Exception):
@@ -231,7 +232,8 @@ class ProviderStatusError(ProviderError):
     """An HTTP status outside 200 to 299.
 
     `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say), `code` the provider's
-    own word for what is wrong, such as `insufficient_quota` (empty: it has none).
+    own word for what is wrong, such as `insufficient_quota` (empty: it has none), `rate_limit` what its headers say of the account's
+    limits (None: nothing).
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -241,11 +243,20 @@ class ProviderStatusError(ProviderError):
         (429, 2.0)
     """
 
-    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None, code: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        retry_after_s: float | None = None,
+        code: str = "",
+        rate_limit: RateLimit | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.retry_after_s = retry_after_s
+        self.rate_limit = rate_limit
 
 
 class ProviderPayloadError(ProviderError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from agentlab.no_such_name import defined_in, only
 from agentlab.redaction import shown_without_keys
 from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
-from agentlab.types import FinishReason, Hole, ToolCall, ToolResult, Usage
+from agentlab.types import FinishReason, Hole, RateLimit, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from agentlab.settings import RunSettings
@@ -66,7 +66,8 @@ class TurnStarted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
-    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line.
+    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line, `rate_limit` what the refusal's
+    headers say of the account's limits, None where they say nothing.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -80,6 +81,7 @@ class CallRetried(Event):
     attempt: int
     wait_s: float
     reason: str
+    rate_limit: RateLimit | None = None
 
 
 @shown_without_keys

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import math
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from agentlab.redaction import shown_without_keys
+from agentlab.types import RateLimit
 
 
 @shown_without_keys
@@ -59,3 +62,84 @@ class HttpAnswer(Protocol):
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, decoded, in chunks of any size."""
         ...
+
+
+# Rate limits ----------------------------------------------------------------------------------------------------------------
+
+RATE_LIMIT_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "requests_left": ("x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining"),
+    "requests_limit": ("x-ratelimit-limit-requests", "anthropic-ratelimit-requests-limit", "x-ratelimit-limit"),
+    "requests_renew_s": ("x-ratelimit-reset-requests", "anthropic-ratelimit-requests-reset", "x-ratelimit-reset"),
+    "tokens_left": ("x-ratelimit-remaining-tokens", "anthropic-ratelimit-tokens-remaining"),
+    "tokens_limit": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit"),
+    "tokens_renew_s": ("x-ratelimit-reset-tokens", "anthropic-ratelimit-tokens-reset"),
+}
+"""The headers of each field of a RateLimit; the first that is there counts. As they were found on 2026-11-23:
+
+OpenAI      durations such as "6m0s" and "12ms": https://community.openai.com/t/1268905, after
+            https://platform.openai.com/docs/guides/rate-limits
+Groq        the same, as other compatible servers: https://console.groq.com/docs/rate-limits
+Azure       whole seconds, and -1 for unknown: https://learn.microsoft.com/en-us/answers/questions/5625878
+Anthropic   times of RFC 3339: https://platform.claude.com/docs/en/api/rate-limits
+OpenRouter  requests only, with milliseconds since 1970: https://openrouter.ai/docs/api-reference/limits
+"""
+
+_PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_FIRST_DATE_S = 10**9
+_FIRST_DATE_MS = 10**11
+"""A number as large as these is no wait but a time, in seconds or in milliseconds since 1970."""
+
+
+def read_rate_limit(headers: Mapping[str, str], now_s: Callable[[], float | None]) -> RateLimit | None:
+    """What the headers of an answer say of the account's limits, None where they say nothing. `now_s` gives the time of the answer in
+    seconds since 1970, None where it is not known; it is asked only for a header that is a time itself."""
+    if not any("ratelimit" in name for name in headers):
+        return None
+    said = {
+        field: next((headers[name].strip() for name in names if name in headers), "")
+        for field, names in RATE_LIMIT_HEADERS.items()
+    }
+    found = RateLimit(
+        _count(said["requests_left"]),
+        _count(said["requests_limit"]),
+        _wait_s(said["requests_renew_s"], now_s),
+        _count(said["tokens_left"]),
+        _count(said["tokens_limit"]),
+        _wait_s(said["tokens_renew_s"], now_s),
+    )
+    return None if found == RateLimit() else found
+
+
+def _count(said: str) -> int | None:
+    number = _number(said)
+    return None if number is None or number >= 2**53 else int(number)
+
+
+def _wait_s(said: str, now_s: Callable[[], float | None]) -> float | None:
+    """Seconds, of a number of them, of a duration such as `6m0s`, or until a time: of RFC 3339, or since 1970."""
+    number, pieces = _number(said), _PIECE.findall(said)
+    if number is not None and number < _FIRST_DATE_S:
+        return number
+    if number is not None:
+        until = number if number < _FIRST_DATE_MS else number / 1000
+    elif pieces and "".join(map("".join, pieces)) == said:
+        waits = [value * _SECONDS[unit] for text, unit in pieces if (value := _number(text)) is not None]
+        return round(sum(waits), 9) if len(waits) == len(pieces) else None
+    else:
+        try:
+            time = datetime.fromisoformat(said)
+        except ValueError:
+            return None
+        until = time.replace(tzinfo=time.tzinfo or UTC).timestamp()
+    now = now_s()
+    return None if now is None else max(0.0, round(until - now, 6))
+
+
+def _number(said: str) -> float | None:
+    """A number from 0 up; servers write -1 for one that they do not know."""
+    try:
+        number = float(said)
+    except ValueError:
+        return None
+    return number if 0 <= number < math.inf else None

@@ -7,6 +7,8 @@ stays. The text is plain ASCII, so that halves of surrogate pairs, which models 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from agentlab.types import Message, NativeContent, Role, Stop, ToolCall, ToolResult
@@ -17,15 +19,18 @@ def encode(message: Message) -> str:
     return json.dumps(plain(message), separators=(",", ":"))
 
 
-def plain(message: Message) -> dict[str, Any]:
-    """The same as `encode`, before it is text: for what stands inside something larger."""
+def plain(message: Message, place_of: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any]:
+    """The same as `encode`, before it is text: for what stands inside something larger. Of results in `place_of`, by their id, only the
+    place is kept."""
     kept: dict[str, Any] = {"role": message.role, "text": message.text}
     if message.tool_calls:
         kept["tool_calls"] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments, "closed": call.closed} for call in message.tool_calls
         ]
     if message.tool_results:
-        kept["tool_results"] = [_result(result) for result in message.tool_results]
+        kept["tool_results"] = [
+            {"of_step": place_of[id(result)]} if id(result) in place_of else _result(result) for result in message.tool_results
+        ]
     if message.native is not None:
         kept["native"] = {"wire": message.native.wire, "content": message.native.content}
     return kept
@@ -67,6 +72,15 @@ def _result(result: ToolResult) -> dict[str, Any]:
     if result.middleware:
         kept |= {"middleware": result.middleware, "executed_arguments": result.executed_arguments}
     return kept
+
+
+_OF_RESULT = ("call_id", "name", "content", "error", "arguments", "duration_s", "middleware", "executed_arguments")
+
+
+def of_step(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as a message has it, from how a step keeps it."""
+    stop = kept.get("stop")
+    return {**{name: kept[name] for name in _OF_RESULT if name in kept}, **({} if stop is None else {"stop": stop["reason"]})}
 
 
 def _as_result(kept: dict[str, Any]) -> ToolResult:

@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 _EVENTS = (
-    "RunStarted", "RunPaused", "RunResumed", "RunEnded", "TurnStarted", "TurnCompleted", "Nudged", "CallRetried", "TextReceived",
-    "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted", "ToolFinished",
-    "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
+    "RunStarted", "RunPaused", "RunResumed", "RunEnded", "TurnStarted", "TurnCompleted", "Nudged", "CallRetried", "AskedAgain",
+    "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
+    "ToolFinished", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
 )  # fmt: skip
 
 ELSEWHERE = {

@@ -14,10 +14,10 @@ import contextlib
 import html
 import math
 from array import array as array_of
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,7 @@ from agentlab.columns import (
     plain,
 )
 from agentlab.errors import ConfigurationError
+from agentlab.lockstep import Lockstep
 from agentlab.printable import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
@@ -44,6 +45,17 @@ from agentlab.rows import Leaves, repetition, some_at_once
 from agentlab.run import Run
 
 Recorded: TypeAlias = RunResult | Run
+
+
+class HasFrames(Protocol):
+    """A store, or the results of an experiment: makes the frames of its runs itself."""
+
+    def frame(self, what: str = ..., /) -> pd.DataFrame:
+        """Make the frame of this name."""
+
+
+Recordings: TypeAlias = Recorded | Iterable[Recorded] | Lockstep | HasFrames
+"""What frames are made of: a run or a result, several of them, a lockstep, a store, the results of an experiment."""
 
 
 # Rows --------------------------------------------------------------------------------------------------------------------------
@@ -76,8 +88,10 @@ _KINDS: dict[str, tuple[tuple[Column, ...], Callable[[Source], Iterable[Any]]]] 
 FRAMES = ("runs", "steps", *list(_KINDS)[1:])
 
 
-def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd.DataFrame:
+def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
     """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+
+    `recorded` is a run or a result, several of them in a list, a Lockstep, a Store, or the results of an experiment.
 
     Example:
         >>> lab.frame([result, *others], "runs")[["provider", "stop_reason", "steps", "total_tokens"]]
@@ -92,14 +106,50 @@ def to_frame(recorded: Recorded | Iterable[Recorded], what: str = "steps") -> pd
     """
     if what not in FRAMES:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
+    if isinstance(recorded, Lockstep):
+        recorded = recorded.runs
+    elif not isinstance(recorded, pd.DataFrame) and (made := _own_frame(recorded, what)) is not None:
+        return made
     several = recorded if isinstance(recorded, Iterable) and not isinstance(recorded, str | RunResult | Run) else [recorded]
-    sources = [_source(one) for one in several]
+    sources = [_source(one) for one in several]  # type: ignore[arg-type]  # it raises for anything else
     if what == "steps":
         return _steps_frame(sources)
     columns, rows_of = _KINDS[what]
     rows = [(source, row) for source in sources for row in list(rows_of(source))]
     arrays = {column.name: array([column.read(*row) for row in rows], column.dtype) for column in columns}
     return pd.DataFrame(arrays, copy=False)
+
+
+def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
+    """The frame that a store, the results of an experiment or an import have of their runs; None for anything else."""
+    if callable(make := getattr(recorded, "frame", None)):
+        made: pd.DataFrame = make(what)
+        return made
+    there = getattr(recorded, what, None)
+    return there if isinstance(there, pd.DataFrame) else None
+
+
+def frame_of(given: Recordings | pd.DataFrame, what: str, function: str, advice: str) -> pd.DataFrame:
+    """What a function of frames was given, as a frame: a DataFrame as it is, recorded runs as `lab.frame` has them.
+
+    Raises ConfigurationError for anything else, in the name of `function`; `advice` says which frame it takes.
+    """
+    if isinstance(given, pd.DataFrame):
+        return given
+    if isinstance(given, str | bytes | pd.Series) or not _is_recorded(given, what):
+        raise ConfigurationError(
+            f"{function}() cannot read {type(given).__name__}: pass a run, a result, several in a list, a store, the results of "
+            f"an experiment, or a DataFrame: {advice}."
+        )
+    return to_frame(given, what)
+
+
+def _is_recorded(given: object, what: str) -> bool:
+    if isinstance(given, Sequence):
+        return all(isinstance(one, Run | RunResult) for one in given)
+    if isinstance(given, Run | RunResult | Lockstep | Iterable):
+        return True
+    return callable(getattr(given, "frame", None)) or isinstance(getattr(given, what, None), pd.DataFrame)
 
 
 def _steps_frame(sources: list[Source]) -> pd.DataFrame:
@@ -123,10 +173,11 @@ def _steps_frame(sources: list[Source]) -> pd.DataFrame:
 _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confidence", "action", "stop_reason", "suggestion"]
 
 
-def termination_report(recorded: Recorded | Iterable[Recorded], *, summary: bool = False) -> pd.DataFrame:
+def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = False) -> pd.DataFrame:
     """How every response of one or several runs ended, what followed, and what could be done about it: a row a response.
 
-    With `summary`, a row for each kind of end, and how many `responses` ended so, the most frequent first.
+    `recorded` is what `lab.frame` takes, or its `termination` frame. With `summary`, a row for each kind of end, and how many
+    `responses` ended so, the most frequent first.
 
     Example:
         >>> lab.termination_report(others)[["provider", "step", "raw_finish_reason", "action"]].head(3)
@@ -135,7 +186,9 @@ def termination_report(recorded: Recorded | Iterable[Recorded], *, summary: bool
         1   openai     2        tool_calls  execute_tools
         2   openai     3        tool_calls  execute_tools
     """
-    frame = to_frame(recorded, "termination")
+    frame = frame_of(recorded, "termination", "lab.termination_report", 'one row per response, lab.frame(results, "termination")')
+    if missing := [name for name in _COUNTED_BY if name not in frame.columns and len(frame.columns)]:
+        raise ConfigurationError(f"lab.termination_report() misses the columns {', '.join(missing)}: pass results, or a store.")
     if not summary:
         return frame
     counted = frame.groupby(_COUNTED_BY, dropna=False, sort=False).size().reset_index(name="responses")

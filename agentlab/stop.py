@@ -125,7 +125,7 @@ class HasToolCall(StopCondition):
     """
 
     names: tuple[str, ...] = dataclasses.field(
-        metadata={"help": "stop when one of these tools was called", "start": ("finalize",)}
+        metadata={"help": "stop when one of these tools was called", "start": ("finalize",), "known": "tools"}
     )
 
     @helps_with_keywords
@@ -166,7 +166,7 @@ class FinishReasonIs(StopCondition):
     """
 
     reasons: tuple[FinishReason | str, ...] = dataclasses.field(
-        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",)}
+        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",), "known": "finish reasons"}
     )
 
     @helps_with_keywords

@@ -49,7 +49,8 @@ def as_tool(
     """The agent as a tool; see `Agent.as_tool`."""
     settings = agent.settings_for(budget=budget, stop=stop, terminating=terminating)
     told = f"{description.strip()}\n\n{HOW_TO_USE}" if description.strip() else HOW_TO_USE
-    return tool(name=name, description=told)(SubAgent(agent, name, settings).work)
+    idempotent = all(one.idempotent for one in agent.tools.values())
+    return tool(name=name, description=told, idempotent=idempotent)(SubAgent(agent, name, settings).work)
 
 
 class SubAgent:

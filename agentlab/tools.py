@@ -62,6 +62,9 @@ class Tool(Shown):
     the run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off. An async
     function that does not end within 2 s of its cancel is left behind too, with a warning: it may still be running.
 
+    `idempotent` False is for what must not be done twice, such as a payment. Where a store resumes a run whose process ended in
+    mid-step, a call that was begun may have run: it is executed again only if `resume(…, again=…)` says so.
+
     Whatever the function raises is its result, SystemExit and a cancel of its own too. Only a KeyboardInterrupt passes, where the
     function is on the thread of the loop: it is the person's. A StopRequested ends the run.
 
@@ -80,6 +83,7 @@ class Tool(Shown):
     timeout_s: float | None = None
     inline: bool = False
     on_cancel: OnCancel = "cancel"
+    idempotent: bool = True
 
     @property
     def name(self) -> str:
@@ -120,7 +124,8 @@ class Tool(Shown):
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
-        return _make, (self.function, self.name, self.spec.description, self.timeout_s, self.inline, self.on_cancel)
+        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent)
+        return _make, (self.function, self.name, self.spec.description, *more)
 
 
 def _named(module: str, name: str) -> Any:
@@ -143,6 +148,7 @@ def tool(
     timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
 ) -> Callable[[Function], Tool]: ...
 def tool(
     function: Function | None = None,
@@ -153,6 +159,7 @@ def tool(
     timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool of a function; as a decorator with or without arguments, or as a call.
 
@@ -168,7 +175,7 @@ def tool(
     """
 
     def make(target: Function) -> Tool:
-        return _make(target, name, description, timeout_s, inline, on_cancel)
+        return _make(target, name, description, timeout_s, inline, on_cancel, idempotent)
 
     return make if function is None else make(function)
 
@@ -404,6 +411,7 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
     timeout_s: float | timedelta | None = None,
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
 ) -> Tool:
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
@@ -416,4 +424,12 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
     if on_cancel not in typing.get_args(OnCancel):
         raise ToolDefinitionError(f"The tool {called!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
     told, model, schema = described(called, function)
-    return Tool(function, ToolSpec(called, description or told, schema, json.dumps(schema)), model, timeout_s, inline, on_cancel)
+    return Tool(
+        function,
+        ToolSpec(called, description or told, schema, json.dumps(schema)),
+        model,
+        timeout_s,
+        inline,
+        on_cancel,
+        idempotent,
+    )

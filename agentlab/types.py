@@ -28,6 +28,7 @@ __all__ = [
     "ModelRequest",
     "ModelResponse",
     "NativeContent",
+    "RateLimit",
     "ReasoningDelta",
     "ResponseSource",
     "Role",
@@ -170,7 +171,8 @@ class ToolResult(Shown):
 
     `content` is the text handed back to the model; `value` what the function returned, or the exception it raised. `error` says
     what went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`,
-    `interrupted` (begun, and cut off by the run's end); None is success. `stop` is there where the tool asked the run to end.
+    `interrupted` (begun, and cut off by the run's end), `may_have_run` (begun in a process that ended, and not executed again); None is
+    success. `stop` is there where the tool asked the run to end.
 
     `arguments` are those that the model sent. Where a tool middleware changed something, `middleware` says what: `arguments`,
     `result`, or `answer` (the tool was not executed), and `executed_arguments` are those that the tool got.
@@ -350,6 +352,27 @@ class ResponseSource(Shown):
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class RateLimit(Shown):
+    """The provider's own limits on an account, as the headers of one answer say. None: the header is not there.
+
+    `*_limit` is what the account may use in a period, `*_left` what is left of it, and `*_renew_s` the seconds from the answer until
+    all of it is there again.
+
+    Example:
+        >>> from agentlab.types import RateLimit
+        >>> RateLimit(requests_left=499, requests_limit=500, requests_renew_s=0.12).tokens_left is None
+        True
+    """
+
+    requests_left: int | None = None
+    requests_limit: int | None = None
+    requests_renew_s: float | None = None
+    tokens_left: int | None = None
+    tokens_limit: int | None = None
+    tokens_renew_s: float | None = None
+
+
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Hole:
@@ -402,8 +425,9 @@ def marked(text: str, holes: Sequence[Hole]) -> str:
 class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
     as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported; `source`
-    where and when it was made, None without HTTP (responses are compared without it). `holes` are the places where a stream lost a
-    piece: `text` is what came, without a mark (`marked(text, holes)` puts one in)."""
+    where and when it was made, None without HTTP; `rate_limit` what its headers say of the account's limits, None where they say
+    nothing (responses are compared without these two). `holes` are the places where a stream lost a piece: `text` is what came,
+    without a mark (`marked(text, holes)` puts one in)."""
 
     text: str
     signal: TerminationSignal
@@ -418,6 +442,7 @@ class ModelResponse(Shown):
     raw: JSON = None
     source: ResponseSource | None = field(default=None, compare=False)
     holes: tuple[Hole, ...] = ()
+    rate_limit: RateLimit | None = field(default=None, compare=False)
 
     @property
     def is_spoilt(self) -> bool:

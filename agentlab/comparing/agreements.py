@@ -13,10 +13,11 @@ import pandas as pd
 
 from agentlab.amounts import counted
 from agentlab.comparing.compare import TOO_FEW, default_shared, hint, in_words
-from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, unit_of, units_of
+from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, runs_of, unit_of, units_of
 from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, printable
+from agentlab.recorder import Recordings
 
 MOST_PAIRS = 24
 """So many pairs of groups are shown; the frame has them all."""
@@ -93,7 +94,7 @@ class Agreement:
 
 
 def agreement(
-    frame: pd.DataFrame,
+    frame: Recordings | pd.DataFrame,
     what: str | None = None,
     by: By = "provider",
     on: By | None = None,
@@ -103,10 +104,10 @@ def agreement(
 ) -> Agreement:
     """Whether groups of runs end for the same reason on equivalent scenarios, beyond what chance would give.
 
-    `frame` has one row per run, or is the termination frame (one row per response, of which the last of each run counts) with what
-    makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or `finish_reason` (why its last
-    response did); by default the first that there is. `on` is what makes a scenario; by default those of `prompt_id` (or `prompt`),
-    `settings` and `repeat` that there are.
+    `frame` is what `lab.frame` takes, or has one row per run, or is the termination frame (one row per response, of which the last of
+    each run counts) with what makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or
+    `finish_reason` (why its last response did); by default the first that there is. `on` is what makes a scenario; by default those
+    of `prompt_id` (or `prompt`), `settings` and `repeat` that there are.
 
     Kappa is 1 where all agree, 0 where they agree as often as chance would have them, given how often each reason occurs; it is NA
     where there is but one reason. Each repeat of a prompt is a scenario: that a group differs from itself over them counts
@@ -119,10 +120,10 @@ def agreement(
         >>> lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
         Agreement(the same stop_reason, why the run ended; the same in 1 of 1 scenario)
     """
-    columns, level = columns_of(by), checked_level(level)
-    of = what if what is not None else next((name for name in REASONS if name in getattr(frame, "columns", ())), REASONS[0])
+    columns, level, frame = columns_of(by), checked_level(level), runs_of(frame, "lab.agreement")
+    of = what if what is not None else next((name for name in REASONS if name in frame.columns), REASONS[0])
     shared = columns_of(on, "on") if on is not None else default_shared(frame, columns)
-    advice = 'pass one row per run with what makes a scenario, such as by frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
+    advice = 'one row per run with what makes a scenario, such as by frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
     rows = checked(frame, [*columns, of, *shared, *([] if unit is None else unit_of(frame, unit))], "lab.agreement", advice)
     if "call" in rows.columns and "run_id" in rows.columns:
         rows = rows.drop_duplicates("run_id", keep="last")

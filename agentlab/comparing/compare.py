@@ -33,6 +33,7 @@ from agentlab.comparing.groups import (
     in_order,
     mixed,
     names_of,
+    runs_of,
     scores_of,
     unit_of,
     units_of,
@@ -40,6 +41,7 @@ from agentlab.comparing.groups import (
 )
 from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_change, of_mean, of_median, of_share
 from agentlab.errors import ConfigurationError
+from agentlab.recorder import Recordings
 
 TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
 SHARED = ("prompt_id", "settings", "repeat")
@@ -47,7 +49,7 @@ SHARED = ("prompt_id", "settings", "repeat")
 
 
 def summary(
-    runs: pd.DataFrame,
+    runs: Recordings | pd.DataFrame,
     by: By = "provider",
     *,
     level: float = 0.95,
@@ -57,8 +59,9 @@ def summary(
 ) -> pd.DataFrame:
     """One row per group: how many runs completed and succeeded, and what they used, each with its interval.
 
-    `runs` has one row per run, `by` is the column or columns that make the groups. The same run twice counts once. Runs that have not
-    ended, or never began, are counted as `not_ended` and enter nothing else. Columns, beside those of `by`:
+    `runs` is what `lab.frame` takes, or a frame with one row per run; `by` is the column or columns that make the groups. The same
+    run twice counts once. Runs that have not ended, or never began, are counted as `not_ended` and enter nothing else. Columns,
+    beside those of `by`:
 
     - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
     - `units`: in how many independent units the ended runs come
@@ -89,7 +92,7 @@ def summary(
         2     gemini     1          1       2020.0
     """
     columns = columns_of(by)
-    groups = groups_of(runs, columns, level=level, success_at=success_at, unit=unit, failures=failures)
+    groups = groups_of(runs_of(runs, "lab.summary"), columns, level=level, success_at=success_at, unit=unit, failures=failures)
     firsts = pd.concat([group.first for group in groups]) if groups else pd.DataFrame(columns=columns)
     rows = [_row(group) for group in groups]
     table: dict[str, Any] = {column: firsts[column].array for column in columns}
@@ -287,7 +290,7 @@ def _few(group: Group) -> str | None:
 
 
 def paired(
-    runs: pd.DataFrame,
+    runs: Recordings | pd.DataFrame,
     what: str,
     by: By = "provider",
     on: By | None = None,
@@ -299,10 +302,10 @@ def paired(
 ) -> pd.DataFrame:
     """How groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
 
-    `what` is a column: `cost_usd`, `total_tokens`, `steps`, `terminated`, `score` (truth counts as 1 and 0). `on` is what both runs of
-    a pair have in common, their task; by default those of `prompt_id` (or `prompt`), `settings` and `repeat` that there are. Several
-    runs of one group on one task are averaged first, over those whose value is known: one pair. With `against`, the name of a group,
-    only the differences from that one. Columns:
+    `runs` is what `lab.frame` takes, or a frame with one row per run; `what` is a column: `cost_usd`, `total_tokens`, `steps`,
+    `terminated`, `score` (truth counts as 1 and 0). `on` is what both runs of a pair have in common, their task; by default those of
+    `prompt_id` (or `prompt`), `settings` and `repeat` that there are. Several runs of one group on one task are averaged first, over
+    those whose value is known: one pair. With `against`, the name of a group, only the differences from that one. Columns:
 
     - `group`, `against`, `what`: a positive difference means that `group` has more of it
     - `difference`, `low`, `high`: the mean over the pairs
@@ -326,7 +329,7 @@ def paired(
         1  gemini  anthropic     -1126.0
         2  gemini     openai       596.0
     """
-    columns, level = columns_of(by), checked_level(level)
+    columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.paired")
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
     needed = [*columns, what, *shared, *([] if unit is None else unit_of(runs, unit))]
     frame = whole_runs(each_once(checked(runs, needed, "lab.paired")))
@@ -362,11 +365,10 @@ _PAIRED: dict[str, Any] = {
 }
 
 
-def default_shared(runs: object, by: Sequence[str]) -> list[str]:
+def default_shared(runs: pd.DataFrame, by: Sequence[str]) -> list[str]:
     """The columns that say which runs of different groups had the same task."""
-    there = runs if isinstance(runs, pd.DataFrame) else pd.DataFrame()
-    prompt = "prompt" if "prompt" in there.columns and "prompt_id" not in there.columns else "prompt_id"
-    return [prompt, *(name for name in SHARED[1:] if name in there.columns and name not in by and there[name].notna().any())]
+    prompt = "prompt" if "prompt" in runs.columns and "prompt_id" not in runs.columns else "prompt_id"
+    return [prompt, *(name for name in SHARED[1:] if name in runs.columns and name not in by and runs[name].notna().any())]
 
 
 def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import pandas as pd
 
 from agentlab.errors import ConfigurationError
 from agentlab.printable import cut
+from agentlab.recorder import Recordings, frame_of
 
-RUNS_ADVICE = 'pass one row per run, lab.frame(results, "runs")'
-STEPS_ADVICE = "pass one row per step, lab.frame(results)"
+RUNS_ADVICE = 'one row per run, lab.frame(results, "runs")'
+STEPS_ADVICE = "one row per step, lab.frame(results)"
 BETWEEN = " · "
 """Between the values of several columns in one name."""
 
@@ -28,13 +29,23 @@ def columns_of(by: object, option: str = "by") -> list[str]:
     return list(dict.fromkeys(cast(list[str], names)))
 
 
+def runs_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
+    """One row per run of what a person passed. Raises ConfigurationError for what holds no runs."""
+    return frame_of(given, "runs", function, RUNS_ADVICE)
+
+
+def steps_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
+    """One row per step of what a person passed. Raises ConfigurationError for what holds no runs."""
+    return frame_of(given, "steps", function, STEPS_ADVICE)
+
+
 def checked(frame: object, needed: Sequence[str], function: str, advice: str = RUNS_ADVICE) -> pd.DataFrame:
     """The frame, with its rows counted from 0; one that has neither rows nor columns gets the columns that are needed.
 
     Raises ConfigurationError where a column is missing, and for what is no frame.
     """
     if not isinstance(frame, pd.DataFrame):
-        raise ConfigurationError(f"{function}() takes a DataFrame, not {type(frame).__name__}: {advice}.")
+        raise ConfigurationError(f"{function}() takes a DataFrame, not {type(frame).__name__}: pass {advice}.")
     if not len(frame.columns) and not len(frame):
         return pd.DataFrame({name: pd.array([], dtype="string") for name in needed})
     no_column_twice(frame)
@@ -48,7 +59,7 @@ def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationE
     """The error for columns that are missing."""
     plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
     return ConfigurationError(
-        f"{function}() misses the column{plural} {', '.join(missing)}: {advice}, or add {them}, pd.NA where unknown."
+        f"{function}() misses the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, pd.NA where unknown."
     )
 
 

@@ -33,6 +33,7 @@ from agentlab.types import (
     Message,
     ModelRequest,
     ModelResponse,
+    RateLimit,
     StopReason,
     ToolResult,
     Usage,
@@ -295,10 +296,10 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
     turn = len(run.history) + 1
     retries = 0
 
-    def on_retry(attempt: int, wait_s: float, reason: str) -> None:
+    def on_retry(attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None) -> None:
         nonlocal retries
         retries = attempt
-        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason))
+        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason, rate_limit))
 
     def on_text(text: str) -> None:
         if run.observers:

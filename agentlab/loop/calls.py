@@ -22,7 +22,7 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.http import HttpAnswer, HttpRequest, Recorded, read_rate_limit
 from agentlab.limits import in_seconds
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
@@ -32,7 +32,16 @@ from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_h
 from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
-from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, ResponseSource, TextDelta, UsageSource
+from agentlab.types import (
+    Confidence,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    RateLimit,
+    ResponseSource,
+    TextDelta,
+    UsageSource,
+)
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -100,6 +109,14 @@ class RetryPolicy(Shown):
             object.__setattr__(self, name, value)
 
 
+class OnRetry(Protocol):
+    """Notified before a further attempt: its number, the wait, why the last one failed, and what that said of the account's limits."""
+
+    def __call__(self, attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None, /) -> None:
+        """Take notice."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What a call needs of its run. `lane` keeps the replay of concurrent runs apart; `index` counts the run's calls from 1."""
@@ -108,7 +125,7 @@ class CallContext:
     lane: str
     index: int
     on_text: Callable[[str], None]
-    on_retry: Callable[[int, float, str], None]
+    on_retry: OnRetry
 
 
 class Model(Protocol):
@@ -210,7 +227,7 @@ class HttpModel:
         def announce(state: tenacity.RetryCallState) -> None:
             failure = state.outcome.exception() if state.outcome else None
             slept = state.next_action.sleep if state.next_action else 0.0
-            context.on_retry(state.attempt_number, slept, str(failure))
+            context.on_retry(state.attempt_number, slept, str(failure), getattr(failure, "rate_limit", None))
 
         async def attempt() -> ModelResponse:
             first = next(failures, None)  # the attempt that has been made already
@@ -231,19 +248,20 @@ class HttpModel:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
+            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
+            rate_limit = read_rate_limit(answer.headers, lambda: _time_of(answer, recorded))
             if not 200 <= answer.status < 300:
-                raise await self._refusal(answer, auth)
+                raise await self._refusal(answer, auth, rate_limit)
             if request.stream:
                 response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
                 response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
-            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
         if _says_nothing(response):
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
-        response = replace(response, source=source)
+        response = replace(response, source=source, rate_limit=rate_limit)
         return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
@@ -326,7 +344,7 @@ class HttpModel:
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
         return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
 
-    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str]) -> ProviderStatusError:
+    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
         status, header = answer.status, answer.headers.get
         try:
             body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
@@ -352,7 +370,7 @@ class HttpModel:
         if asked_for is not None and asked_for > longest_s:
             then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={longest_s:g}) rules out. {then}"
         message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
-        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code)
+        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code, rate_limit=rate_limit)
 
     @property
     def _who(self) -> str:
@@ -435,6 +453,12 @@ def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
                 return max(0.0, asked_for)
     until, now = _seconds(header("retry-after")), _seconds(header("date"))
     return None if until is None else max(0.0, until - (time.time() if now is None else now))
+
+
+def _time_of(answer: HttpAnswer, recorded: Recorded) -> float | None:
+    """When an answer came, in seconds since 1970: by the provider's own clock where its headers have the date."""
+    by_provider = _seconds(answer.headers.get("date"))
+    return by_provider if by_provider is not None or recorded.at is None else recorded.at.timestamp()
 
 
 def _seconds(date: str | None) -> float | None:

@@ -25,10 +25,11 @@ from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import Draft, ExplicitStop
 from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
+from agentlab.never_met import never_met
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
-from agentlab.types import StopReason
+from agentlab.types import StopReason, ToolCall
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -95,6 +96,8 @@ class Drive(InBackground[RunResult]):
         self._cancelled = False
         self._interrupts = 0
         self.waits_for_tool = False
+        self.may_have_run: list[ToolCall] = []
+        self.again: Callable[[ToolCall], object] | None = None
         self._end_is_told = False
         self._telling = threading.Lock()
         self._warned: set[str] = set()
@@ -374,6 +377,11 @@ class Drive(InBackground[RunResult]):
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:
             self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+            if by == "code":  # who edits in the panel sees it there
+                known = never_met(before, self.agent, self.history)
+                for remark in never_met(after, self.agent, self.history):
+                    if remark not in known:
+                        self.warn_once(remark)
 
     def refuse_without_key(self) -> None:
         """Raise MissingKeyError before the first step. Of a sub-agent's run its caller hears in the result."""

@@ -15,6 +15,7 @@ recorded as a step before anything else happens.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -339,6 +340,8 @@ async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> 
 
 async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
+    if run.may_have_run and (refused := await _refused(run, tool_call)) is not None:
+        return Executed(refused)
     executed = await _kept_from_cancel(run, tool_call)
     if executed.left_behind:
         run.warn_once(
@@ -346,6 +349,22 @@ async def _called(run: Drive, tool_call: ToolCall) -> Executed:
             "running. Have it let asyncio.CancelledError pass."
         )
     return executed
+
+
+async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
+    """The result of a call that is not to be executed again: it may have run in a try at this step that ended with its process."""
+    before = [call for call in run.may_have_run if call.name == tool_call.name]
+    if not before:
+        return None
+    run.may_have_run = [call for call in run.may_have_run if call.name != tool_call.name]
+    allowed = False if run.again is None else run.again(tool_call)
+    if await allowed if inspect.isawaitable(allowed) else allowed:
+        return None
+    said = (
+        f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "
+        f"{' and '.join(call.arguments for call in before)}. Find out whether it did before you call it again."
+    )
+    return ToolResult(tool_call.id, tool_call.name, said, None, "may_have_run", tool_call.arguments)
 
 
 async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:

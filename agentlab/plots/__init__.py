@@ -1,18 +1,20 @@
-"""Plots of runs, from frames: what was used at each step, the limits that held, and why runs ended.
+"""Plots of runs: what was used at each step, the limits that held, and why runs ended.
 
-    lab.plots.tokens(result.to_frame())                    cumulative tokens, a line a run
-    lab.plots.cost(lab.frame(results))                     cumulative cost of several runs and providers
-    lab.plots.stop_reasons(lab.frame(results, "runs"))     why the runs of each provider ended
-    lab.plots.curves(result.to_frame())                    tokens and cost side by side
+    lab.plots.tokens(result)                               cumulative tokens, one line per run
+    lab.plots.cost(results)                                cumulative cost of several runs and providers
+    lab.plots.stop_reasons(results)                        why the runs of each provider ended
+    lab.plots.curves(result)                               tokens and cost side by side
     lab.plots.timeline(result)                             what happened when: calls, tools, continuations, nudges
-    lab.plots.bands(lab.frame(results), "cost")            a group's median over the steps, with a band over its runs
-    lab.plots.estimates(lab.frame(results, "runs"), "cost")   one measure of each group, with its interval
-    lab.plots.cost_success(lab.frame(results, "runs"))     cost against success, a point a group, with both intervals
-    lab.plots.survival(lab.frame(results, "runs"))         how many runs have not ended of their own after so many steps
-    lab.plots.small_multiples(lab.plots.tokens, steps)     the same plot for each provider, side by side
-    lab.plots.comparison(runs, steps)                      the picture of a whole comparison
+    lab.plots.bands(results, "cost")                       a group's median over the steps, with a band over its runs
+    lab.plots.estimates(results, "cost")                   one measure of each group, with its interval
+    lab.plots.cost_success(results)                        cost against success, a point a group, with both intervals
+    lab.plots.survival(results)                            how many runs have not ended of their own after so many steps
+    lab.plots.small_multiples(lab.plots.tokens, results)   the same plot for each provider, side by side
+    lab.plots.comparison(results)                          the picture of a whole comparison
     lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   what other limits would have cost and reached, with the frontier
     lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
+
+Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
 
 Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
 `estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`) and a drawing of that data. With `ax=` it draws into your

@@ -15,6 +15,7 @@ from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
 from agentlab.plots._groups_data import MIDDLE_HALF, bands_data, survival_data
 from agentlab.plots._legend import Row, plain
+from agentlab.recorder import Recordings
 
 SHOWN_GROUPS = 8
 """So many groups are drawn; how many more there are is said in the legend."""
@@ -28,7 +29,7 @@ TABLE_POINTS = 36.0
 
 
 def bands(
-    steps: pd.DataFrame,
+    steps: Recordings | pd.DataFrame,
     what: str = "tokens",
     by: By = "provider",
     ax: Axes | None = None,
@@ -37,9 +38,9 @@ def bands(
 ) -> Axes:
     """Cumulative tokens or cost per step, for each group the median of its runs with a band over the middle half of them.
 
-    `steps` is `lab.frame(results)`, `what` is `tokens` or `cost`. Each step shows the runs that took it: the others had ended, and
-    those left may be of another kind. So the numbers below the axis say how many they are, and where fewer than half of a group's
-    runs are left its line is thin and has no band. Returns the axes; see `bands_data` for what they show. Errors:
+    `steps` is what `lab.frame` takes, or the frame it gives; `what` is `tokens` or `cost`. Each step shows the runs that took it: the
+    others had ended, and those left may be of another kind. So the numbers below the axis say how many they are, and where fewer than
+    half of a group's runs are left its line is thin and has no band. Returns the axes; see `bands_data` for what they show. Errors:
     ConfigurationError where columns are missing.
 
     Example:
@@ -133,14 +134,14 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
 
 
 def survival(
-    runs: pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
+    runs: Recordings | pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
 ) -> Axes:
     """How many of each group's runs have not come to an end of their own after so many steps, by Kaplan and Meier, with intervals.
 
-    `runs` is `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that has not ended, counts up to
-    there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts off just those
-    runs that go on for long, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for what
-    they show. Errors: ConfigurationError where columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that has not
+    ended, counts up to there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts
+    off just those runs that go on for long, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see
+    `survival_data` for what they show. Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")

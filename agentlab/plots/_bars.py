@@ -9,14 +9,15 @@ from matplotlib.ticker import MaxNLocator
 from agentlab.comparing.groups import By
 from agentlab.plots import _figure as look
 from agentlab.plots._data import NOT_ENDED, TERMINATED, TRUNCATED, stop_reasons_data
+from agentlab.recorder import Recordings
 
 FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), NOT_ENDED: (look.TEXT, "....")}
 
 
-def stop_reasons(runs: pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
+def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
     """How many runs of each group ended for which reason; what came to an end of its own apart from what was cut off.
 
-    `runs` is `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for what they show.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for what they show.
     Errors: ConfigurationError where columns are missing.
 
     Example:

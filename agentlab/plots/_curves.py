@@ -14,10 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 
+from agentlab.comparing.groups import steps_of
 from agentlab.plots import _figure as look
 from agentlab.plots._data import COST, TOKENS, Course, Quantity, curve_data, limit_courses, limit_names
 from agentlab.plots._legend import Entry, height, legend, merged
 from agentlab.plots._unknown import why_unknown, wrapped
+from agentlab.recorder import Recordings
 from agentlab.types import StopReason
 
 # Outlines around a run's last point, told apart by their shape.
@@ -47,12 +49,12 @@ VISIBLE_FACTOR = 4.0
 Key = tuple[str, str]
 
 
-def tokens(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
+def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Cumulative tokens per step, one line a run, with the token limits that held and how each run ended.
 
-    `steps` is `result.to_frame()`, or `lab.frame(results)` for several runs. Returns the axes; see `tokens_data` for what they show.
-    The legend stands to the right of the data: give the figure of your own axes `layout="constrained"`, so that there is room for it.
-    Errors: ConfigurationError where columns are missing.
+    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or the frame it gives. Returns the axes; see
+    `tokens_data` for what they show. The legend stands to the right of the data: give the figure of your own axes
+    `layout="constrained"`, so that there is room for it. Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -62,7 +64,7 @@ def tokens(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _plot(steps, TOKENS, ax)
 
 
-def cost(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
+def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Cumulative cost per step in US dollars, one line a run, with the cost limits that held and how each run ended.
 
     As `tokens`. Where a price is not known the line ends, the legend says so, and a line above the plot for how many runs and why.
@@ -75,13 +77,14 @@ def cost(steps: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _plot(steps, COST, ax)
 
 
-def curves(steps: pd.DataFrame) -> look.PlotFigure:
+def curves(steps: Recordings | pd.DataFrame) -> look.PlotFigure:
     """Tokens and cost side by side in a figure of their own, with one legend below. `steps` as for `tokens`.
 
     Example:
         >>> lab.plots.curves(result.to_frame()).alt
         'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
     """
+    steps = steps_of(steps, "lab.plots.curves")
     figure = look.new_figure(9.0, 3.0)
     look.set_gap(figure, 0.05)
     drawn = [_draw(look.new_axes(figure, 1, 2, index), steps, one) for index, one in enumerate((TOKENS, COST), start=1)]
@@ -91,7 +94,8 @@ def curves(steps: pd.DataFrame) -> look.PlotFigure:
     return figure
 
 
-def _plot(steps: pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
+def _plot(steps: Recordings | pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
+    steps = steps_of(steps, f"lab.plots.{quantity.function}")
     ax = look.axes_for(ax, quantity.function, 6.4, 3.6)
     legend(ax, _draw(ax, steps, quantity))
     return ax

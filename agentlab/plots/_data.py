@@ -9,11 +9,22 @@ from typing import cast
 
 import pandas as pd
 
-from agentlab.comparing.groups import RUNS_ADVICE, By, columns_of, each_once, misses, names_of, no_column_twice, numbers
-from agentlab.errors import ConfigurationError
+from agentlab.comparing.groups import (
+    RUNS_ADVICE,
+    STEPS_ADVICE,
+    By,
+    columns_of,
+    each_once,
+    misses,
+    names_of,
+    no_column_twice,
+    numbers,
+    runs_of,
+    steps_of,
+)
+from agentlab.recorder import Recordings
 from agentlab.types import StopReason
 
-STEPS_ADVICE = "pass the steps of one run, result.to_frame(), or of several, lab.frame(results)"
 TERMINATED, TRUNCATED, NOT_ENDED = "terminated", "truncated", "not_ended"
 
 
@@ -34,7 +45,7 @@ COST = Quantity("cost_usd", "cost", "cumulative_cost_usd", "max_cost_usd", "MaxC
 _FIXED = ("run_id", "provider", "model", "step", "stop_reason")
 
 
-def tokens_data(steps: pd.DataFrame) -> pd.DataFrame:
+def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     """Cumulative tokens at each step, with the limits that held.
 
     Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown),
@@ -49,10 +60,10 @@ def tokens_data(steps: pd.DataFrame) -> pd.DataFrame:
         2  anthropic     3            <NA>    2208
         3  anthropic     4  stop_condition    3146
     """
-    return curve_data(steps, TOKENS)
+    return curve_data(steps_of(steps, "lab.plots.tokens"), TOKENS)
 
 
-def cost_data(steps: pd.DataFrame) -> pd.DataFrame:
+def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     """Cumulative cost in US dollars at each step, with the limits that held.
 
     Columns as those of `tokens_data`, with `cost_usd` for the value and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the limits.
@@ -65,7 +76,7 @@ def cost_data(steps: pd.DataFrame) -> pd.DataFrame:
         2     3  0.010332
         3     4  0.014346
     """
-    return curve_data(steps, COST)
+    return curve_data(steps_of(steps, "lab.plots.cost"), COST)
 
 
 def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
@@ -137,7 +148,7 @@ def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
     return courses
 
 
-def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
+def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> pd.DataFrame:
     """How many runs of each provider, or of each group by other columns, ended for which reason.
 
     Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`), `stop_reason` (NA where it has not ended)
@@ -152,7 +163,7 @@ def stop_reasons_data(runs: pd.DataFrame, by: By = "provider") -> pd.DataFrame:
         1     openai  terminated  stop_condition     1
         2     gemini  terminated  stop_condition     1
     """
-    columns = columns_of(by)
+    columns, runs = columns_of(by), runs_of(runs, "lab.plots.stop_reasons")
     called = "provider" if columns == ["provider"] else "group"
     if not _has_columns(runs, (*columns, "stop_reason", "terminated", "truncated"), "stop_reasons", RUNS_ADVICE):
         return _counts([], called)
@@ -184,10 +195,8 @@ def _counts(rows: list[tuple[str, str, str, int]], called: str) -> pd.DataFrame:
     )
 
 
-def _has_columns(frame: object, needed: Sequence[str], function: str, advice: str) -> bool:
+def _has_columns(frame: pd.DataFrame, needed: Sequence[str], function: str, advice: str) -> bool:
     """Whether there is anything to read; False for a frame with neither rows nor columns, an error for any other without them."""
-    if not isinstance(frame, pd.DataFrame):
-        raise ConfigurationError(f"lab.plots.{function}() takes a DataFrame, not {type(frame).__name__}: {advice}.")
     if not len(frame.columns) and not len(frame):
         return False
     no_column_twice(frame)

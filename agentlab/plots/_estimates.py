@@ -16,6 +16,7 @@ from agentlab.plots import _figure as look
 from agentlab.plots._curves import Look, looks_of
 from agentlab.plots._groups_data import cost_success_data, estimates_data
 from agentlab.plots._legend import inches, plain
+from agentlab.recorder import Recordings
 
 LABELS = {
     "completion": "completed of its own",
@@ -30,7 +31,7 @@ SHARES = ("completion", "success")
 
 
 def estimates(
-    runs: pd.DataFrame,
+    runs: Recordings | pd.DataFrame,
     what: str = "completion",
     by: By = "provider",
     ax: Axes | None = None,
@@ -41,9 +42,10 @@ def estimates(
 ) -> Axes:
     """One measure of each group, a point with its interval, in the order in which the groups come.
 
-    `runs` is `lab.frame(results, "runs")`, `what` is `completion`, `success`, `score`, `tokens` or `cost`. A hollow point has no
-    interval. Beside each point is of how many runs it is, how many of them are independent (units), and how many failed; see
-    `lab.summary`. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`; `what` is `completion`, `success`, `score`, `tokens` or `cost`.
+    A hollow point has no interval. Beside each point is of how many runs it is, how many of them are independent (units), and how
+    many failed; see `lab.summary`. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where
+    columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -99,7 +101,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
 
 
 def cost_success(
-    runs: pd.DataFrame,
+    runs: Recordings | pd.DataFrame,
     by: By = "provider",
     ax: Axes | None = None,
     *,
@@ -109,10 +111,10 @@ def cost_success(
 ) -> Axes:
     """What the runs of each group cost on average, against how many of them succeeded: one point per group, with both intervals.
 
-    `runs` is `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run finished on its own:
-    the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost. The legend says how many
-    runs failed, and of how many the cost is known. Returns the axes; see `cost_success_data` for what they show. Errors:
-    ConfigurationError where columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run
+    finished on its own: the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost. The
+    legend says how many runs failed, and of how many the cost is known. Returns the axes; see `cost_success_data` for what they show.
+    Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")

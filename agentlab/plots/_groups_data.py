@@ -17,11 +17,14 @@ from agentlab.comparing.groups import (
     in_order,
     names_of,
     numbers,
+    runs_of,
+    steps_of,
     unit_of,
     units_of,
 )
 from agentlab.comparing.intervals import Estimate, checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
+from agentlab.recorder import Recordings
 
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
 MIDDLE_HALF = (0.25, 0.75)
@@ -29,7 +32,7 @@ MEASURES = ("completion", "success", "score", "tokens", "cost")
 
 
 def bands_data(
-    steps: pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
+    steps: Recordings | pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
 ) -> pd.DataFrame:
     """What the runs of each group had used after each step: a row a group and step.
 
@@ -47,7 +50,7 @@ def bands_data(
     if what not in USED:
         raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
     low, high = _checked_quantiles(quantiles)
-    columns = columns_of(by)
+    columns, steps = columns_of(by), steps_of(steps, "lab.plots.bands")
     frame = checked(steps, ["run_id", "step", USED[what], *columns], "lab.plots.bands", STEPS_ADVICE)
     data = pd.DataFrame(
         {
@@ -69,7 +72,9 @@ def bands_data(
     return _frame(rows, {"group": "string", "step": "Int64", "runs": "Int64", "known": "Int64"}, ("median", "low", "high"))
 
 
-def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None) -> pd.DataFrame:
+def survival_data(
+    runs: Recordings | pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None
+) -> pd.DataFrame:
     """The share of the runs of each group that have not finished on their own after each step, by Kaplan and Meier.
 
     Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` on their own with this step,
@@ -85,7 +90,7 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
         1  anthropic     1        1    1.0
         2  anthropic     2        1    1.0
     """
-    columns, level = columns_of(by), checked_level(level)
+    columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.plots.survival")
     needed = ["terminated", "steps", *columns, *([] if unit is None else unit_of(runs, unit))]
     frame = each_once(checked(runs, needed, "lab.plots.survival", RUNS_ADVICE))
     frame = frame[numbers(frame, "steps").notna()]
@@ -107,7 +112,7 @@ def survival_data(runs: pd.DataFrame, by: By = "provider", *, level: float = 0.9
 
 
 def estimates_data(
-    runs: pd.DataFrame,
+    runs: Recordings | pd.DataFrame,
     what: str = "completion",
     by: By = "provider",
     *,
@@ -134,7 +139,7 @@ def estimates_data(
 
 
 def cost_success_data(
-    runs: pd.DataFrame,
+    runs: Recordings | pd.DataFrame,
     by: By = "provider",
     *,
     level: float = 0.95,
@@ -178,9 +183,9 @@ def cost_success_of(groups: list[Group]) -> pd.DataFrame:
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 
-def measured(runs: pd.DataFrame, by: By, function: str, **options: Any) -> list[Group]:
+def measured(runs: Recordings | pd.DataFrame, by: By, function: str, **options: Any) -> list[Group]:
     """What the plots of estimates are made of."""
-    columns = columns_of(by)
+    columns, runs = columns_of(by), runs_of(runs, f"lab.plots.{function}")
     frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], f"lab.plots.{function}", RUNS_ADVICE)
     return groups_of(frame, columns, function=f"lab.plots.{function}", **options)
 

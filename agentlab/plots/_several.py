@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,29 +12,37 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of
+from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of, runs_of, steps_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import _figure as look
 from agentlab.plots._bands import bands, survival
 from agentlab.plots._bars import stop_reasons
 from agentlab.plots._curves import keeping_looks
 from agentlab.plots._data import stop_reasons_data
-from agentlab.plots._estimates import draw_cost_success, draw_estimates
+from agentlab.plots._estimates import cost_success, draw_cost_success, draw_estimates, estimates
 from agentlab.plots._groups_data import cost_success_of, estimates_of, measured
 from agentlab.plots._legend import Row, plain
+from agentlab.plots._timeline import timeline
+from agentlab.recorder import Recordings, frame_of
+
+_FRAMES: dict[Callable[..., Any], str] = {
+    **dict.fromkeys((stop_reasons, survival, estimates, cost_success), "runs"),
+    timeline: "events",
+}
+"""The frames that the plots take where those are not of steps."""
 
 MOST = 12
 """So many small plots in one figure; how many groups are left out is said below the last."""
 
 
 def small_multiples(
-    plot: Callable[..., Any], frame: pd.DataFrame, by: By = "provider", *, columns: int = 3, **options: Any
+    plot: Callable[..., Any], frame: Recordings | pd.DataFrame, by: By = "provider", *, columns: int = 3, **options: Any
 ) -> look.PlotFigure:
     """The same plot for each group, side by side on the same axes.
 
     `plot` is one of `lab.plots` that takes `ax=`, or a function of your own that does: it is called with the rows of one group and
-    those options. A group has the same colour in each. Errors: ConfigurationError where columns are missing, and for what is no
-    plot.
+    those options. `frame` is what `lab.frame` takes, or the frame that `plot` takes; a function of your own gets rows of steps. A
+    group has the same colour in each. Errors: ConfigurationError where columns are missing, and for what is no plot.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -45,7 +53,8 @@ def small_multiples(
         raise ConfigurationError(f"lab.plots.small_multiples(plot={plot!r}): pass a function such as lab.plots.tokens.")
     if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
         raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number from 1 on.")
-    rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "pass a frame with the column that makes the groups")
+    frame = frame_of(frame, _FRAMES.get(plot, "steps"), "lab.plots.small_multiples", "the frame that the plot takes")
+    rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that makes the groups")
     names = names_of(rows, columns_of(by))
     groups = in_order(names)
     shown = groups[:MOST] or [""]
@@ -67,8 +76,8 @@ def small_multiples(
 
 
 def comparison(
-    runs: pd.DataFrame,
-    steps: pd.DataFrame | None = None,
+    runs: Recordings | pd.DataFrame,
+    steps: Recordings | pd.DataFrame | None = None,
     by: By = "provider",
     *,
     level: float = 0.95,
@@ -77,9 +86,9 @@ def comparison(
     """The picture of a whole comparison: success with intervals, cost against it, why runs ended, what they used and how long they
     took.
 
-    `runs` is `lab.frame(results, "runs")`, `steps` is `lab.frame(results)`; without `steps` the curves over them are left out, and
-    tokens and cost are shown as means with intervals; see `lab.summary` for those and for `unit`. Errors: ConfigurationError where
-    columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")` with `lab.frame(results)` as `steps`. Where it is a frame and
+    `steps` is left out there are no curves over the steps, and tokens and cost are means with intervals; see `lab.summary` for those
+    and for `unit`. Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> steps, runs = lab.frame([result, *others]), lab.frame([result, *others], "runs")
@@ -87,7 +96,10 @@ def comparison(
         6
     """
     needed = ["stop_reason", "terminated", "truncated", "steps", "total_tokens", "cost_usd"]
-    runs = checked(runs, [*columns_of(by), *needed], "lab.plots.comparison")
+    if steps is None and not isinstance(runs, pd.DataFrame):
+        runs = list(runs) if isinstance(runs, Iterator) else runs
+        steps = steps_of(runs, "lab.plots.comparison")
+    runs = checked(runs_of(runs, "lab.plots.comparison"), [*columns_of(by), *needed], "lab.plots.comparison")
     groups = measured(runs, by, "comparison", level=level, unit=unit)
     both = cost_success_of(groups)
     measure = "completion" if both.empty else str(both["measure"].iloc[0])

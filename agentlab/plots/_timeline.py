@@ -54,10 +54,10 @@ NARROWEST = 0.024
 def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
     """When a run called the model and its tools, and what else happened: a bar for what lasted, a mark for what did not.
 
-    `shown` is a run, a result, several of them in a list, or `result.to_frame("events")`. Time is the run's active time: while a
-    person has paused it, it stands still. The numbers above the lanes are those of the steps, at their beginning. Returns the axes; see
-    `timeline_data` for what they show.
-    Errors: ConfigurationError for anything else, and where columns are missing.
+    `shown` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or `result.to_frame("events")`. Time is the
+    run's active time: while a person has paused it, it stands still. The numbers above the lanes are those of the steps, at their
+    beginning. Returns the axes; see `timeline_data` for what they show. Errors: ConfigurationError for anything else, and where
+    columns are missing.
 
     Example:
         >>> lab.plots.timeline(result).get_xlabel()[:11]

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pandas as pd
 
-from agentlab.errors import ConfigurationError
-from agentlab.recorder import to_frame
-from agentlab.results import RunResult
-from agentlab.run import Run
+from agentlab.comparing.groups import misses
+from agentlab.recorder import Recordings, frame_of
 
-Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | pd.DataFrame
+Shown: TypeAlias = Recordings | pd.DataFrame
 
 RUN, STEP, CALL, TOOL, CONTINUATION, NUDGE, LIMIT, PAUSE, END = (
     "run", "step", "call", "tool", "continuation", "nudge", "limit", "pause", "end",
 )  # fmt: skip
 OK, CUT, FAILED = "ok", "cut", "failed"
-ADVICE = 'pass a run, a result, several of them in a list, or their events: result.to_frame("events")'
+ADVICE = 'their events, result.to_frame("events")'
 _CUT_REASONS = ("max_tokens", "context_window_exceeded", "content_filtered")
 _NEEDED = ("run_id", "at_s", "event", "step", "detail")
 
@@ -61,19 +58,12 @@ def timeline_data(shown: Shown) -> pd.DataFrame:
     )
 
 
-def _events_of(shown: object) -> pd.DataFrame:
-    if isinstance(shown, pd.DataFrame):
-        missing = [name for name in _NEEDED if name not in shown.columns]
-        if missing and (len(shown) or len(shown.columns)):
-            plural = "s" * (len(missing) > 1)
-            raise ConfigurationError(f"lab.plots.timeline() misses the column{plural} {', '.join(missing)}: {ADVICE}.")
-        return pd.DataFrame(columns=list(_NEEDED)) if missing else shown
-    if isinstance(shown, Run | RunResult):
-        return to_frame(shown, "events")
-    several = list(shown) if isinstance(shown, Iterable) and not isinstance(shown, str) else None
-    if several is None or not all(isinstance(one, Run | RunResult) for one in several):
-        raise ConfigurationError(f"lab.plots.timeline() cannot show {type(shown).__name__}: {ADVICE}.")
-    return to_frame(several, "events")
+def _events_of(shown: Shown) -> pd.DataFrame:
+    frame = frame_of(shown, "events", "lab.plots.timeline", ADVICE)
+    missing = [name for name in _NEEDED if name not in frame.columns]
+    if missing and (len(frame) or len(frame.columns)):
+        raise misses("lab.plots.timeline", missing, f"a run, a result, several of them in a list, or {ADVICE}")
+    return pd.DataFrame(columns=list(_NEEDED)) if missing else frame
 
 
 Row: TypeAlias = tuple[str, str, int | None, float, float | None, str, str, str]

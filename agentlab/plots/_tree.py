@@ -28,10 +28,10 @@ CALLED = (0, (3, 2))
 def tree(runs: Shown, ax: Axes | None = None) -> Axes:
     """Runs, their branches and the runs of their sub-agents over their steps, each leaving the line of the run that it came from.
 
-    `runs` is a run, whose whole family is drawn, or several runs or results in a list. A run is named by its place in the tree:
-    `1.2` is the second that came from `1`. A sub-agent's leaves its caller's line dashed, at the step that called it. The mark and the
-    words at the right of a line say why it ended. Returns the axes; see `tree_data` for what they show.
-    Errors: ConfigurationError for anything else.
+    `runs` is a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment. A run
+    is named by its place in the tree: `1.2` is the second that came from `1`. A sub-agent's leaves its caller's line dashed, at the
+    step that called it. The mark and the words at the right of a line say why it ended. Returns the axes; see `tree_data` for what
+    they show. Errors: ConfigurationError for anything else.
 
     Example:
         >>> branch = ended.fork(at=2)

@@ -8,14 +8,17 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from agentlab.errors import ConfigurationError
+from agentlab.experiments.results import ExperimentResults
 from agentlab.family import Member, family_of, members_of
+from agentlab.lockstep import Lockstep
 from agentlab.recorder import array
 from agentlab.results import RunResult
 from agentlab.run import Run
+from agentlab.storage.store import Store
 
-Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult]
+Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | ExperimentResults
 
-ADVICE = "pass a run, whose whole family is drawn, or several runs or results in a list"
+ADVICE = "pass a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment"
 _COLUMNS: dict[str, Any] = {
     "run_id": "string",
     "parent_run_id": "string",
@@ -46,7 +49,8 @@ def tree_data(runs: Shown) -> pd.DataFrame:
     its place in the tree in digits (`1`, `1.2`: the second run that came from `1`); `stop_reason` and `terminated` (NA: it goes on),
     `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
-    `runs` is a run, whose whole family is shown, or several runs or results in a list. Later forks stand nearer to the line that they
+    `runs` is a run, whose whole family is shown, several runs or results in a list, a Lockstep, a Store, or the results of an
+    experiment. Later forks stand nearer to the line that they
     leave, so that no two lines cross.
 
     Example:
@@ -63,6 +67,12 @@ def tree_data(runs: Shown) -> pd.DataFrame:
 def _members(runs: object) -> Sequence[Member[Any]]:
     if isinstance(runs, Run):
         return family_of(runs)
+    if isinstance(runs, Store):
+        runs = [runs.load(run_id) for run_id in runs.run_ids()]
+    elif isinstance(runs, ExperimentResults):
+        runs = runs.loaded
+    elif isinstance(runs, Lockstep):
+        runs = runs.runs
     several: list[Any] | None = [runs] if isinstance(runs, RunResult) else None
     if several is None and isinstance(runs, Iterable) and not isinstance(runs, str | bytes):
         several = list(runs)

@@ -15,7 +15,7 @@ from agentlab.limits import no_such
 FIGURES = ("cost_mean", "tokens_mean", "step_mean", "calls_mean", "time_mean", "success_rate")
 MOST_UNKNOWN = 0.05
 """A configuration of which more is unknown has means over other runs than the rest, and is not compared with them."""
-ADVICE = "pass what lab.backtest(…) gives, a row a configuration"
+ADVICE = "what lab.backtest(…) gives, a row a configuration"
 WHOLE = ""
 """The group of all, where there are no others."""
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentlab.http import HttpRequest
+from agentlab.providers._signals import Table
 from agentlab.shown import Shown
-from agentlab.types import JSON, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
+from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities(Shown):
-    """What can be expected of a provider's wire.
+    """What can be expected of a provider's wire. `tables` are its words for why a response ended; a subclass of ChatCompletions or
+    Responses has those of its wire.
 
     Example:
         >>> from agentlab.providers import Capabilities
@@ -24,6 +27,27 @@ class Capabilities(Shown):
     tools: bool = True
     reports_usage: bool = True
     reports_cost: bool = False
+    tables: tuple[Table, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def reasons(self) -> Mapping[FinishReason, Mapping[str, tuple[str | int, ...]]]:
+        """The finish reasons that the wire can send: for each the fields that say it, and their values. Where an ordinary end with tool
+        calls is a request for tools, its values are under both.
+
+        Example:
+            >>> lab.capabilities("anthropic").reasons[lab.FinishReason.PAUSED]
+            {'stop_reason': ('pause_turn', 'compaction')}
+            >>> lab.FinishReason.PAUSED in lab.capabilities("openai").reasons
+            False
+        """
+        found: dict[FinishReason, dict[str, tuple[str | int, ...]]] = {}
+        for table in self.tables:
+            for value, reason in table.reasons.items():
+                with_calls = (FinishReason.TOOL_CALLS,) if table.stop_with_calls and reason is FinishReason.END_TURN else ()
+                for each in (reason, *with_calls):
+                    of_reason = found.setdefault(each, {})
+                    of_reason[table.field] = (*of_reason.get(table.field, ()), value)
+        return {reason: found[reason] for reason in FinishReason if reason in found}
 
 
 class StreamParser(Protocol):

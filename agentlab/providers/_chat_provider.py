@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from agentlab.http import HttpRequest
@@ -53,6 +53,11 @@ class ChatCompletions(Shown):
     base_url: str
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "capabilities"):
+            native = () if cls.dialect.native is None else (cls.dialect.native,)
+            cls.capabilities = replace(cls.capabilities, tables=(*cls.dialect.tables, *native))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))

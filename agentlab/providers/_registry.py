@@ -94,14 +94,16 @@ def capabilities(provider: None = None) -> dict[str, _base.Capabilities]: ...
 @overload
 def capabilities(provider: str) -> _base.Capabilities: ...
 def capabilities(provider: str | None = None) -> _base.Capabilities | dict[str, _base.Capabilities]:
-    """What can be expected of a provider: streaming, tools, reports_usage, reports_cost; without a name, of all of them by name.
+    """What can be expected of a provider: streaming, tools, reports_usage, reports_cost, and the finish reasons that its wire can send
+    (`reasons`); without a name, of all of them by name.
 
-    As a table: `pandas.DataFrame({name: dataclasses.asdict(can) for name, can in lab.capabilities().items()}).T`. Raises
-    UnknownProviderError.
+    As a table: `pandas.DataFrame({name: can.reasons for name, can in lab.capabilities().items()})`. Raises UnknownProviderError.
 
     Example:
         >>> lab.capabilities("anthropic")
         Capabilities(streaming=True, tools=True, reports_usage=True, reports_cost=False)
+        >>> lab.capabilities("bedrock").reasons[lab.FinishReason.CONTENT_FILTERED]
+        {'stopReason': ('guardrail_intervened', 'content_filtered')}
     """
     if provider is None:
         return {name: capabilities(name) for name in names()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
 
 from agentlab.http import HttpRequest
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._request import clean_url, content_headers
-from agentlab.providers._responses import Origin, read_body
+from agentlab.providers._responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
 from agentlab.providers._responses_request import request_body
 from agentlab.providers._responses_stream import ResponsesStreamParser
 from agentlab.providers._signals import body_message
@@ -52,6 +52,10 @@ class Responses(Shown):
     base_url: str
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "capabilities"):
+            cls.capabilities = replace(cls.capabilities, tables=(STATUSES, INCOMPLETE_REASONS, LAST_EVENTS))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))

@@ -96,7 +96,7 @@ class Anthropic(Shown):
 
     name: ClassVar[str] = "anthropic"
     wire: ClassVar[str] = WIRE
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS,))
 
     model: str
     base_url: str = BASE_URL

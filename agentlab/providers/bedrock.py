@@ -77,7 +77,7 @@ class Bedrock(Shown):
 
     name: ClassVar[str] = "bedrock"
     wire: ClassVar[str] = WIRE
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS,))
 
     model: str
     base_url: str = ""

@@ -77,10 +77,9 @@ FINISH_REASONS = Table(
     repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
 
-BLOCK_REASONS = frozenset(
-    {"SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK", 1, 2, 3, 4, 5}
-)
-"""What `promptFeedback.blockReason` says where the prompt was blocked; all of it is CONTENT_FILTERED."""
+_BLOCKED = ("SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK", 1, 2, 3, 4, 5)
+BLOCK_REASONS = Table(field="promptFeedback.blockReason", reasons=dict.fromkeys(_BLOCKED, FinishReason.CONTENT_FILTERED))
+"""Why the prompt was blocked."""
 
 _NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
@@ -95,7 +94,7 @@ class Gemini(Shown):
 
     name: ClassVar[str] = "gemini"
     wire: ClassVar[str] = WIRE
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS, BLOCK_REASONS))
 
     model: str
     base_url: str = BASE_URL
@@ -195,7 +194,7 @@ def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model
 def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bool) -> TerminationSignal:
     """The prompt was blocked, whatever word is given for it."""
     raw = raw_value(reason)
-    documented = raw in BLOCK_REASONS
+    documented = raw in BLOCK_REASONS.reasons
     if not documented and raw is not None:
         tell_unknown(Gemini.name, model, raw)
     return TerminationSignal(

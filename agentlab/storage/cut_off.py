@@ -1,8 +1,11 @@
-"""What sub-agents used in a step that was cut off with its process: it stands in their own runs, and was paid for.
+"""A step that was cut off with its process: what its sub-agents used, and its tools that may have run.
 
 While a step is under way, the sub-agents that it has called are noted beside the run. Where the run goes on, or is looked at, and
 that step is not among those that are kept, what they used until then counts in the run; once the step was taken again it is in its
 `children`.
+
+Before a tool starts that must not run twice (`idempotent=False`), its call is noted in the same way. Where the run goes on, such a call
+may have run.
 """
 
 from __future__ import annotations
@@ -15,15 +18,30 @@ from agentlab.errors import StorageError
 from agentlab.history import RunHistory
 from agentlab.results import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, run_json
-from agentlab.types import StopReason
+from agentlab.types import StopReason, ToolCall
 
 CALLED = "sub-agents of the step under way"
 """The name under which they are noted."""
+
+BEGUN = "tools that were begun"
 
 
 def note_of(step: int, children: Iterable[tuple[str, str, str]]) -> str:
     """The note: for each its run's id, the tool call's id, the tool's name."""
     return json.dumps({"step": step, "children": list(children)}, separators=(",", ":"))
+
+
+def begun_note(step: int, calls: Iterable[ToolCall]) -> str:
+    """The note of tools that were begun: for each its call."""
+    kept = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
+    return json.dumps({"step": step, "calls": kept}, separators=(",", ":"))
+
+
+def may_have_run(storage: Storage, kept: StoredRun) -> list[ToolCall]:
+    """The calls that were begun in the step that the run was cut off in."""
+    text = storage.notes(BEGUN, [kept.head.run_id]).get(kept.head.run_id)
+    note: dict[str, Any] = {"step": 0} if text is None else json.loads(text)
+    return [ToolCall(**call) for call in note["calls"]] if note["step"] > kept.steps else []
 
 
 def cut_off(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:

@@ -27,7 +27,7 @@ from agentlab.types import Message
 OF_THE_RUN = ("run_id", "provider", "model")
 """Columns of the steps frame that are the same in every row of a run, and are put in when it is read."""
 
-_WORTH_WRITING = (events.RunStarted, events.ChildStarted, events.TurnCompleted, events.RunEnded)
+_WORTH_WRITING = (events.RunStarted, events.ChildStarted, events.ToolStarted, events.TurnCompleted, events.RunEnded)
 
 at_work: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
 """The keepers of this process, whichever store they belong to, by the name that they write under."""
@@ -53,6 +53,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._let_go = False
         self._called: list[tuple[str, str, str]] = []
+        self._tools = list(run.may_have_run)
         at_work[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
@@ -61,6 +62,8 @@ class Keeper:
             try:
                 if isinstance(event, events.ChildStarted):
                     self._note(event)
+                elif isinstance(event, events.ToolStarted):
+                    self._note_tool(event)
                 else:
                     self.save()
             except StorageError as error:
@@ -107,6 +110,19 @@ class Keeper:
                 note = cut_off.note_of(event.turn, [*earlier, *self._called])
                 self._storage.note(self.run.id, cut_off.CALLED, hidden(note, self._hide))
 
+    def _note_tool(self, event: events.ToolStarted) -> None:
+        """Note a tool that must not run twice, before it runs; the others cost nothing here."""
+        tool = self.run.agent.tools.get(event.tool_call.name)
+        if tool is None or tool.idempotent:
+            return
+        with self._lock:
+            self._tools.append(event.tool_call)
+            self._write_tools(event.turn)
+
+    def _write_tools(self, step: int) -> None:
+        if self._begun and not self._let_go:
+            self._storage.note(self.run.id, cut_off.BEGUN, hidden(cut_off.begun_note(step, self._tools), self._hide))
+
     def _save(self) -> None:
         run = self.run
         new = run.history[self._steps : run.whole_steps]
@@ -127,14 +143,14 @@ class Keeper:
             self._steps, self._events = self._steps + len(new), self._events + len(happened)
             self._row_before = sums[-1]
             self._called = []
+            if self._tools:
+                self._tools = list(self.run.may_have_run)
+                if self._tools:  # the run has not come to these again
+                    self._write_tools(self._steps + 1)
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
-        kept = {
-            "step": run_json.plain(step),
-            "messages": [message_json.plain(message) for message in self.run.messages_of(step.index)],
-            "events": [run_json.plain_event(event) for event in happened],
-        }
+        kept = run_json.plain_step(step, self.run.messages_of(step.index), happened)
         try:
             return StoredStep(step.index, self._text(self._row(step, row)), self._text(kept, plain=True))
         except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON

@@ -60,7 +60,7 @@ def _rebuilt(
 
     def kept_steps() -> Iterator[Any]:  # one at a time: what a step was read from is let go before the next one is read
         for stored in storage.steps(kept.head.run_id):
-            one = json.loads(stored.body)
+            one = run_json.with_results(json.loads(stored.body))
             messages.extend(message_json.made(message) for message in one["messages"])
             marks.append(len(messages))
             happened.append(one["events"])  # they may tell of later steps

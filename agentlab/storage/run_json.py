@@ -24,7 +24,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-from agentlab import events, stop
+from agentlab import events, message_json, stop
 from agentlab.budget import Budget, DefaultTurns
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.predicates import name_of
@@ -32,7 +32,7 @@ from agentlab.redaction import Redactor, text_of
 from agentlab.results import StepResult
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom, StopCondition
-from agentlab.types import Usage
+from agentlab.types import Message, ToolResult, Usage
 
 T = TypeVar("T")
 
@@ -83,11 +83,35 @@ def made(kind: type[T], kept: object) -> T:
     return result
 
 
-def plain_event(event: events.Event) -> dict[str, Any]:
-    """An event of a run; of a step only its number, since the step is kept itself."""
+def plain_step(step: StepResult, messages: Sequence[Message], happened: Iterable[events.Event]) -> dict[str, Any]:
+    """A step with its messages and events. The result of a tool, which may be long, stands in the step, and elsewhere by its place
+    there."""
+    place_of = {id(result): place for place, result in enumerate(step.tool_results)}
+    said = [message_json.plain(message, place_of) for message in messages]
+    return {"step": _plain(step), "messages": said, "events": [plain_event(event, place_of) for event in happened]}
+
+
+def with_results(kept: dict[str, Any]) -> dict[str, Any]:
+    """What `plain_step` gave, with each result where it belongs."""
+    results = kept["step"].get("tool_results", ())
+    for message in kept["messages"]:
+        if "tool_results" in message:
+            message["tool_results"] = [
+                message_json.of_step(results[one["of_step"]]) if "of_step" in one else one for one in message["tool_results"]
+            ]
+    for event in kept["events"]:
+        if "of_step" in event:
+            event["result"] = results[event.pop("of_step")]
+    return kept
+
+
+def plain_event(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
+    """An event of a run; of a step only its number, since the step is kept itself, and of a tool's result that is in it the place."""
     kept: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
     if isinstance(event, events.TurnCompleted):
         return {**kept, "step": event.step.index, "cumulative_usage": _plain(event.cumulative_usage)}
+    if isinstance(event, events.ToolFinished) and id(event.result) in place_of:
+        return {**kept, "turn": event.turn, "of_step": place_of[id(event.result)]}
     return {**kept, **_plain(event)}
 
 
@@ -136,6 +160,8 @@ def _way_of(kind: Any) -> Callable[[Any], Any]:
         return _plain_error
     if kind is RunSettings:
         return _plain_settings
+    if kind is ToolResult:
+        return _plain_result
     if dataclasses.is_dataclass(kind):
         return _plain_fields
     if any("__call__" in vars(base) for base in kind.__mro__):
@@ -148,6 +174,13 @@ def _plain_error(error: BaseException) -> dict[str, Any]:
     return {"exception": kind, "message": Redactor().text(text_of(error))}
 
 
+def _plain_result(result: ToolResult) -> dict[str, Any]:
+    """What a tool returned is mostly the very text that the model was given of it."""
+    kept = _plain_fields(result)
+    return {**kept, "value": _THE_CONTENT} if result.value is result.content else kept
+
+
+_THE_CONTENT = {"content": True}
 _newest: tuple[RunSettings, dict[str, Any]] | None = None
 
 
@@ -280,6 +313,8 @@ def _way_back_of_type(kind: type) -> Callable[[Any], Any]:
         return _condition
     if issubclass(kind, BaseException):
         return lambda kept: StoredError(kept["exception"], kept["message"])
+    if kind is ToolResult:
+        return lambda kept: _dataclass(kind, {**kept, "value": {"json": kept["content"]}} if _is_content(kept) else kept)
     if dataclasses.is_dataclass(kind):
         return functools.partial(_dataclass, kind)
     if issubclass(kind, Enum):
@@ -289,6 +324,10 @@ def _way_back_of_type(kind: type) -> Callable[[Any], Any]:
     if kind is datetime:
         return datetime.fromisoformat
     return functools.partial(_simple, kind) if kind in _AS_THEY_ARE else _as_it_is
+
+
+def _is_content(kept: Mapping[str, Any]) -> bool:
+    return kept.get("value") == _THE_CONTENT
 
 
 def _simple(kind: type, kept: Any) -> Any:

@@ -9,7 +9,7 @@ run = store.load(run_id)                               # to look at: its panel, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +25,11 @@ from agentlab.settings import RunSettings
 from agentlab.shown import Shown
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun, writers
 from agentlab.storage.children import put_back
+from agentlab.storage.cut_off import may_have_run
 from agentlab.storage.keeper import Keeper, at_work
 from agentlab.storage.rebuild import rebuilt, refuse_what_is_forgotten
 from agentlab.termination import Policy
+from agentlab.types import ToolCall
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,10 +221,14 @@ class Store(Shown):
         *,
         stop: object = None,
         policy: Policy | None = None,
+        again: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
         take_over: bool = False,
     ) -> Run:
         """The run, to go on after its last finished step, under the same id; a step that was cut off is taken again, with the limits
         that held for the step before. A Run of it that this process has had until now is no longer kept.
+
+        So a tool may run twice. One with `idempotent=False` that was begun in that step does not: the next call of it gets an error
+        result, which says that it may have run. `again`, a function of that call, sync or async, is asked first: True has it executed.
 
         `take_over` resumes what another process seems to have, such as one of a machine that is gone. Raises ConfigurationError where
         the run has ended or is under way, and where its tools, or other functions, are missing.
@@ -241,6 +247,7 @@ class Store(Shown):
         run = rebuilt(self.storage, kept, agent, stop=stop, policy=policy)
         refuse_what_is_forgotten(run)
         self._ready(run)
+        run.may_have_run, run.again = may_have_run(self.storage, kept), again
         keeper = Keeper(self.storage, run, self._behind, begun=True)
         self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
         self._keepers[run_id] = keeper

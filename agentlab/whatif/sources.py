@@ -10,6 +10,7 @@ import pandas as pd
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.lockstep import Lockstep
 from agentlab.printable import one_line
 from agentlab.recorder import to_frame
 from agentlab.results import RunResult
@@ -41,6 +42,8 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
         raise ConfigurationError("runs=… goes with a steps frame; a store and results know their runs themselves.")
     if isinstance(recorded, Store):
         return _of_store(recorded)
+    if isinstance(recorded, Lockstep):
+        recorded = recorded.runs
     if isinstance(recorded, RunResult | Run):
         return _of_results([recorded])
     steps, of_runs = getattr(recorded, "steps", None), getattr(recorded, "runs", None)

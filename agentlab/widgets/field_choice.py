@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from agentlab.errors import LimitError
-from agentlab.limits import start_of
+from agentlab.limits import start_of, whole_number
 from agentlab.widgets.fields import (
     CheckField,
     ChoiceField,
@@ -54,9 +55,18 @@ def face_of(field: dataclasses.Field[Any], label: str, *, nothing: str = "", **m
 
 
 def field_for(
-    owner: type, field: dataclasses.Field[Any], value: Any, write: Write, *, label: str, nothing: str = "no limit", **more: Any
+    owner: type,
+    field: dataclasses.Field[Any],
+    value: Any,
+    write: Write,
+    *,
+    label: str,
+    nothing: str = "no limit",
+    known: Mapping[str, Iterable[str]] | None = None,
+    **more: Any,
 ) -> Field:
-    """The control for this field of a dataclass, in the way in which it may be edited. `nothing` is the word for None."""
+    """The control for this field of a dataclass, in the way in which it may be edited. `nothing` is the word for None.
+    `known` has names to choose from, by what the field's metadata says that they are."""
     hint = _bare(hints_of(owner).get(field.name, type(value)))
     kinds = _alternatives(hint)
     optional = type(None) in kinds
@@ -73,22 +83,25 @@ def field_for(
     numbers = [kind for kind in kinds if kind in NUMBERS]
     if numbers and (len(numbers) == len(kinds) or Decimal in numbers):  # a Decimal may be given as text too
         kind = Decimal if Decimal in numbers else float if float in numbers else int
-        return NumberField(face, kind, value, _within(owner, field, write))
+        return NumberField(face, kind, value, _within(owner, field, kind, write))
     if kinds == (str,):
         is_long = field.metadata.get("lines", 1) > 1 or "\n" in (value or "") or len(value or "") > LONG
         return TextField(face, value, write, is_long=is_long)
     if len(kinds) == 1 and (make := _makes_names(kinds[0])) is not None:
-        return NamesField(face, value, write, make=make)
+        return NamesField(face, value, write, make=make, known=(known or {}).get(field.metadata.get("known", ""), ()))
     return ShownField(face, value, _name_of(hint))
 
 
-def _within(owner: type, field: dataclasses.Field[Any], write: Write) -> Write:
-    """The same, for a class that does not check its values itself: nothing beyond the bounds in the field's metadata."""
+def _within(owner: type, field: dataclasses.Field[Any], kind: type, write: Write) -> Write:
+    """The same, for a class that does not check its values itself: nothing beyond the bounds in the field's metadata, and no fraction
+    where a whole number is wanted."""
     least, most = field.metadata.get("minimum"), field.metadata.get("maximum")
-    if (least is None and most is None) or owner.__module__.partition(".")[0] == "agentlab":
+    if owner.__module__.partition(".")[0] == "agentlab":
         return write
 
     def write_within(value: Any) -> None:
+        if kind is int and isinstance(value, float):
+            whole_number(owner.__name__, field.name, value, 0 if least is None else math.ceil(least))
         if value is not None and least is not None and not value >= least:
             raise LimitError(f"{owner.__name__}({field.name}={value}): {field.name} must be at least {least}.")
         if value is not None and most is not None and not value <= most:

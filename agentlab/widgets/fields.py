@@ -16,6 +16,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab.errors import ConfigurationError
+from agentlab.printable import label as label_of
 from agentlab.redaction import without_keys
 from agentlab.widgets import markup
 from agentlab.widgets.drawing import is_drawing
@@ -62,7 +63,10 @@ class Face:
 
 
 class Field:
-    """A control and the message beside it. `control` and `message` may stand in different places; `view` has both."""
+    """A control and the message beside it. `control` and `message` may stand in different places; `view` has both. `pick`, where there
+    is one, is a list to choose from."""
+
+    pick: Any = None
 
     def __init__(self, face: Face, value: Any, write: Write, control: Any, *, beside: Sequence[Any] = ()) -> None:
         self._lock = threading.RLock()  # an edit and the redraw come on threads of their own
@@ -102,6 +106,11 @@ class Field:
         """Let it be edited, or not."""
         self.box.disabled = not on
 
+    @property
+    def entered(self) -> Any:
+        """What stands in the control now, also where it is not in force."""
+        return self._entered(self.box.value)
+
     def _display(self, value: Any) -> None:
         raise NotImplementedError
 
@@ -139,10 +148,9 @@ class NumberField(Field):
         self._kind = kind
         first = face.start if value is None else value
         first = 1 if first is None else first
-        whole = kind is int
-        make = widgets.IntText if whole else widgets.FloatText
-        step = 1 if whole else 0.01 if kind is Decimal else 1.0
-        self.number = make(**face.dress(value=int(first) if whole else float(first), step=step))
+        step = 0.01 if kind is Decimal else 1.0
+        # For whole numbers too: an IntText cuts 5.5 to 5, and 1e3 to 1, before anybody can refuse it.
+        self.number = widgets.FloatText(**face.dress(value=float(first), step=step))
         self.unlimited: Any = None
         if face.nothing:
             self.unlimited = widgets.Checkbox(
@@ -166,7 +174,7 @@ class NumberField(Field):
 
     def _display(self, value: Any) -> None:
         if value is not None:
-            self.number.value = type(self.number.value)(value)
+            self.number.value = float(value)
         if self.unlimited is not None:
             self.unlimited.value = value is None
         self.number.disabled = self._is_unlimited or not self._enabled
@@ -176,7 +184,7 @@ class NumberField(Field):
         return self.unlimited is not None and bool(self.unlimited.value)
 
     def _entered(self, shown: Any) -> Any:
-        return Decimal(str(shown)) if self._kind is Decimal else shown
+        return as_typed(shown) if self._kind is int else Decimal(str(shown)) if self._kind is Decimal else shown
 
     def _changed(self, change: Any) -> None:
         if not self._is_unlimited:
@@ -187,6 +195,11 @@ class NumberField(Field):
             return
         self.number.disabled = change["new"] or not self._enabled
         self._try(None if change["new"] else self._entered(self.number.value))
+
+
+def as_typed(number: float) -> int | float:
+    """A number out of a box, which knows floats only: whole as an int, and one with a fraction as it was typed, to be refused."""
+    return int(number) if number.is_integer() else number
 
 
 class TextField(Field):
@@ -208,17 +221,60 @@ class TextField(Field):
 
 
 class NamesField(Field):
-    """A box for a list of names, with commas between them. `make` gives them the type that the value has."""
+    """A box for a list of names, with commas between them. `make` gives them the type that the value has. With `known` names a list
+    beside the box adds the one that is chosen, or takes it away; others can be typed."""
 
     def __init__(
-        self, face: Face, value: Iterable[str] | None, write: Write, *, make: Callable[[Iterable[str]], Any] = tuple
+        self,
+        face: Face,
+        value: Iterable[str] | None,
+        write: Write,
+        *,
+        make: Callable[[Iterable[str]], Any] = tuple,
+        known: Iterable[str] = (),
     ) -> None:
-        self._make = make
+        self._make, self._known = make, tuple(map(str, known))
         self.text = widgets.Text(**face.dress(continuous_update=False, placeholder=face.nothing))
+        if self._known:
+            self.pick = widgets.Dropdown(
+                options=[""], layout={"width": "auto"}, style={"description_width": "0"},
+                _dom_classes=("agentlab-field", "agentlab-quiet", "agentlab-pick"),
+            )  # fmt: skip
+            self.pick.observe(self._picked, "value")
         super().__init__(face, value, write, self.text)
+        self._name_the_pick()
+
+    def rename(self, label: str, about: str = "") -> None:
+        """Give it another label."""
+        super().rename(label, about)
+        self._name_the_pick()
+
+    def enable(self, on: bool) -> None:
+        """Let it be edited, or not."""
+        super().enable(on)
+        if self.pick is not None:
+            self.pick.disabled = not on
+
+    def _name_the_pick(self) -> None:
+        if self.pick is not None:
+            self.pick.description = self.pick.tooltip = f"Choose for {self.face.label}"
 
     def _display(self, value: Iterable[str] | None) -> None:
         self.text.value = self._in_words(value) if value else ""
+        if self.pick is not None:
+            names = set(map(str, value or ()))
+            options = [("choose …", ""), *((f"{'✓ ' * (name in names)}{label_of(name)}", name) for name in self._known)]
+            if options != list(self.pick.options):
+                self.pick.options = options
+
+    def _picked(self, change: Any) -> None:
+        name = change["new"]
+        if not name or is_drawing():
+            return
+        names = [str(one) for one in self._shown or ()]
+        chosen = [one for one in names if one != name] if name in names else [*names, name]
+        self._try(None if not chosen and self.face.nothing else self._make(chosen))
+        self.pick.value = ""
 
     def _in_words(self, value: Iterable[str] | None) -> str:
         return self.face.nothing if value is None else ", ".join(without_keys(str(one)) for one in value)

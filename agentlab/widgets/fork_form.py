@@ -13,6 +13,7 @@ from agentlab.run import Run
 from agentlab.types import StopReason, ToolResult
 from agentlab.widgets import markup
 from agentlab.widgets.drawing import is_drawing
+from agentlab.widgets.fields import as_typed
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.written import Html
 
@@ -32,9 +33,9 @@ class ForkForm:
         self._lock = threading.RLock()  # an edit and the redraw come on threads of their own
         self._offered_steps = 0
         self._steps_are_chosen = False
-        self._shown_for: tuple[int, int] | None = None
-        self._edited: dict[tuple[int, str], str] = {}
-        self.keep = widgets.IntText(description="Keep steps", style=_STYLE, layout=widgets.Layout(width="15em"))
+        self._shown_for: tuple[float, int] | None = None
+        self._edited: dict[tuple[float, str], str] = {}
+        self.keep = widgets.FloatText(description="Keep steps", step=1.0, style=_STYLE, layout=widgets.Layout(width="15em"))
         self.of = Html()
         self.model = widgets.Dropdown(description="Model", options=self._models(), style=_STYLE, layout=_wide())
         self.other_model = widgets.Text(
@@ -87,6 +88,11 @@ class ForkForm:
             self._show_results()
         return False
 
+    @property
+    def kept(self) -> int | float:
+        """How many steps to keep, as typed."""
+        return as_typed(self.keep.value)
+
     def _models(self) -> list[tuple[str, str]]:
         model = self._scene.run.agent.model
         others = [(f"{name}", f"agent {name}") for name in self._scene.agents]
@@ -97,7 +103,7 @@ class ForkForm:
         ]
 
     def _show_results(self) -> None:
-        at = self.keep.value
+        at = self.kept
         results = results_of(self._scene.run, at)
         shown_for = (at, len(results))
         if shown_for == self._shown_for:
@@ -116,11 +122,11 @@ class ForkForm:
         given = "" if chosen is None else without_keys(chosen.content)
         too_long = len(given) > LONGEST_RESULT
         self.content.placeholder = f"{len(given):,} characters: what you type takes their place" if too_long else ""
-        key = (self.keep.value, "" if chosen is None else chosen.call_id)
+        key = (self.kept, "" if chosen is None else chosen.call_id)
         self.content.value = self._edited.get(key, "" if too_long else given)
 
     def _chosen_result(self) -> ToolResult | None:
-        results = results_of(self._scene.run, self.keep.value)
+        results = results_of(self._scene.run, self.kept)
         return next((one for one in results if one.call_id == self.result.value), None)
 
     # What a person does ------------------------------------------------------------------------------------------------------
@@ -133,7 +139,8 @@ class ForkForm:
             self.keep.value = change["new"]  # also where a redraw came in between
             steps = len(self._scene.run.history)
             there_are = f"there are 0 to {steps} steps to keep"
-            self.told.value = "" if 0 <= change["new"] <= steps else markup.fault(f"Keep steps {change['new']}: {there_are}.")
+            fine = isinstance(self.kept, int) and 0 <= self.kept <= steps
+            self.told.value = "" if fine else markup.fault(f"Keep steps {self.kept}: {there_are}.")
             self._show_results()
 
     def _model_chosen(self, change: Any) -> None:
@@ -143,7 +150,7 @@ class ForkForm:
         chosen = self._chosen_result()
         if chosen is None or is_drawing():
             return
-        key, text = (self.keep.value, chosen.call_id), change["new"]
+        key, text = (self.kept, chosen.call_id), change["new"]
         shown = without_keys(chosen.content)
         if text == (shown if len(shown) <= LONGEST_RESULT else ""):
             self._edited.pop(key, None)
@@ -154,7 +161,7 @@ class ForkForm:
     def branch(self) -> None:
         """Make the branch and show it; where it cannot be, say why beside the button."""
         try:
-            made = self._scene.run.fork(self.keep.value, **self._wishes())
+            made = self._scene.run.fork(self.kept, **self._wishes())  # type: ignore[arg-type]  # a fraction is refused
         except (AgentlabError, ValueError, TypeError) as error:
             self.told.value = markup.fault(str(error))
             return
@@ -174,15 +181,15 @@ class ForkForm:
             wishes["prompt"] = self.prompt.value
         if self.message.value.strip():
             wishes["message"] = self.message.value
-        results = {call_id: text for (at, call_id), text in self._edited.items() if at == self.keep.value}
+        results = {call_id: text for (at, call_id), text in self._edited.items() if at == self.kept}
         if results:
             wishes["tool_results"] = results
         return wishes
 
 
-def results_of(run: Run, at: int) -> tuple[ToolResult, ...]:
+def results_of(run: Run, at: float) -> tuple[ToolResult, ...]:
     """What the tools of step `at` gave the model; nothing where there is no such step."""
-    if not 1 <= at <= len(run.history):
+    if not isinstance(at, int) or not 1 <= at <= len(run.history):
         return ()
     told = [message.tool_results for message in run.messages_of(at) if message.role == "tool"]
     return tuple(told[-1]) if told else ()

@@ -21,7 +21,7 @@ from agentlab.widgets.fold import Fold
 from agentlab.widgets.scene import Scene
 from agentlab.widgets.written import Html
 
-STACKED = {"label_width": "auto", "width": "100%"}
+STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}
 """Labels above their controls, where they are long."""
 
 
@@ -147,8 +147,8 @@ class TerminatingEditor:
 
     def _reminders(self) -> dict[str, Any]:
         """What stood there before the last tool was taken away; it is not lost by a tick too many."""
-        shown = {name: field.box.value for name, field in self.fields.items()}
-        return {**shown, "nudge_message": shown["nudge_message"] or NUDGE_MESSAGE}
+        entered = {name: field.entered for name, field in self.fields.items()}
+        return {**entered, "nudge_message": entered["nudge_message"] or NUDGE_MESSAGE}
 
 
 def _about(has_tools: bool, has_terminating: bool) -> str:

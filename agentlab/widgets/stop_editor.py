@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import ipywidgets as widgets
@@ -14,6 +14,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.stop import AllOf, AnyOf, Off, StepCountIs, StopCondition
 from agentlab.stop_tree import Path
+from agentlab.types import FinishReason
 from agentlab.widgets import markup
 from agentlab.widgets.fields import Field
 from agentlab.widgets.scene import Scene
@@ -43,6 +44,11 @@ class StopEditor:
         self.note = Html(_dom_classes=("agentlab-message",))
         self.adder = Adder(self)
         self.view = widgets.VBox([self._empty, self._box, self.note, self.adder.view], _dom_classes=("agentlab-stop",))
+
+    @property
+    def known(self) -> Mapping[str, Iterable[str]]:
+        """Names to choose from: the agent's tools, and the reasons for which a response ends."""
+        return {"tools": self._scene.run.agent.tools, "finish reasons": FinishReason}
 
     @property
     def root(self) -> LeafRow | GroupRow | None:

@@ -7,7 +7,7 @@ it, so that whoever types in it is not disturbed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +28,10 @@ WHOLE = "the whole condition"
 
 class Desk(Protocol):
     """What the rows ask for. Each of these shows what went wrong, if it did."""
+
+    @property
+    def known(self) -> Mapping[str, Iterable[str]]:
+        """Names to choose from, by what they are."""
 
     def switch(self, path: Path, on: bool) -> None:
         """Turn the condition there on or off."""
@@ -116,16 +120,19 @@ class LeafRow:
         for field in _editable(node.condition):
             value = getattr(node.condition, field.name)
             self.fields[field.name] = field_for(
-                self._kind, field, value, self._writer(desk, field.name), label=field.name, nothing="none", **LEAF
-            )
+                self._kind, field, value, self._writer(desk, field.name), label=field.name, nothing="none",
+                known=desk.known, **LEAF,
+            )  # fmt: skip
         if len(self.fields) == 1:
             (one,) = self.fields.values()
-            head, below = one.control, [one.message]
+            head, below = [one.control, one.pick], [one.message]
         else:
-            head = self._about = Html(_dom_classes=("agentlab-leaf-name",))
-            below = [view for field in self.fields.values() for view in (field.control, field.message)]
-        bar = widgets.HBox([self.flags.counts, head, self.flags.inverted, self.flags.remove], _dom_classes=("agentlab-node-bar",))
-        lines = widgets.VBox(below, _dom_classes=("agentlab-node-below",))
+            self._about = Html(_dom_classes=("agentlab-leaf-name",))
+            head = [self._about]
+            below = [view for field in self.fields.values() for view in (field.control, field.pick, field.message)]
+        parts = [self.flags.counts, *head, self.flags.inverted, self.flags.remove]
+        bar = widgets.HBox([part for part in parts if part is not None], _dom_classes=("agentlab-node-bar",))
+        lines = widgets.VBox([part for part in below if part is not None], _dom_classes=("agentlab-node-below",))
         self.view = widgets.VBox([bar, lines], _dom_classes=("agentlab-node",))
 
     def fits(self, node: Node) -> bool:

@@ -289,3 +289,40 @@ def test_the_whole_editor_is_reached_with_the_keyboard(panel: LabPage) -> None:
         assert wanted in reached, reached
     panel.press("Cut answers", "Space")
     expect(panel.number("max_continuations_per_turn")).to_be_visible()
+
+
+def test_a_fraction_typed_for_turns_is_refused_and_stays(panel: LabPage) -> None:
+    turns = panel.number("max_turns")
+    turns.fill("5.5")
+    turns.press("Tab")
+    told = "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2000."
+    panel.wait_for_output(0, told)
+    expect(turns).to_have_value("5.5")
+    assert panel.kernel_value("run.limits.max_turns") == "2000"
+
+    turns.fill("1e3")
+    turns.press("Tab")
+    panel.wait_for_kernel("run.limits.max_turns", "1000")
+    expect(editor(panel)).not_to_contain_text("got float")
+    turns.press("Control+a")
+    turns.press_sequentially("abc")  # no number box takes letters
+    turns.press("Tab")
+    expect(turns).to_have_value("1000")
+    assert panel.kernel_value("run.limits.max_turns") == "1000"
+
+
+def test_tools_and_reasons_are_chosen_from_what_there_is(panel: LabPage) -> None:
+    tools, reasons = choice(panel, "Choose for HasToolCall"), choice(panel, "Choose for FinishReasonIs")
+    assert tools.locator("option").all_inner_texts() == ["choose\xa0…", "search", "✓\xa0finalize"]
+    tools.select_option("search")
+    panel.wait_for_kernel("run.limits.leaves['HasToolCall'].names", "('finalize', 'search')")
+    expect(text(panel, "HasToolCall")).to_have_value("finalize, search")
+    expect(tools).to_have_value("choose …")
+    tools.select_option("✓ finalize")
+    panel.wait_for_kernel("run.limits.leaves['HasToolCall'].names", "('search',)")
+    text(panel, "HasToolCall").fill("give_up")  # not a tool that is known here
+    text(panel, "HasToolCall").press("Tab")
+    panel.wait_for_kernel("run.limits.leaves['HasToolCall'].names", "('give_up',)")
+    reasons.select_option("content_filtered")
+    panel.wait_for_kernel("tuple(map(str, run.limits.leaves['FinishReasonIs'].reasons))", "('length', 'content_filtered')")
+    panel.screenshot(PICTURES / "panel-editor-chosen.png", of=editor(panel))

@@ -1,7 +1,9 @@
-"""Where and when a response was made: of a live call, of its replay, in frames and in a store."""
+"""Where and when a response was made, and what its headers say of the account's limits: of a live call, of its replay, in frames and
+in a store."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,12 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.http import read_rate_limit
 from agentlab.transport.cassettes import Interaction
-from agentlab.types import ResponseSource
+from agentlab.types import RateLimit, ResponseSource
 
-from .made import agent, finished, go, looking_for
-from .server import serving
+from .made import HELLO, agent, finished, go, looking_for, pieces, result_of, retried, whole_body
+from .server import JSON_TYPE, SSE_TYPE, raw, serving, status, whole
 
 
 def sources(result: lab.RunResult) -> list[ResponseSource]:
@@ -118,3 +121,104 @@ NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 )
 def test_the_time_of_a_recording(made: Interaction, at: datetime | None) -> None:
     assert made.recorded.at == at
+
+
+# What is left on the account ------------------------------------------------------------------------------------------------
+
+
+def of(requests: tuple[str, str, str] | None = None, tokens: tuple[str, str, str] | None = None) -> dict[str, str]:
+    """Headers in OpenAI's words."""
+    kinds = (("requests", requests), ("tokens", tokens))
+    words = ("remaining", "limit", "reset")
+    return {f"x-ratelimit-{word}-{kind}": one for kind, said in kinds if said for word, one in zip(words, said, strict=True)}
+
+
+def anthropic(kind: str, *said: str) -> dict[str, str]:
+    return {f"anthropic-ratelimit-{kind}-{word}": one for word, one in zip(("remaining", "limit", "reset"), said, strict=True)}
+
+
+NOON_S = NOON.timestamp()
+RATES: dict[str, tuple[dict[str, str], RateLimit | None]] = {
+    "nothing": ({"content-type": "application/json"}, None),
+    "openai": (of(("499", "500", "120ms"), ("149984", "150000", "6m0s")), RateLimit(499, 500, 0.12, 149_984, 150_000, 360.0)),
+    "groq": (
+        of(("14370", "14400", "2m59.56s"), ("17997", "18000", "7.66s")),
+        RateLimit(14370, 14400, 179.56, 17997, 18000, 7.66),
+    ),
+    "hours": (of(("1", "2", "1h2m3s")), RateLimit(1, 2, 3723.0)),
+    "days": (of(("1", "2", "1d")), RateLimit(1, 2, 86_400.0)),
+    "azure": (of(("9", "10", "37"), ("-1", "-1", "0")), RateLimit(9, 10, 37.0, None, None, 0.0)),
+    "anthropic": (
+        anthropic("requests", "49", "50", "2026-11-20T12:00:01Z")
+        | anthropic("tokens", "0", "40000", "2026-11-20T13:00:00+00:00"),
+        RateLimit(49, 50, 1.0, 0, 40_000, 3600.0),
+    ),
+    "in the past": (
+        anthropic("tokens", "1", "2", "2026-11-20T11:59:00Z"),
+        RateLimit(tokens_left=1, tokens_limit=2, tokens_renew_s=0.0),
+    ),
+    "openrouter": (
+        {"x-ratelimit-limit": "50", "x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOON_S + 60) * 1000)},
+        RateLimit(0, 50, 60.0),
+    ),
+    "seconds since 1970": ({"x-ratelimit-reset": str(int(NOON_S + 60))}, RateLimit(requests_renew_s=60.0)),
+    "xai, without a time": ({"x-ratelimit-limit-requests": "480", "x-ratelimit-remaining-requests": "479"}, RateLimit(479, 480)),
+    "words": (of(("many", "", "soon"), ("1,000", "1000;w=60", "6m0")), None),
+    "too large": (of(("9" * 5000, "1e400", "nan"), ("9" * 30, "inf", "9" * 400 + "h")), None),
+    "another header": ({"x-ratelimit-policy": "10;w=60"}, None),
+}
+
+
+@pytest.mark.parametrize(("headers", "expected"), RATES.values(), ids=RATES)
+def test_what_headers_say_of_the_limits(headers: dict[str, str], expected: RateLimit | None) -> None:
+    assert read_rate_limit(headers, lambda: NOON_S) == expected
+
+
+def test_a_time_says_nothing_where_the_time_of_the_answer_is_not_known() -> None:
+    headers = anthropic("tokens", "1", "2", "2026-11-20T12:00:00Z")
+    assert read_rate_limit(headers, lambda: None) == RateLimit(tokens_left=1, tokens_limit=2)
+
+
+COLUMNS = [f"rate_{kind}_{what}" for kind in ("requests", "tokens") for what in ("left", "limit", "renew_s")]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+def test_they_are_kept_with_the_call(streaming: bool, tmp_path: Path) -> None:
+    headers = [*of(("499", "500", "120ms")).items(), *anthropic("tokens", "9", "10", "2026-11-20T12:00:30Z").items()]
+    headers += [("date", "Fri, 20 Nov 2026 12:00:00 GMT")]
+    body = b"".join(pieces("compatible", HELLO)) if streaming else json.dumps(whole_body("compatible", HELLO)).encode()
+    store, expected = lab.Store(tmp_path / "runs.sqlite"), RateLimit(499, 500, 0.12, 9, 10, 30.0)
+    with serving(raw(body, SSE_TYPE if streaming else JSON_TYPE, *headers)) as server:
+        with lab.record(tmp_path / "rec"):
+            live = go(finished(agent(server, stream=streaming).run("go", observers=[store])))
+        with lab.replay(tmp_path / "rec"):
+            again = go(finished(agent(server, key=None, stream=streaming).run("go", observers=[store])))
+    assert live.text == again.text == "Hello there"
+    assert [result.history[0].calls[0].response.rate_limit for result in (live, again)] == [expected, expected]
+    kept = store.load(again.run_id).result
+    assert kept is not None and kept.history[0].response.rate_limit == expected
+    for frame in (lab.frame([live, again], "calls"), store.frame("calls")):
+        assert frame[COLUMNS].to_numpy().tolist() == [[499, 500, 0.12, 9, 10, 30.0]] * 2
+        assert list(map(str, frame[COLUMNS].dtypes)) == ["Int64", "Int64", "Float64"] * 2
+
+
+def test_a_refusal_says_what_is_left() -> None:
+    headers = of(("0", "500", "1ms")).items()
+    with serving(status(429, None, *headers), whole(whole_body("compatible", HELLO))) as server:
+        result = result_of(server)
+    assert result.text == "Hello there"
+    assert [event.rate_limit for event in retried(result)] == [RateLimit(0, 500, 0.001)]
+    assert lab.frame(result, "calls")[COLUMNS].isna().all(axis=None)
+    with serving(status(429, None, *headers)) as server:
+        failed = result_of(server, retry=lab.RetryPolicy(attempts=1))
+    assert isinstance(failed.error, lab.errors.ProviderStatusError)
+    assert failed.error.rate_limit == RateLimit(0, 500, 0.001)
+
+
+def test_events_of_earlier_stores_are_read_without_it() -> None:
+    from agentlab.storage.run_json import made_events, plain_event
+
+    told = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
+    assert "rate_limit" not in plain_event(told)
+    told_more = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy", RateLimit(0, 500, 0.001))
+    assert made_events([plain_event(told), plain_event(told_more)], ()) == [told, told_more]

@@ -170,7 +170,7 @@ def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> Non
 @pytest.mark.parametrize(
     ("do", "said"),
     [
-        pytest.param(lambda: lab.summary([1]), "lab.summary() takes a DataFrame, not list", id="no frame"),
+        pytest.param(lambda: lab.summary([1]), "lab.summary() cannot read list", id="no frame"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), by="agnet"), "misses the column agnet", id="no such group"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), by=[]), "by=[]: pass the name of a column", id="no columns"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), level=95), "level=95: pass a number between 0 and 1", id="level"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import io
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 import agentlab as lab
 from agentlab import MaxCost, StepCountIs
 from agentlab.errors import ConfigurationError
-from tests.plots.made import looping, run_of
+from agentlab.testing import ScriptedProvider
+from tests.plots.made import look, looping, run_of
 from tests.whatif.made_runs import steps_of
 
 LIMITS = StepCountIs([2, 4]) | MaxCost([0.001, 0.01])
@@ -218,3 +221,131 @@ def test_errors_name_the_function_and_plain_values() -> None:
     twice = pd.concat([RUNS, RUNS.assign(run_id="second " + RUNS["run_id"])]).assign(repeat=1)
     with pytest.raises(ConfigurationError, match="repeat=1: add what tells them apart"):
         lab.agreement(twice)
+
+
+# Anything that lab.frame takes ------------------------------------------------------------------------------------------------
+
+
+def recorded() -> dict[str, Any]:
+    """The same runs in every form in which a person has them, and their frames as `made`."""
+    store = lab.Store()
+    agents = {
+        name: lab.Agent(ScriptedProvider(looping(end=end), name=name), tools=[look], name=name)
+        for name, end in (("one", 2), ("two", 3))
+    }
+
+    async def go() -> dict[str, Any]:
+        both = lab.Lockstep([agent.run("go", observers=[store]) for agent in agents.values()])
+        results = await both
+        study = lab.Experiment(agents, ["go"], name="study")
+        return {
+            "a list of results": list(results),
+            "a tuple of runs": both.runs,
+            "an iterator": Again(results),
+            "a lockstep": both,
+            "a store": store,
+            "an import": lab.importers.store(store),
+            "an experiment": await study.run(progress=False),
+        }
+
+    return asyncio.run(go())
+
+
+class Again:
+    """Results one after the other, as a generator gives them; from the start for each test."""
+
+    def __init__(self, results: Any) -> None:
+        self.results = results
+
+    def __call__(self) -> Any:
+        """A new iterator."""
+        return iter(self.results)
+
+
+FORMS = recorded()
+TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "summary": ("runs", lab.summary),
+    "paired": ("runs", lambda runs: lab.paired(runs, "total_tokens")),
+    "agreement": ("runs", lambda runs: lab.agreement(runs).overall),
+    "termination_report": ("termination", lab.termination_report),
+    "termination_report, in sum": ("termination", lambda runs: lab.termination_report(runs, summary=True)),
+    **{name: ("steps", getattr(lab.plots, name)) for name in ("tokens", "tokens_data", "cost", "cost_data", "curves")},
+    **{name: ("steps", getattr(lab.plots, name)) for name in ("bands", "bands_data")},
+    **{name: ("runs", getattr(lab.plots, name)) for name in ("stop_reasons", "stop_reasons_data", "survival", "survival_data")},
+    **{name: ("runs", getattr(lab.plots, name)) for name in ("estimates", "estimates_data", "cost_success", "cost_success_data")},
+    **{name: ("events", getattr(lab.plots, name)) for name in ("timeline", "timeline_data")},
+    **{
+        f"small_multiples, {of.__name__}": (what, functools.partial(lab.plots.small_multiples, of))
+        for of, what in ((lab.plots.tokens, "steps"), (lab.plots.survival, "runs"), (lab.plots.stop_reasons, "runs"))
+    },
+}
+OTHERWISE = {"comparison", "tree", "tree_data", "what_if", "what_if_data", "PlotAxes", "PlotFigure", "small_multiples"}
+"""Names of lab.plots that have a test of their own below, take no recorded runs, or are above under another name."""
+
+
+def said(made: Any) -> Any:
+    """What a function gave, such as can be compared."""
+    return made.to_dict("list") if isinstance(made, pd.DataFrame) else made.alt
+
+
+def given(form: str) -> Any:
+    return FORMS[form]() if isinstance(FORMS[form], Again) else FORMS[form]
+
+
+def test_every_plot_is_tested_with_every_form() -> None:
+    assert set(lab.plots.__all__) == ({*TAKES} & {*lab.plots.__all__}) | OTHERWISE
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", TAKES)
+def test_what_a_frame_is_made_of_may_be_passed_itself(name: str, form: str) -> None:
+    what, function = TAKES[name]
+    if form == "an import" and what in ("events", "termination"):
+        with pytest.raises(ConfigurationError, match="pass a run"):
+            function(given(form))
+        return
+    assert repr(said(function(given(form)))) == of_a_frame(name, form if form == "an experiment" else "a list of results")
+
+
+@functools.cache
+def of_a_frame(name: str, form: str) -> str:
+    """What the function gives for the frame; but for the experiment, which ran its own runs, it is the same for all forms."""
+    what, function = TAKES[name]
+    return repr(said(function(lab.frame(given(form), what))))
+
+
+@pytest.mark.parametrize("name", [name for name in TAKES if "multiples" not in name])
+def test_one_run_and_one_result_may_be_passed_too(name: str) -> None:
+    what, function = TAKES[name]
+    run, result = FORMS["a lockstep"].runs[0], FORMS["a list of results"][0]
+    assert repr(said(function(run))) == repr(said(function(result))) == repr(said(function(lab.frame(result, what))))
+
+
+@pytest.mark.parametrize("name", TAKES)
+@pytest.mark.parametrize("wrong", [7, None, "runs", {"a": 1}, [1], pd.Series([1])], ids=repr)
+def test_what_holds_no_runs_is_refused_with_what_to_pass(name: str, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"pass (a run|what agent\.run)"):
+        TAKES[name][1](wrong)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_comparison_makes_both_of_its_frames_itself(form: str) -> None:
+    both = lab.plots.comparison(lab.frame(given(form), "runs"), lab.frame(given(form)))
+    assert lab.plots.comparison(given(form)).alt == both.alt
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "an import"])
+def test_a_tree_takes_all_that_holds_whole_runs(form: str) -> None:
+    assert len(lab.plots.tree_data(given(form))) >= 2
+    assert lab.plots.tree(given(form)).alt.startswith("Tree of")
+
+
+@pytest.mark.parametrize("wrong", [RUNS, FORMS["an import"], 7], ids=["frame", "import", "number"])
+def test_a_tree_takes_no_frames(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"lab.plots.tree\(\) cannot show .*pass a run.*a store, or the results"):
+        lab.plots.tree(wrong)
+
+
+def test_a_lockstep_may_be_tried_with_other_limits() -> None:
+    both = FORMS["a lockstep"]
+    assert said(lab.backtest(both, LIMITS)) == said(lab.backtest(list(both.results), LIMITS))

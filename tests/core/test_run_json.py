@@ -42,6 +42,7 @@ from agentlab.types import (
     Hole,
     ModelResponse,
     NativeContent,
+    RateLimit,
     Stop,
     StopReason,
     TerminationSignal,
@@ -84,6 +85,7 @@ signals = st.builds(
     st.dictionaries(texts, st.none() | st.integers() | texts, max_size=2),
 )
 tool_calls = st.builds(ToolCall, texts, texts, texts, st.booleans())
+rate_limits = st.none() | st.builds(RateLimit, counts, counts, st.none() | seconds, counts, counts, st.none() | seconds)
 natives = st.none() | st.builds(NativeContent, texts, jsons)
 responses = st.builds(
     ModelResponse,
@@ -252,6 +254,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "ChildUse": children,
         "tuple[Seam, ...]": seams,
         "tuple[Hole, ...]": holes,
+        "RateLimit | None": rate_limits,
     }
     return st.builds(
         kind, *[known[each.name] if each.name in known else by_type[str(each.type)] for each in dataclasses.fields(kind)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import pickle
 import time
 import weakref
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,28 @@ from fixtures.refresh import perform
 from fixtures.scenarios import ALL, Fixture
 
 import agentlab as lab
-from agentlab import AgentlabWarning, Budget, Custom, HasToolCall, MaxCost, Off, RunState, StepCountIs, StopReason, errors
+from agentlab import (
+    AgentlabWarning,
+    Budget,
+    Custom,
+    HasToolCall,
+    MaxCost,
+    Off,
+    RunState,
+    StepCountIs,
+    StopReason,
+    errors,
+    message_json,
+)
 from agentlab.errors import ConfigurationError, StorageError, StoredError
-from agentlab.results import Action, Decision
+from agentlab.events import ToolFinished
+from agentlab.results import Action, Decision, StepResult
+from agentlab.storage import run_json
 from agentlab.storage.store import Store
 from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason, ModelRequest
 
-from .made import agent, finalize, go, look, looping
+from .made import agent, finalize, go, look, looping, run_of
 from .stored import FRAMES, assert_kept, spoken
 
 
@@ -119,7 +135,7 @@ def LOOPS(request: ModelRequest, index: int) -> Said:
 
 ENDINGS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "completed": ([call("look"), "end"], {}, {}),
-    "condition": (LOOPS, {}, {"stop": StepCountIs(3) | (MaxCost("0.5") & ~HasToolCall("x")) | Off(StepCountIs(1))}),
+    "condition": (LOOPS, {}, {"stop": StepCountIs(3) | (MaxCost("0.5") & ~HasToolCall("finalize")) | Off(StepCountIs(1))}),
     "own-condition": (LOOPS, {}, {"stop": StepCountIs(9) | (lambda history: len(history) > 1)}),
     "condition-raises": (LOOPS, {}, {"stop": raising}),
     "budget": (LOOPS, {}, {"budget": Budget(max_cost="0.025")}),
@@ -528,3 +544,42 @@ def test_a_run_that_is_ended_before_it_began_is_kept_as_such(store: Store, how: 
     getattr(branch, how)()
     assert branch.result is not None
     assert_kept(store, branch.result)
+
+
+def test_a_long_result_of_a_tool_is_kept_once_and_comes_back_everywhere() -> None:
+    @lab.tool(inline=True)
+    def read(part: int) -> Any:
+        """Read a part."""
+        return "long text " * 500 if part == 1 else {"part": part}
+
+    store = lab.Store()
+    calls = [call("read", {"part": part}, id=f"c{part}").tool_calls[0] for part in (1, 2)]
+    run = run_of([say(finish=lab.FinishReason.TOOL_CALLS, calls=calls), "end"], tools=[read], observers=[store])
+    go(taken(run, 2))
+    (first, _) = store.storage.steps(run.id)
+    assert first.body.count("long text " * 500) == 1
+    again = store.load(run.id)
+    assert again.history[0].tool_results == run.history[0].tool_results
+    assert [event for event in again.events if isinstance(event, ToolFinished)] == [
+        event for event in run.events if isinstance(event, ToolFinished)
+    ]
+    assert [one.content for one in again.messages[2].tool_results] == ["long text " * 500, '{"part":2}']
+    assert [replace(one, value=None) for one in run.messages[2].tool_results] == list(again.messages[2].tool_results)
+
+
+def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
+    run = run_of([call("look", {"q": "it"}), "end"])
+    go(taken(run, 2))
+    step, said = run.history[0], run.messages_of(1)
+    old = {
+        "step": {
+            **run_json.plain(step),
+            "tool_results": [{**run_json.plain(step)["tool_results"][0], "value": {"json": "saw it"}}],
+        },
+        "messages": [message_json.plain(message) for message in said],
+        "events": [run_json.plain_event(event) for event in run.events if isinstance(event, ToolFinished)],
+    }
+    kept = run_json.with_results(json.loads(json.dumps(old)))
+    assert run_json.made(StepResult, kept["step"]).tool_results == step.tool_results
+    assert message_json.made(kept["messages"][1]).tool_results[0].content == "saw it"
+    assert run_json.made_events(kept["events"], run.history)[0] == next(e for e in run.events if isinstance(e, ToolFinished))

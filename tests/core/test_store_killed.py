@@ -116,3 +116,135 @@ def test_a_hundred_kills_lose_no_finished_step(tmp_path: Path) -> None:
         assert set(store.frame("runs")["state"]) == {"ended"}
         assert set(store.frame("runs")["steps"]) == {STEPS}
     assert states["interrupted"] > KILLS / 2
+
+
+# Tools that must not run twice -------------------------------------------------------------------------------------------------
+
+
+def payer(paid: Path, *, idempotent: bool, nested: bool = False, model: Any = None, observers: Any = ()) -> lab.Agent:
+    """An agent that looks, pays, and ends. `pay` writes down that it ran, and in the process that is killed stays in its call."""
+    home = os.getpid()
+
+    def pay(eur: int) -> str:
+        """Pay."""
+        with paid.open("ab") as file:
+            file.write(f"{eur}\n".encode())
+        while os.getpid() != home:
+            time.sleep(60)
+        return "paid"
+
+    def says(request: ModelRequest, index: int) -> Said:
+        asked = len(request.messages) // 2 + 1
+        return [call("look", {"q": "it"}), call("pay", {"eur": 5}), say("end")][asked - 1]
+
+    def delegates(request: ModelRequest, index: int) -> Said:
+        return call("clerk", {"task": "pay"}) if len(request.messages) == 1 else say("end")
+
+    made = lab.tool(idempotent=idempotent)(pay)
+    clerk = lab.Agent(ScriptedProvider(model or says), tools=[look, made], observers=() if nested else observers)
+    if not nested:
+        return clerk
+    return lab.Agent(ScriptedProvider(delegates), tools=[clerk.as_tool("clerk")], observers=observers)
+
+
+def killed_while_it_pays(path: Path, paid: Path, **how: bool) -> str:
+    """The id of a run that was killed in its call of `pay`."""
+    ready = payer(paid, **how)
+    process = os.fork()
+    if not process:
+        try:
+            with Store(path) as store:
+                asyncio.run(taken(store.keep(ready.run("go").known_as("r1"))))
+        finally:
+            os._exit(0)
+    until = time.monotonic() + 60
+    while not paid.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    assert paid.read_bytes() == b"5\n"
+    return "r1"
+
+
+@pytest.mark.parametrize(
+    ("idempotent", "again", "times", "error"),
+    [
+        (True, None, 2, None),
+        (False, None, 1, "may_have_run"),
+        (False, lambda call: call.arguments != '{"eur": 5}', 1, "may_have_run"),
+        (False, lambda call: call.arguments == '{"eur": 5}', 2, None),
+    ],
+    ids=["at-least-once", "nobody-to-ask", "refused", "allowed"],
+)
+def test_a_tool_that_must_not_run_twice_is_asked_about(
+    tmp_path: Path, idempotent: bool, again: Any, times: int, error: Any
+) -> None:
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=idempotent)
+    with Store(path) as store:
+        run = store.resume(run_id, payer(paid, idempotent=idempotent), again=again)
+        result = asyncio.run(taken(run))
+        assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "end")
+        assert paid.read_bytes() == b"5\n" * times
+        told = result.history[1].tool_results[0]
+        assert told.error == error
+        if error:
+            assert 'it may have run already, with {"eur": 5}.' in told.content
+        assert store.load(run_id).history[1].tool_results[0].error == error
+
+
+def test_an_async_answer_is_awaited(tmp_path: Path) -> None:
+    async def again(call: Any) -> bool:
+        await asyncio.sleep(0)
+        return False
+
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    with Store(path) as store:
+        asyncio.run(taken(store.resume(run_id, payer(paid, idempotent=False), again=again)))
+    assert paid.read_bytes() == b"5\n"
+
+
+def test_a_sub_agent_with_such_a_tool_is_one_itself(tmp_path: Path) -> None:
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False, nested=True)
+    with Store(path) as store:
+        result = asyncio.run(taken(store.resume(run_id, payer(paid, idempotent=False, nested=True))))
+    assert [one.error for one in result.history[0].tool_results] == ["may_have_run"]
+    assert paid.read_bytes() == b"5\n"
+
+
+def test_the_hold_is_for_one_call_and_lasts_until_it_comes(tmp_path: Path) -> None:
+    """The model does something else first, and the process ends once more; then it calls the tool twice."""
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    later = [call("look", {"q": "else"}), call("pay", {"eur": 6}), call("pay", {"eur": 6}), say("end")]
+
+    def model(request: ModelRequest, index: int) -> Said:
+        return later[len(request.messages) // 2 - 1]
+
+    with Store(path) as store:
+        again = store.resume(run_id, payer(paid, idempotent=False, model=model))
+        asyncio.run(again.step())
+        store.let_go(again)
+        result = asyncio.run(taken(store.resume(run_id, payer(paid, idempotent=False, model=model))))
+    assert [step.tool_results[0].error for step in result.history[1:-1]] == [None, "may_have_run", None]
+    assert paid.read_bytes() == b"5\n6\n"
+
+
+def test_only_such_tools_cost_a_note() -> None:
+    def notes(idempotent: bool) -> int:
+        written: list[str] = []
+
+        class Counting(lab.storage.MemoryStorage):
+            def note(self, run_id: str, name: str, text: str) -> None:
+                written.append(text)
+                super().note(run_id, name, text)
+
+        made = lab.tool(inline=True, idempotent=idempotent)(look.function)
+        keeping = lab.Agent(ScriptedProvider(script), tools=[made], observers=[Store(Counting())])
+        asyncio.run(taken(keeping.run("go")))
+        assert all("look" in text for text in written)
+        return len(written)
+
+    assert (notes(idempotent=True), notes(idempotent=False)) == (0, STEPS - 1)

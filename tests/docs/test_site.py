@@ -94,6 +94,20 @@ def test_every_reason_is_told() -> None:
     assert len(re.findall(r"`\w+Reason\.\w+` \|", told)) == 7
 
 
+def test_every_word_of_a_wire_is_told() -> None:
+    told = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
+    alike: dict[str, list[str]] = {}
+    for name, can in lab.capabilities().items():
+        alike.setdefault(repr(can.reasons), []).append(f"`{name}`")
+    rows = []
+    for names in alike.values():
+        for reason, fields in lab.capabilities(names[0].strip("`")).reasons.items():
+            words = {field: [f"`{one}`" for one in values if isinstance(one, str)] for field, values in fields.items()}
+            where = "; ".join(f"`{field}`: {', '.join(of_field)}" for field, of_field in words.items())
+            rows.append(f"| {', '.join(names)} | {where} | {reason.name} |")
+    assert [line for line in told.splitlines() if line.endswith(tuple(f" {one.name} |" for one in lab.FinishReason))] == rows
+
+
 @pytest.mark.parametrize("path", EVERYWHERE, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_links_between_files_hold_on_a_code_host(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

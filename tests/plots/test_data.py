@@ -225,11 +225,11 @@ RUNS = runs_of(("one", True, "completed"))
 @pytest.mark.parametrize(
     ("function", "frame", "said"),
     [
-        pytest.param("tokens", RUNS, ["run_id, step, cumulative_tokens", "columns", "result.to_frame()"], id="runs for steps"),
+        pytest.param("tokens", RUNS, ["run_id, step, cumulative_tokens", "columns", "lab.frame(results)"], id="runs for steps"),
         pytest.param("cost", STEPS.drop(columns="cumulative_cost_usd"), ["column cumulative_cost_usd"], id="one column"),
         pytest.param("curves", STEPS.drop(columns="cumulative_tokens"), ["cumulative_tokens"], id="curves"),
         pytest.param("stop_reasons", STEPS, ["terminated, truncated", 'lab.frame(results, "runs")'], id="steps for runs"),
-        pytest.param("tokens", [1, 2], ["list", "result.to_frame()"], id="a list"),
+        pytest.param("tokens", [1, 2], ["list", "lab.frame(results)"], id="a list"),
         pytest.param("stop_reasons", None, ["NoneType", 'lab.frame(results, "runs")'], id="nothing"),
     ],
 )

@@ -282,7 +282,7 @@ def test_nothing_yet(plot: Any, frame: pd.DataFrame) -> None:
 def test_what_is_missing_is_named(plot: Any, frame: pd.DataFrame) -> None:
     with pytest.raises(errors.ConfigurationError, match="misses the column"):
         plot(frame.drop(columns="provider"))
-    with pytest.raises(errors.ConfigurationError, match="takes a DataFrame, not list"):
+    with pytest.raises(errors.ConfigurationError, match="cannot read list"):
         plot([1])
 
 

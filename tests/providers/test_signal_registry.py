@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import pickle
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Table
 from agentlab.providers._registry import names
 from agentlab.signals import SignalRegistry
 from agentlab.types import Confidence, FinishReason, SignalSeen, TerminationSignal, TextDelta
@@ -55,6 +58,45 @@ def test_a_stream_chunk_by_chunk_with_no_agent(registry: SignalRegistry, name: s
 @pytest.mark.parametrize("name", WIRES)
 def test_a_version_and_a_model_may_stand_in_the_name(registry: SignalRegistry, name: str) -> None:
     assert registry.detect(f"{name}:some-model", whole(name, CUT)).finish_reason is F.MAX_TOKENS
+
+
+# How a body says a value in a field of its wire. OpenRouter's native word is one of several, and xAI's outputs are gRPC's.
+SAYING: dict[str, Any] = {
+    "choices[].finish_reason": lambda one: {"choices": [{"message": {"content": "Hi"}, "finish_reason": one}]},
+    "stop_reason": lambda one: {"type": "message", "content": [{"type": "text", "text": "Hi"}], "stop_reason": one},
+    "stopReason": lambda one: {"output": {"message": {"content": [{"text": "Hi"}]}}, "stopReason": one},
+    "candidates[].finishReason": lambda one: {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": one}]},
+    "promptFeedback.blockReason": lambda one: {"promptFeedback": {"blockReason": one}},
+    "status": lambda one: {"object": "response", "status": one, "output": []},
+    "incomplete_details.reason": lambda one: {
+        "object": "response", "status": "incomplete", "incomplete_details": {"reason": one}, "output": [],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", lab.capabilities())
+def test_a_wire_sends_the_reasons_that_its_capabilities_list(name: str) -> None:
+    read = 0
+    for reason, fields in lab.capabilities(name).reasons.items():
+        for field, values in fields.items():
+            for value in values if field in SAYING else ():
+                found = lab.detect(name, SAYING[field](value)).finish_reason
+                assert found is reason or reason is FinishReason.TOOL_CALLS, (field, value)  # that one needs a call
+                read += 1
+    assert read >= 5
+
+
+def test_a_dialect_of_its_own_is_among_the_reasons() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Kiosk(ChatCompletions):
+        name = "kiosk"
+        capabilities = Capabilities(reports_cost=True)
+        dialect = Dialect(tables=(FINISH_REASONS, Table("choices[].finish_reason", {"done": FinishReason.END_TURN})))
+
+    assert Kiosk.capabilities == Capabilities(reports_cost=True)
+    assert Kiosk.capabilities.reasons[FinishReason.END_TURN] == {"choices[].finish_reason": ("stop", "done")}
+    assert Capabilities().reasons == {}
+    assert pickle.loads(pickle.dumps(Kiosk.capabilities)).reasons == Kiosk.capabilities.reasons
 
 
 def test_every_provider_has_a_detector_and_capabilities(registry: SignalRegistry) -> None:

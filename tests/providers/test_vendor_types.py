@@ -94,4 +94,4 @@ def test_all_their_words_are_in_our_tables():
     assert set(get_args(anthropic_types.beta.BetaStopReason)) == set(anthropic.FINISH_REASONS.reasons)
     assert {word.value for word in google_types.FinishReason} <= set(gemini.FINISH_REASONS.reasons)
     blocked = {word.value for word in google_types.BlockedReason} - {"BLOCKED_REASON_UNSPECIFIED"}
-    assert blocked <= gemini.BLOCK_REASONS
+    assert blocked <= gemini.BLOCK_REASONS.reasons.keys()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from agentlab.redaction import (
     _KEY_PATTERNS,
     Redactor,
     _looks,
+    _matches,
     kept_request_headers,
     kept_response_headers,
     redact_url,
@@ -184,3 +186,22 @@ def test_a_scan_of_text_without_keys_is_quick() -> None:
     redactor = Redactor(["a-secret-that-is-not-there"])
     assert redactor.text(text) == text
     assert takes_no_more(lambda: redactor.text(text), than=lambda: json.loads(text), times=20)
+
+
+_TOKEN = re.compile(rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}")
+
+
+@given(
+    st.lists(st.sampled_from([b"eyJ", b"eyJhbGciOiJI", b".", b"-", b"abc", b"abcdefgh", b" ", b"+"]), max_size=30).map(b"".join)
+)
+def test_tokens_are_found_where_looking_at_each_beginning_finds_them(data: bytes) -> None:
+    found = [match.span() for match in _matches(b"eyJ", re.compile(dict(_KEY_PATTERNS)[b"eyJ"]), data)]
+    assert found == [match.span() for match in _TOKEN.finditer(data)]
+
+
+@pytest.mark.parametrize("text", ["eyJ", "-eyJabc", "-----BEGIN PRIVATE KEY-----abc ", "-----BEGIN A", "eyJhbGciOiJI."])
+def test_a_long_text_takes_no_longer_for_its_length_than_a_short_one(text: str) -> None:
+    """Ten times the text, at most some ten times the work: such a token was looked for from each beginning to the end."""
+    redactor = Redactor()
+    short, long = text * (20_000 // len(text)), text * (200_000 // len(text))
+    assert takes_no_more(lambda: redactor.text(long), than=lambda: redactor.text(short), times=25)

@@ -165,6 +165,18 @@ def test_a_step_without_tools_has_no_tool_result_and_says_so(run: Run) -> None:
     assert form.content.tooltip == "There is no tool result to change: no step is kept."
 
 
+def test_part_of_a_step_cannot_be_kept(run: Run) -> None:
+    form = shown(run).cockpit.branches.form
+    form.keep.value = 2.5
+    assert "Keep steps 2.5: there are 0 to 4 steps to keep." in form.told.value
+    form.button.click()
+    assert "fork(at=2.5): give the number of steps to keep, 0 to 4." in form.told.value
+    assert (run.branches, form.keep.value) == ((), 2.5)
+    form.keep.value = 2.0
+    form.button.click()
+    assert [branch.forked_at for branch in run.branches] == [2]
+
+
 def test_a_huge_tool_result_is_not_put_into_the_page() -> None:
     run = ended(agent(given="x" * 1_000_000).run("Find it.", budget=Budget(max_turns=2)))
     form = shown(run).cockpit.branches.form

@@ -21,6 +21,7 @@ from agentlab.run import Run
 from agentlab.stop import AnyOf, Custom, StopCondition
 from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
+from agentlab.types import FinishReason
 from agentlab.widgets import markup
 from agentlab.widgets.field_choice import field_for
 from agentlab.widgets.fields import CheckField, ChoiceField, Face, NamesField, NumberField, ShownField, TextField
@@ -420,3 +421,52 @@ def test_a_key_is_not_shown_in_a_control_and_stays_where_nothing_else_is_written
 
     choice = ChoiceField(Face("tool"), [KEY, "search"], KEY, written.append)
     assert [label for label, _ in choice.choice.options] == ["REDACTED", "search"]
+
+
+# Chosen from what there is ------------------------------------------------------------------------------------------------------
+
+
+def offered(field: Any) -> list[str]:
+    """What can be chosen, as a person reads it."""
+    return [label for label, _ in field.pick.options]
+
+
+def test_a_tool_is_chosen_and_chosen_again_taken_away() -> None:
+    desk = Desk(HasToolCall("finalise"))
+    field = desk.row().fields["names"]
+    assert offered(field) == ["choose …", *desk.run.agent.tools]
+    assert field.pick.description == "Choose for HasToolCall"
+    first, second = list(desk.run.agent.tools)[:2]
+    for name, names in [
+        (first, ("finalise", first)),
+        (second, ("finalise", first, second)),
+        (first, ("finalise", second)),
+    ]:
+        field.pick.value = name
+        assert desk.stop == HasToolCall(*names)
+        assert (field.text.value, field.pick.value) == (", ".join(names), "")
+        assert [label for label in offered(field) if label.startswith("✓")] == [f"✓ {one}" for one in names if one != "finalise"]
+    field.text.value = second
+    field.pick.value = second
+    assert desk.stop == HasToolCall(second), "a condition names one at least"
+    assert "name the tools as text" in field.message.value and f"Still in force: {second}." in field.message.value
+
+
+def test_the_reasons_of_all_providers_are_offered_and_others_can_be_typed() -> None:
+    desk = Desk(FinishReasonIs("length"))
+    field = desk.row().fields["reasons"]
+    assert offered(field) == ["choose …", *FinishReason]
+    field.pick.value = "content_filtered"
+    assert desk.stop == FinishReasonIs("length", "content_filtered")
+    desk.run.limits.stop = FinishReasonIs(FinishReason.MAX_TOKENS)
+    desk.editor.show()
+    assert "✓ max_tokens" in offered(field)
+    field.text.value = "eos"
+    assert desk.stop == FinishReasonIs("eos")
+
+
+def test_names_of_tools_in_the_list_are_harmless_and_hold_no_key() -> None:
+    field = NamesField(Face("tools"), ("a",), [].append, known=(KEY, "$x$", "two\nlines"))
+    assert offered(field) == ["choose …", "REDACTED", "＄x＄", "two lines"]
+    field.enable(False)
+    assert field.pick.disabled and field.text.disabled

@@ -335,6 +335,9 @@ def test_a_value_that_is_no_limit_says_so_and_changes_nothing(live: Explorer) ->
         live.limits["StepCountIs"] = 0
     with pytest.raises(KeyError, match="MaxCost"):
         live.limits["MaxCosts"] = 1
+    turns.number.number.value = 5.5
+    assert "max_turns is a whole number, such as 8; got float. Still in force: 8" in turns.number.message.value
+    assert (live.limits["max_turns"], turns.number.number.value) == (8, 5.5)
     turns.slider.place = 10_000
     assert live.limits["max_turns"] is None, "behind the last is no limit"
 

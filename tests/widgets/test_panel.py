@@ -6,15 +6,26 @@ import asyncio
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import pytest
-from other_threads import wait_until
+from other_threads import drawn, wait_until
 
 import agentlab as lab
-from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, StepCountIs
-from agentlab.errors import ConfigurationError
+from agentlab import (
+    Budget,
+    ContinuationPolicy,
+    FinishReasonIs,
+    HasToolCall,
+    MaxCost,
+    MaxTokensUsed,
+    StepCountIs,
+    TerminatingTools,
+)
+from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field
 from agentlab.results import Reading
@@ -40,7 +51,7 @@ async def search(query: str) -> str:
 
 def make_run(stop: object = None, budget: Budget | None = None, **more: object) -> Run:
     model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost="0.001"))
-    return lab.Agent(model, tools=[search]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500))
+    return lab.Agent(model, tools=[search]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500), **more)
 
 
 def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
@@ -314,3 +325,88 @@ def test_a_missing_key_is_shown_and_the_run_button_works_once_it_is_set(monkeypa
     assert "MissingKeyError" not in panel.fault.value
     assert run.result is not None
     assert type(run.result.error).__name__ == "ProviderConnectionError"
+
+
+CAPS = (
+    "max_continuations_per_turn",
+    "max_tool_repair_attempts",
+    "max_total_completion_tokens_per_turn",
+    "max_total_output_chars_per_turn",
+)
+NUMBERS: dict[str, tuple[Callable[[Any], Any], Callable[[Run], object], Callable[[Any], object]]] = {
+    **{
+        name: (lambda panel, name=name: panel.cockpit.editor.budget[name],
+               lambda run, name=name: getattr(run.limits, name),
+               lambda value, name=name: Budget(**{name: value}))
+        for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn")
+    },
+    **{
+        name: (lambda panel, name=name: panel.cockpit.editor.continuation.fields[name],
+               lambda run, name=name: getattr(run.limits, name),
+               lambda value, name=name: ContinuationPolicy(**{name: value}))
+        for name in CAPS
+    },
+    **{
+        name: (lambda panel, name=name: panel.cockpit.editor.terminating.fields[name],
+               lambda run, name=name: getattr(run.limits, name),
+               lambda value, name=name: TerminatingTools(["search"], **{name: value}))
+        for name in ("consecutive_nudges", "max_invocations")
+    },
+    "StepCountIs": (lambda panel: panel.cockpit.editor.leaves["StepCountIs", "steps"],
+                    lambda run: run.limits.leaves["StepCountIs"].steps, StepCountIs),
+    "MaxTokensUsed": (lambda panel: panel.cockpit.editor.leaves["MaxTokensUsed", "tokens"],
+                      lambda run: run.limits.leaves["MaxTokensUsed"].tokens, MaxTokensUsed),
+}  # fmt: skip
+"""All whole numbers of a panel: the field, the value in force, and what refuses it in Python."""
+
+
+def every_number() -> tuple[Run, Any]:
+    """A run with a value for each of them, and its panel."""
+    run = make_run(
+        StepCountIs(8) | MaxTokensUsed(900),
+        Budget(max_turns=20, max_calls=30, max_tokens=4000, max_tokens_per_turn=500),
+        continuation=ContinuationPolicy(**dict.fromkeys(CAPS, 7)),
+        terminating=TerminatingTools(["search"]),
+    )
+    panel = run.panel()
+    _ = panel.widget
+    return run, panel
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_fraction_is_refused_as_in_python_and_stays_in_the_box(name: str) -> None:
+    field_of, in_force, make = NUMBERS[name]
+    run, panel = every_number()
+    field, before = field_of(panel), in_force(run)
+    with pytest.raises(LimitError) as refused:
+        make(5.5)
+    for _ in range(2):  # the redraw in between leaves it as well
+        field.number.value = 5.5
+        assert markup.escape(str(refused.value)) in field.message.value
+        assert f"Still in force: {before}." in field.message.value
+        assert (in_force(run), type(before), field.number.value) == (before, int, 5.5)
+        drawn(panel)
+    field.number.value = 1e3
+    assert (in_force(run), type(in_force(run)), field.message.value) == (1000, int, "")
+
+
+def test_a_fraction_for_a_condition_of_ones_own_is_refused() -> None:
+    run = make_run(ErrorsReach(4))
+    panel = run.panel()
+    _ = panel.widget
+    field = panel.cockpit.editor.leaves["ErrorsReach", "errors"]
+    field.number.value = 2.5
+    assert "ErrorsReach(errors=2.5): errors is a whole number, such as 8; got float." in field.message.value
+    assert run.limits.stop == ErrorsReach(4)
+    field.number.value = 3.0
+    assert repr(run.limits.stop) == "ErrorsReach(errors=3)"
+
+
+def test_reminders_that_were_kept_by_the_boxes_are_whole_numbers() -> None:
+    run, panel = every_number()
+    terminating = panel.cockpit.editor.terminating
+    for on in (False, True):
+        terminating.tools["search"].value = on
+        drawn(panel)
+    assert run.limits.terminating == TerminatingTools(["search"])
+    assert type(run.limits.max_invocations) is int
