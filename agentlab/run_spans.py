@@ -7,6 +7,7 @@ is complete; tools are spans from their own events, so that what they do can be 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -284,6 +285,13 @@ class RunSpans:
             values: Attributes = {
                 f"agentlab.{field}": getattr(event, field) for field in fields if getattr(event, field) is not None
             }
+            if isinstance(event, events.ContinuationAttempted) and event.budget_remaining is not None:
+                left = dataclasses.asdict(event.budget_remaining)
+                values |= {
+                    f"agentlab.budget_remaining.{field}": float(value) if isinstance(value, Decimal) else value
+                    for field, value in left.items()
+                    if value is not None
+                }
             self._try(lambda: span.add_event(name, values))
         who = self._model_only()
         if isinstance(event, events.ContinuationAttempted):
@@ -356,7 +364,10 @@ class RunSpans:
 _TOLD: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     events.ContinuationAttempted: (
         "agentlab.continuation_attempted",
-        ("turn", "attempt", "output_tokens", "output_chars", "remaining"),
+        (
+            *("turn", "attempt", "output_tokens", "output_chars", "remaining", "tokens_remaining", "chars_remaining"),
+            *("repairs_remaining", "invocations_remaining"),
+        ),
     ),
     events.ContinuationEnded: ("agentlab.continuation_ended", ("turn", "outcome", "attempts", "duration_s")),
     events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("turn", "issue", "attempted", "succeeded")),

@@ -35,6 +35,7 @@ from agentlab.serving.one_at_a_time import OneAtATime
 from agentlab.settings import as_terminating
 from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools
+from agentlab.termination import is_cut_off
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
 from agentlab.types import FinishReason, Message, StopReason, ToolCall
@@ -370,8 +371,9 @@ def _answer_text(result: RunResult) -> str:
 
 def _notice(result: RunResult) -> str:
     """What is said where the answer is not whole."""
-    last = result.history[-1].finish_reason if result.history else None
-    if result.terminated or (result.stop_reason not in _CUT and last not in _CUT_ANSWERS):
+    last = result.history[-1] if result.history else None
+    is_cut = last is not None and (last.finish_reason in _CUT_ANSWERS or any(map(is_cut_off, last.tool_calls)))
+    if result.terminated or (result.stop_reason not in _CUT and not is_cut):
         return ""
     return f"[{result.detail}]"
 
