@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -98,6 +98,12 @@ class RetryPolicy(Shown):
     attempts: int = 4
     first_wait_s: float = 0.5
     longest_wait_s: float = 60.0
+
+    if TYPE_CHECKING:  # as users write it
+
+        def __init__(
+            self, attempts: int = 4, first_wait_s: float | timedelta = 0.5, longest_wait_s: float | timedelta = 60.0
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
