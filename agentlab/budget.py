@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -12,7 +13,7 @@ from agentlab.errors import LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import NO_LIMIT, limit_field, money, reached, seconds, whole_number
 from agentlab.no_such_name import helps_with_keywords
-from agentlab.results import Reading, Remaining
+from agentlab.results import ModelCall, Reading, Remaining
 from agentlab.shown import Shown
 from agentlab.types import StopReason
 
@@ -177,6 +178,18 @@ class Budget(Shown):
             None if self.max_tokens is None or tokens is None else max(0, self.max_tokens - tokens),
             None if self.max_cost is None or cost is None else max(Decimal(0), self.max_cost - cost),
             None if self.timeout is None else max(0.0, self.timeout - elapsed_s),
+        )
+
+    def remaining_within(self, history: RunHistory, calls: Sequence[ModelCall], elapsed_s: float) -> Remaining:
+        """What is left within a step that has made these calls, once the step and its next call are counted."""
+        left = self.remaining(history, elapsed_s)
+        tokens, cost = [call.usage.total_tokens for call in calls], [call.cost.usd for call in calls]
+        return Remaining(
+            None if left.turns is None else max(0, left.turns - 1),
+            None if left.calls is None else max(0, left.calls - len(calls) - 1),
+            None if left.tokens is None or None in tokens else max(0, left.tokens - sum(filter(None, tokens))),
+            None if left.cost_usd is None or None in cost else max(Decimal(0), left.cost_usd - sum(filter(None, cost))),
+            left.time_s,
         )
 
     def output_cap(self, known_tokens: int) -> int | None:
