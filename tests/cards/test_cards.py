@@ -269,7 +269,7 @@ def test_code_in_a_note_is_shown_as_code() -> None:
 
 def test_a_stop_condition_stands_in_a_card_as_it_is_written() -> None:
     stop = lab.StepCountIs(3) | (lab.MaxCost("0.05") & ~lab.HasToolCall("look"))
-    agent = lab.Agent(ScriptedProvider([say("Done.")]), stop=stop)
+    agent = lab.Agent(ScriptedProvider([say("Done.")]), tools=[look], stop=stop)
     written = "StepCountIs(3) | (MaxCost(0.05) &amp; ~HasToolCall(&#x27;look&#x27;))"
     for value in (agent, agent.run("go"), agent.run("go").limits, agent.run("go").limits.snapshot()):
         shown = value._repr_mimebundle_()["text/html"]

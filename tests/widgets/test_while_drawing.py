@@ -129,7 +129,7 @@ async def to_the_end(run: Run) -> None:
 
 
 def test_a_condition_that_was_taken_away_just_then_does_not_come_back() -> None:
-    run = searching(Tool(), HasToolCall("finalize") | StepCountIs(8))
+    run = searching(Tool(), HasToolCall("search") | StepCountIs(8))
     editor = shown(run).cockpit.editor
     stop, put_up = editor.stop, []
     assert isinstance(stop.root, GroupRow)
@@ -139,7 +139,7 @@ def test_a_condition_that_was_taken_away_just_then_does_not_come_back() -> None:
         wait_until(lambda: editor._seen[0] is settings)
         stop.row(1).flags.remove.click()
     wait_until(lambda: bool(editor.budget["max_turns"].number.value == 77))
-    assert run.limits.stop == AnyOf(HasToolCall("finalize"))
+    assert run.limits.stop == AnyOf(HasToolCall("search"))
     assert put_up == [1], "the rows that were put up one after the other"
 
 
