@@ -7,6 +7,7 @@ is complete; tools are spans from their own events, so that what they do can be 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 from agentlab import events
 from agentlab import genai_names as names
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
-from agentlab.redaction import Redactor, without_keys
+from agentlab.redaction import Redactor, text_of, without_keys
 from agentlab.results import ModelCall, StepResult
 from agentlab.types import StopReason, ToolResult
 
@@ -212,7 +213,7 @@ class RunSpans:
     def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
         self._tokens, self._cost_usd = [None, None], None
         attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
-        status = self._error("" if step.error is None else str(step.error))
+        status = self._error("" if step.error is None else text_of(step.error))
         self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._who
         self._record(self._to.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
@@ -284,6 +285,13 @@ class RunSpans:
             values: Attributes = {
                 f"agentlab.{field}": getattr(event, field) for field in fields if getattr(event, field) is not None
             }
+            if isinstance(event, events.ContinuationAttempted) and event.budget_remaining is not None:
+                left = dataclasses.asdict(event.budget_remaining)
+                values |= {
+                    f"agentlab.budget_remaining.{field}": float(value) if isinstance(value, Decimal) else value
+                    for field, value in left.items()
+                    if value is not None
+                }
             self._try(lambda: span.add_event(name, values))
         who = self._model_only()
         if isinstance(event, events.ContinuationAttempted):
@@ -356,7 +364,10 @@ class RunSpans:
 _TOLD: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     events.ContinuationAttempted: (
         "agentlab.continuation_attempted",
-        ("turn", "attempt", "output_tokens", "output_chars", "remaining"),
+        (
+            *("turn", "attempt", "output_tokens", "output_chars", "remaining", "tokens_remaining", "chars_remaining"),
+            *("repairs_remaining", "invocations_remaining"),
+        ),
     ),
     events.ContinuationEnded: ("agentlab.continuation_ended", ("turn", "outcome", "attempts", "duration_s")),
     events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("turn", "issue", "attempted", "succeeded")),

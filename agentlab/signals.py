@@ -99,7 +99,7 @@ class SignalRegistry:
         payload: JSON,
         *,
         streaming: bool | None = None,
-        status: int = 200,
+        status: int | None = 200,
         requested_cap: int | None = None,
     ) -> TerminationSignal:
         """Why a recorded response ended.
@@ -107,10 +107,10 @@ class SignalRegistry:
         `provider` is a provider's name (`gemini`; a version and a model are allowed, `gemini@v1:gemini-3.5-flash`, and the signal keeps
         the model); one that is not known is read by the response's pattern. `payload` is a body as an object, as JSON in text or bytes,
         a whole server-sent-events body in text or bytes, or binary event-stream frames; `streaming` says which, None finds out.
-        `status` is the HTTP status: 400 and above is an error whatever the body says. `requested_cap` is the output cap that was asked
-        for, in tokens.
+        `status` is the HTTP status, None where it is not known: 400 and above is an error whatever the body says, or CONTENT_FILTERED
+        where it says so. `requested_cap` is the output cap that was asked for, in tokens.
 
-        Never raises on what a provider sent.
+        Never raises on what a provider sent. Of a body above 64 MiB nothing is examined: it is UNKNOWN, and the message says so.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}

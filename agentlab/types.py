@@ -297,7 +297,7 @@ class TerminationSignal(Shown):
             _check_signal(self)
         if self.metadata:
             object.__setattr__(self, "metadata", clean_json(self.metadata))
-        if self.finish_reason is FinishReason.ERROR:  # the only reason that comes with a vendor's own sentences
+        if self.finish_reason in _IN_VENDORS_WORDS:
             hide = Redactor().text
             object.__setattr__(self, "message", hide(self.message))
             if isinstance(self.raw_value, str):
@@ -313,6 +313,9 @@ class TerminationSignal(Shown):
         """
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
 
+
+_IN_VENDORS_WORDS = (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
+"""The reasons that come with a vendor's own sentences."""
 
 _RAW_VALUES = (str, type(None), int)
 

@@ -77,6 +77,7 @@ class Draft:
         "error",
         "explicit",
         "fault",
+        "notice",
         "open_calls",
         "open_children",
         "parts",
@@ -103,6 +104,7 @@ class Draft:
         self.parts: list[str] = []
         self.seams: list[Seam] = []
         self.terminating: ToolResult | None = None
+        self.notice = ""
 
     def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
         """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""

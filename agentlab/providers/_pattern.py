@@ -13,12 +13,14 @@ from agentlab.providers import _read as read
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import BodyDetector, WireDetector, explained, provider_detector
 from agentlab.providers._incoming import Incoming
-from agentlab.providers._signals import Facts, Table, find_error, judge
-from agentlab.providers._sse import Event
+from agentlab.providers._signals import Facts, Table, find_error, judge, not_whole
+from agentlab.providers._sse import UNREADABLE, Event
+from agentlab.providers._stream import BROKEN
 from agentlab.types import (
     JSON,
     Confidence,
     FinishReason,
+    Hole,
     ModelResponse,
     SignalSeen,
     StreamEvent,
@@ -180,6 +182,8 @@ class PatternStreamParser:
         self._held: list[bytes] = []
         self._look = Incoming()
         self._values: list[JSON] = []
+        self._looked_at = 0
+        self._hole: Hole | None = None
         self._inner: StreamParser | None = None
         self._reader = ""
         self._response: ModelResponse | None = None
@@ -221,10 +225,13 @@ class PatternStreamParser:
             try:
                 value = read.loads(data)
             except ValueError:
+                if self._hole is None and data.strip() not in (b"", b"[DONE]"):
+                    self._hole = Hole(len(self._text()), len(data.removeprefix(UNREADABLE)) or None, BROKEN)
                 continue
             word = label.decode("utf-8", "replace")
             self._values.append({word: value} if word in _CONVERSE_EVENTS else value)  # frames name the event outside of it
-        name = next((name for value in self._values if (name := reader_of(value))), None)
+        name = next((name for value in self._values[self._looked_at :] if (name := reader_of(value))), None)
+        self._looked_at = len(self._values)
         if name is None:
             return []
         self._reader, self._inner = name, self._detector.reader(name).stream(requested_cap=self._cap)
@@ -244,5 +251,9 @@ class PatternStreamParser:
     def _unread(self) -> ModelResponse:
         """A stream of no known wire: its events together, looked through by name, the last one first."""
         signal = self._detector.by_name(self._values[::-1])
-        text = "".join(part for value in self._values for _, part in _named(value, _TEXTS) if isinstance(part, str))
-        return ModelResponse(read.whole_text(text), signal, raw=self._values)
+        holes = () if self._hole is None or self._look.cut_short else (self._hole,)
+        signal = not_whole(signal, holes) if holes else signal
+        return ModelResponse(read.whole_text(self._text()), signal, raw=self._values, holes=holes)
+
+    def _text(self) -> str:
+        return "".join(part for value in self._values for _, part in _named(value, _TEXTS) if isinstance(part, str))

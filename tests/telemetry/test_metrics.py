@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import agentlab as lab
 from agentlab import events
 from agentlab import genai_names as names
+from agentlab.results import Remaining
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, StopReason
 
@@ -77,7 +79,7 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
     to = Collected()
     happening = [
         events.ContinuationAttempted(0.1, 1, 1, 30, 120, 2),
-        events.ContinuationAttempted(0.2, 1, 2, 60, 240, 1),
+        events.ContinuationAttempted(0.2, 1, 2, 60, 240, 1, 40, 760, 1, 9, Remaining(4, 3, 200, Decimal("0.5"))),
         events.ContinuationEnded(0.3, 1, "completed", 2, 1.5),
     ]
     told(to, ["done"], happening)
@@ -96,6 +98,17 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
         "agentlab.continuation_attempted",
         "agentlab.continuation_ended",
     ]
+    said = to.named("invoke_agent")[0].events[1].attributes or {}
+    left = {name.removeprefix("agentlab."): value for name, value in said.items() if "remaining" in name}
+    assert left == {
+        **{"remaining": 1, "tokens_remaining": 40, "chars_remaining": 760, "repairs_remaining": 1, "invocations_remaining": 9},
+        **{
+            "budget_remaining.turns": 4,
+            "budget_remaining.calls": 3,
+            "budget_remaining.tokens": 200,
+            "budget_remaining.cost_usd": 0.5,
+        },
+    }
 
 
 def test_a_cut_that_nobody_tried_to_continue_is_no_continued_step() -> None:
