@@ -190,6 +190,9 @@ def _append(run: Drive, draft: Draft) -> None:
 def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
     """Complete the newest step with what was read, tell of it, and end the run where there is an ending."""
     newest = run.history[-1]
+    if ending is not None and draft.notice and "cut off" not in ending.detail:
+        end = "" if ending.detail.endswith((".", "!", "?")) else "."
+        ending = replace(ending, detail=f"{ending.detail}{end} {draft.notice}")
     step = StepResult(
         newest.index,
         newest.calls,
