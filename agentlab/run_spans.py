@@ -21,7 +21,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 from agentlab import events
 from agentlab import genai_names as names
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
-from agentlab.redaction import Redactor, without_keys
+from agentlab.redaction import Redactor, text_of, without_keys
 from agentlab.results import ModelCall, StepResult
 from agentlab.types import StopReason, ToolResult
 
@@ -201,7 +201,7 @@ class RunSpans:
     def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
         self._tokens, self._cost_usd = [None, None], None
         attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
-        status = self._error("" if step.error is None else str(step.error))
+        status = self._error("" if step.error is None else text_of(step.error))
         self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._who
         self._record(self._to.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)

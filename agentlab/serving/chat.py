@@ -28,7 +28,7 @@ from agentlab.conversation import Conversation
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits import no_such
 from agentlab.printable import whole
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import shown_without_keys, text_of
 from agentlab.results import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts
 from agentlab.serving.one_at_a_time import OneAtATime
@@ -362,8 +362,10 @@ def _answer_text(result: RunResult) -> str:
         return result.text
     try:
         return as_text(result.output)
-    except Exception:  # whatever a lazy value raises while it is read
-        return handed_in[0].content if handed_in else str(result.output)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever a lazy value raises while it is read
+        return handed_in[0].content if handed_in else text_of(result.output)
 
 
 def _notice(result: RunResult) -> str:

@@ -381,6 +381,21 @@ def test_a_tool_that_fails(name: str, arguments: Any, expected: str) -> None:
     assert to.one("invoke_agent").status.status_code is StatusCode.UNSET
 
 
+class Unspeakable(Exception):  # noqa: N818
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_error_without_a_text_has_its_span_too() -> None:
+    to = Collected()
+    with pytest.raises(Unspeakable):
+        asyncio.run(done(agent_of(to=to, model=Slow(Unspeakable())).run("go")))
+    (failed,) = children(to.one("invoke_agent"), to.spans)
+    assert failed.status.status_code is StatusCode.ERROR
+
+
 @pytest.mark.usefixtures("day")
 @pytest.mark.parametrize(
     ("error", "expected"),
