@@ -27,6 +27,7 @@ import pydantic_core
 from agentlab.conversation import Conversation
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits import no_such
+from agentlab.predicates import needs_await
 from agentlab.printable import whole
 from agentlab.redaction import shown_without_keys, text_of
 from agentlab.results import RunResult
@@ -35,6 +36,7 @@ from agentlab.serving.one_at_a_time import OneAtATime
 from agentlab.settings import as_terminating
 from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools
+from agentlab.termination import is_cut_off
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
 from agentlab.types import FinishReason, Message, StopReason, ToolCall
@@ -148,6 +150,7 @@ class Chat(Shown):
         self.transport: Transport = transport or current()
         self._turns = OneAtATime()
 
+    @needs_await("chat.chat(…)")
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Say something in a context: the agent answers it, knowing the conversation so far, and both are saved.
 
@@ -165,6 +168,7 @@ class Chat(Shown):
         said = Message("user", _checked_text("message", message))
         return await self._answer(_checked_id(context_id), said, terminating_config)
 
+    @needs_await("chat.invoke(…)")
     async def invoke(self, context_id: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Run the agent on a context as it is, without a further message, and save what it answers.
 
@@ -182,6 +186,7 @@ class Chat(Shown):
         """
         return await self._answer(_checked_id(context_id), None, terminating_config)
 
+    @needs_await("chat.add_ai_message(…)")
     async def add_ai_message(
         self, context_id: str, prompt: str, terminating_config: TerminatingConfig | None = None
     ) -> ChatReply:
@@ -201,6 +206,7 @@ class Chat(Shown):
         said = Message("system", _checked_text("prompt", prompt))
         return await self._answer(_checked_id(context_id), said, terminating_config)
 
+    @needs_await("chat.ask(…)")
     async def ask(self, prompt: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Run the agent on a prompt without a context: it knows nothing of other requests, and nothing is kept.
 
@@ -213,6 +219,7 @@ class Chat(Shown):
         """
         return await self._answer(None, Message("user", _checked_text("prompt", prompt)), terminating_config)
 
+    @needs_await("chat.add_message(…)")
     async def add_message(self, context_id: str, message: str, role: Literal["assistant", "user"] = "assistant") -> ChatReply:
         """Add a message to the context, of the assistant or of the user; the agent is not run.
 
@@ -370,8 +377,9 @@ def _answer_text(result: RunResult) -> str:
 
 def _notice(result: RunResult) -> str:
     """What is said where the answer is not whole."""
-    last = result.history[-1].finish_reason if result.history else None
-    if result.terminated or (result.stop_reason not in _CUT and last not in _CUT_ANSWERS):
+    last = result.history[-1] if result.history else None
+    is_cut = last is not None and (last.finish_reason in _CUT_ANSWERS or any(map(is_cut_off, last.tool_calls)))
+    if result.terminated or (result.stop_reason not in _CUT and not is_cut):
         return ""
     return f"[{result.detail}]"
 
