@@ -349,7 +349,8 @@ def test_terminating_tools_are_ticked_and_unticked() -> None:
     for name in ("search", "finalize"):
         editor.tools[name].value = False
     assert desk.run.limits.terminating is None
-    desk.run.limits.terminating = ["elsewhere"]  # a name from code that is none of the agent's
+    with pytest.warns(lab.AgentlabWarning, match="'elsewhere' can never be called"):
+        desk.run.limits.terminating = ["elsewhere"]  # a name from code that is none of the agent's
     assert desk.editor.show() is True
     assert editor.tools["elsewhere"].value and not editor.tools["search"].value
 
@@ -432,7 +433,8 @@ def offered(field: Any) -> list[str]:
 
 
 def test_a_tool_is_chosen_and_chosen_again_taken_away() -> None:
-    desk = Desk(HasToolCall("finalise"))
+    with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'"):
+        desk = Desk(HasToolCall("finalise"))
     field = desk.row().fields["names"]
     assert offered(field) == ["choose …", *desk.run.agent.tools]
     assert field.pick.description == "Choose for HasToolCall"
