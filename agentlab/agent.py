@@ -16,6 +16,7 @@ from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.loop.calls import HttpModel, Model, RetryPolicy
+from agentlab.never_met import never_met, warn_of
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import name_of
 from agentlab.printable import one_line
@@ -51,7 +52,7 @@ class Agent(Shown):
         result = await agent.run("Compare …", stop=StepCountIs(8), budget=Budget(max_cost=0.05))
 
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
-    tools         functions with annotations, sync or async, or `lab.tool(…)` of one
+    tools         functions with annotations, sync or async, `lab.tool(…)` of one, or classes made from pydantic's BaseModel
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
     policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: what follows from the end of a
                   response
@@ -150,6 +151,7 @@ class Agent(Shown):
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
         calling.refuse_too_deep()
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
+        warn_of(never_met(settings, self), stacklevel=3)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
         return self.run_on(conversation, settings, transport, observers)

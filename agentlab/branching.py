@@ -14,6 +14,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.fork import Past
 from agentlab.going_on import Proposal
 from agentlab.loop.drive import Drive
+from agentlab.never_met import never_met, warn_of
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
@@ -89,6 +90,9 @@ class Branching(Drive):
             continuation=settings.continuation if continuation is None else as_continuation(continuation),
             terminating=settings.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
         )
+        if stop is not None:
+            known = never_met(self.limits.snapshot(), self.agent)
+            warn_of([remark for remark in never_met(settings, chosen, past.history) if remark not in known], stacklevel=3)
         if prompt is not None:
             past = past.with_prompt(prompt)
         if tool_results is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import NO_LIMIT, limit_field, money, reached, seconds, whole_number
 from agentlab.no_such_name import helps_with_keywords
-from agentlab.results import Reading, Remaining
+from agentlab.results import ModelCall, Reading, Remaining
 from agentlab.shown import Shown
 from agentlab.types import StopReason
 
@@ -69,6 +71,19 @@ class Budget(Shown):
     missing_usage: MissingUsage = dataclasses.field(
         default="warn", metadata={"help": "what to do where a provider reports no usage"}
     )
+
+    if TYPE_CHECKING:  # as users write it; the attributes are as they come back
+
+        def __init__(  # noqa: PLR0917  in the order of the fields
+            self,
+            max_turns: int | None = 20,
+            max_calls: int | None = None,
+            max_tokens: int | None = None,
+            max_tokens_per_turn: int | None = None,
+            max_cost: Decimal | float | str | None = None,
+            timeout: float | timedelta | None = None,
+            missing_usage: MissingUsage = "warn",
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):
@@ -163,6 +178,18 @@ class Budget(Shown):
             None if self.max_tokens is None or tokens is None else max(0, self.max_tokens - tokens),
             None if self.max_cost is None or cost is None else max(Decimal(0), self.max_cost - cost),
             None if self.timeout is None else max(0.0, self.timeout - elapsed_s),
+        )
+
+    def remaining_within(self, history: RunHistory, calls: Sequence[ModelCall], elapsed_s: float) -> Remaining:
+        """What is left within a step that has made these calls, once the step and its next call are counted."""
+        left = self.remaining(history, elapsed_s)
+        tokens, cost = [call.usage.total_tokens for call in calls], [call.cost.usd for call in calls]
+        return Remaining(
+            None if left.turns is None else max(0, left.turns - 1),
+            None if left.calls is None else max(0, left.calls - len(calls) - 1),
+            None if left.tokens is None or None in tokens else max(0, left.tokens - sum(filter(None, tokens))),
+            None if left.cost_usd is None or None in cost else max(Decimal(0), left.cost_usd - sum(filter(None, cost))),
+            left.time_s,
         )
 
     def output_cap(self, known_tokens: int) -> int | None:

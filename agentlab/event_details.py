@@ -43,7 +43,9 @@ def detail_of(event: events.Event) -> str:
         case events.ContinuationAttempted():
             tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
             so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"
-            return f"attempt {event.attempt}, {event.remaining} left: {so_far}"
+            caps = {"tokens": event.tokens_remaining, "characters": event.chars_remaining}
+            left = " and ".join(f"{value:,} {name}" for name, value in caps.items() if value is not None)
+            return f"attempt {event.attempt}, {event.remaining} left: {so_far}{f', {left} left' if left else ''}"
         case events.ContinuationEnded():
             attempts = f"{event.attempts} attempt{'s' * (event.attempts != 1)}"
             dropped = sum(len(seam.dropped) for seam in event.seams)

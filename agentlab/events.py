@@ -152,8 +152,11 @@ ContinuationOutcome: TypeAlias = Literal["completed", "retry_limit", "budget_exh
 class ContinuationAttempted(Event):
     """A response was cut, and the model is asked to go on: the `attempt`-th time in this step.
 
-    `output_tokens` (None: not reported) and `output_chars` are those of the step so far, `remaining` how many more times it may be
-    asked.
+    `output_tokens` (None: not reported) and `output_chars` are those of the step so far. The others say what is left of each cap, once
+    this attempt is counted: `remaining` further attempts, `tokens_remaining` output tokens of the step (None: no cap is known),
+    `chars_remaining` characters of its answer, `repairs_remaining` repairs of a tool call, `invocations_remaining` round trips of
+    terminating tools (None: the run has none), and `budget_remaining` of the run's budget. What the attempt itself takes of tokens,
+    characters, money and time is not known yet. An event of an earlier version holds None for all but `remaining`.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
@@ -167,15 +170,21 @@ class ContinuationAttempted(Event):
     output_tokens: int | None
     output_chars: int
     remaining: int
+    tokens_remaining: int | None = None
+    chars_remaining: int | None = None
+    repairs_remaining: int | None = None
+    invocations_remaining: int | None = None
+    budget_remaining: Remaining | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuationEnded(Event):
-    """The continuation of a cut response has ended after `attempts`, `duration_s` seconds after the first cut. `seams` are the places
-    where the pieces meet in the step's text, with what was dropped there.
+    """The continuation of a cut response has ended after `attempts`, `duration_s` seconds after the first cut; or it was not possible,
+    with 0 attempts. `seams` are the places where the pieces meet in the step's text, with what was dropped there.
 
-    `completed`: the answer is whole. `retry_limit`: it is not, and no attempt is left (or none was allowed). `budget_exhausted`: a cap
-    on tokens or characters of the step, or the run's budget, is reached. `safety_blocked`: the provider filtered what came.
+    `completed`: the answer is whole. `retry_limit`: it is not, and no attempt is left or allowed, or one failed. `budget_exhausted`: a
+    cap on tokens or characters of the step, the run's budget, or the model's context window is reached. `safety_blocked`: the provider
+    filtered what came.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
@@ -197,7 +206,7 @@ class ContinuationEnded(Event):
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair(Event):
     """A tool call came incomplete. `issue` says how: `incomplete` (cut off) or `malformed` (the provider could not read it).
-    `attempted` is whether the model was asked again, `succeeded` whether it then gave a whole one.
+    `attempted` is True if the model was asked again, `succeeded` if it then gave a whole one.
 
     Example:
         >>> script = [call("search", '{"words": "umb'), call("search", {"words": "umbrella"}), "Nothing found."]

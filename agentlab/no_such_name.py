@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "TurnStarted", "TurnCompleted", "Nudged", "CallRetried", "AskedAgain",
-    "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted", "ToolFinished",
-    "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
+    "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
+    "ToolFinished", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
 )  # fmt: skip
 
 ELSEWHERE = {

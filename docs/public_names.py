@@ -17,6 +17,7 @@ import agentlab
 
 INNER: Mapping[str, tuple[str, ...]] = {
     "Agent": ("is_made_of_names", "known_terminating", "run_on", "settings_for", "through_middleware", "through_tool_middleware"),
+    "Budget": ("remaining_within",),
     "Run": (
         "as_it_was", "branch_of", "called_from", "emit", "end", "inherit", "inherited", "kept_running", "launch", "launch_step",
         "mark_step", "offspring", "refuse_to_block", "result_for", "settings_now", "settle_on", "step_quietly", "take_up_settings",

@@ -25,6 +25,8 @@ from agentlab.in_background import InBackground, RunState
 from agentlab.loop.ask import Draft, ExplicitStop
 from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
+from agentlab.never_met import never_met
+from agentlab.owner import turn_to_begin
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
@@ -257,6 +259,8 @@ class Drive(InBackground[RunResult]):
 
     async def _one_step(self) -> StepResult | None:
         async with self._owner.turn:
+            if not self._started:
+                await turn_to_begin()
             if self.state is RunState.ENDED:
                 return None
             if self._is_called_off():
@@ -376,6 +380,11 @@ class Drive(InBackground[RunResult]):
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
         if self.result is None:
             self.emit(events.LimitsChanged(self.clock.elapsed_s(), before, after, by))
+            if by == "code":  # who edits in the panel sees it there
+                known = never_met(before, self.agent, self.history)
+                for remark in never_met(after, self.agent, self.history):
+                    if remark not in known:
+                        self.warn_once(remark)
 
     def refuse_without_key(self) -> None:
         """Raise MissingKeyError before the first step. Of a sub-agent's run its caller hears in the result."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from agentlab import events
 from agentlab.errors import ReplayMissError
-from agentlab.loop.ask import Draft, ask, no_call_left
-from agentlab.loop.turns import FINAL, TRANSITIONS, GoingOn, Turn, TurnState, issue_of
+from agentlab.loop.ask import Draft, NothingLeft, ask, no_call_left
+from agentlab.loop.turns import FINAL, TRANSITIONS, GoingOn, Turn, TurnState, is_half_a_call, issue_of
 from agentlab.results import Action, Decision
 from agentlab.suggestions import INCREASE_BUDGET
 from agentlab.types import FinishReason, ModelResponse, StopReason
@@ -15,6 +16,7 @@ from agentlab.types import FinishReason, ModelResponse, StopReason
 if TYPE_CHECKING:
     from agentlab.loop.drive import Drive
 
+_CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 MOST_RESUMES = 8
 """How often a turn that the provider pauses is resumed within one step."""
 
@@ -40,7 +42,7 @@ async def take_turn(run: Drive, draft: Draft) -> ModelResponse:
             if state in FINAL:
                 return response
     finally:
-        if turn.attempts or turn.issue:
+        if draft.calls:
             _told_of_the_end(run, draft, turn)
 
 
@@ -72,8 +74,23 @@ async def _go_on(run: Drive, draft: Draft, turn: Turn, answer: ModelResponse) ->
     if action is Action.CONTINUE_OUTPUT:
         known = [call.usage.output_tokens for call in calls]
         tokens = None if None in known else sum(count or 0 for count in known)
-        left = turn.policy.max_continuations_per_turn - turn.continuations
-        run.emit(events.ContinuationAttempted(run.clock.elapsed_s(), number, turn.continuations, tokens, len(answer.text), left))
+        policy, settings, now_s = turn.policy, run.settings_now(), run.clock.elapsed_s()
+        terminating, called = settings.terminating, len(calls) + 1
+        run.emit(
+            events.ContinuationAttempted(
+                now_s,
+                number,
+                turn.continuations,
+                tokens,
+                len(answer.text),
+                policy.max_continuations_per_turn - turn.continuations,
+                turn.tokens_left(calls),
+                policy.max_total_output_chars_per_turn - len(answer.text),
+                max(0, policy.max_tool_repair_attempts - turn.repairs),
+                None if terminating is None else max(0, terminating.max_invocations - run.history.own_calls - called),
+                settings.budget.remaining_within(run.history, calls, now_s),
+            )
+        )
     issue = turn.issue
     try:
         response = await ask(run, draft, going_on)
@@ -82,6 +99,7 @@ async def _go_on(run: Drive, draft: Draft, turn: Turn, answer: ModelResponse) ->
         draft.decision = turn.given_up(calls, answer, "the recording has no answer to being asked for more")
         return answer, "not_recorded"
     if action is Action.REPAIR_TOOL_CALL:
+        turn.repairs_told += 1
         whole = draft.decision.action is Action.EXECUTE_TOOLS
         run.emit(events.ToolPayloadRepair(run.clock.elapsed_s(), number, issue, attempted=True, succeeded=whole))
         turn.issue = "" if draft.decision.action is not Action.REPAIR_TOOL_CALL else turn.issue
@@ -97,16 +115,32 @@ def _not_resumed(run: Drive, draft: Draft) -> None:
 
 
 def _told_of_the_end(run: Drive, draft: Draft, turn: Turn) -> None:
-    """Whatever ended the turn: how going on with a cut answer ended."""
+    """Whatever ended the turn: how going on with a cut answer ended, and the notice of what is not whole."""
+    last, action = draft.calls[-1].response, draft.decision.action
+    reason, is_half = (
+        last.signal.finish_reason,
+        action is not Action.EXECUTE_TOOLS and not last.is_spoilt and is_half_a_call(last),
+    )
+    is_cut = not is_half and reason in _CUT and action is not Action.EXECUTE_TOOLS
+    if not (turn.attempts or is_half or is_cut):
+        return
     now_s, number = run.clock.elapsed_s(), len(run.history) + 1
-    if turn.issue and not turn.repairs:
-        run.emit(events.ToolPayloadRepair(now_s, number, turn.issue, attempted=False, succeeded=False))
-    if not turn.continuations:
+    if turn.repairs > turn.repairs_told or (is_half and not turn.repairs):  # the call for it failed, or there was none
+        attempted = turn.repairs > 0
+        run.emit(events.ToolPayloadRepair(now_s, number, turn.issue or issue_of(last), attempted=attempted, succeeded=False))
+    is_taken = action in (Action.COMPLETE, Action.EXECUTE_TOOLS)
+    if is_half and reason is not FinishReason.ERROR:
+        draft.notice = "A tool call was cut off and was not executed."
+    elif is_cut or (turn.continuations and not is_taken):
+        draft.notice = "The answer was cut off and is not whole."
+    if not turn.continuations and (is_taken or not is_cut):
         return
     outcome = turn.outcome
-    last = draft.calls[-1].response.signal.finish_reason if draft.calls else FinishReason.UNKNOWN
-    if last is FinishReason.CONTENT_FILTERED:
+    if reason is FinishReason.CONTENT_FILTERED:
         outcome = "safety_blocked"
-    elif outcome == "completed" and draft.decision.action not in (Action.COMPLETE, Action.EXECUTE_TOOLS):
-        outcome = "retry_limit"  # the call for the rest failed
-    run.emit(events.ContinuationEnded(now_s, number, outcome, turn.continuations, now_s - turn.cut_s, tuple(draft.seams)))
+    elif outcome == "completed" and not is_taken:
+        timeout = run.settings_now().budget.timeout
+        is_spent = isinstance(sys.exception(), NothingLeft) or (timeout is not None and now_s >= timeout)
+        outcome = "budget_exhausted" if is_spent or reason is FinishReason.CONTEXT_WINDOW_EXCEEDED else "retry_limit"
+    lasted_s = now_s - turn.cut_s if turn.cut_s else 0.0
+    run.emit(events.ContinuationEnded(now_s, number, outcome, turn.continuations, lasted_s, tuple(draft.seams)))

@@ -135,12 +135,13 @@ def _tokens_of_text(calls: list[ModelCall]) -> int | None:
 class Turn:
     """What is counted within one turn. `continuations` and `repairs` are the further calls so far."""
 
-    __slots__ = ("continuations", "cut_s", "issue", "outcome", "policy", "repairs")
+    __slots__ = ("continuations", "cut_s", "issue", "outcome", "policy", "repairs", "repairs_told")
 
     def __init__(self, policy: ContinuationPolicy) -> None:
         self.policy = policy
         self.continuations = 0
         self.repairs = 0
+        self.repairs_told = 0
         self.issue = ""
         self.outcome: ContinuationOutcome = "completed"
         self.cut_s = 0.0
@@ -210,6 +211,13 @@ class Turn:
         if self.issue:
             return "max_tool_repair_attempts", f"the model was asked {self.repairs} more time{'s' * (self.repairs != 1)}"
         return "max_continuations_per_turn", f"it was continued {self.continuations} time{'s' * (self.continuations != 1)}"
+
+
+def is_half_a_call(response: ModelResponse) -> bool:
+    """True if a tool call of the response came incomplete, or the provider could not read it."""
+    signal, calls = response.signal, response.tool_calls
+    cut = signal.finish_reason is FinishReason.MAX_TOKENS and not all(call.arguments.strip() for call in calls)
+    return signal.repairable or cut or any(map(is_cut_off, calls))
 
 
 def issue_of(response: ModelResponse) -> str:

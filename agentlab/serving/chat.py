@@ -29,13 +29,14 @@ from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundE
 from agentlab.limits import no_such
 from agentlab.predicates import needs_await
 from agentlab.printable import whole
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import shown_without_keys, text_of
 from agentlab.results import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts
 from agentlab.serving.one_at_a_time import OneAtATime
 from agentlab.settings import as_terminating
 from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools
+from agentlab.termination import is_cut_off
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
 from agentlab.types import FinishReason, Message, StopReason, ToolCall
@@ -368,14 +369,17 @@ def _answer_text(result: RunResult) -> str:
         return result.text
     try:
         return as_text(result.output)
-    except Exception:  # whatever a lazy value raises while it is read
-        return handed_in[0].content if handed_in else str(result.output)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever a lazy value raises while it is read
+        return handed_in[0].content if handed_in else text_of(result.output)
 
 
 def _notice(result: RunResult) -> str:
     """What is said where the answer is not whole."""
-    last = result.history[-1].finish_reason if result.history else None
-    if result.terminated or (result.stop_reason not in _CUT and last not in _CUT_ANSWERS):
+    last = result.history[-1] if result.history else None
+    is_cut = last is not None and (last.finish_reason in _CUT_ANSWERS or any(map(is_cut_off, last.tool_calls)))
+    if result.terminated or (result.stop_reason not in _CUT and not is_cut):
         return ""
     return f"[{result.detail}]"
 

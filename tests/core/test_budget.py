@@ -468,7 +468,7 @@ def test_the_persons_stop_wins_over_completion() -> None:
         pytest.param(call("look"), HasToolCall("look"), True, id="goal-condition"),
         pytest.param(call("look"), HasToolCall("look") | StepCountIs(1), True, id="goal-and-limit"),
         pytest.param(call("look"), StepCountIs(1), False, id="limit-condition"),
-        pytest.param(call("look"), ~HasToolCall("finalize"), False, id="not-a-goal"),
+        pytest.param(call("look"), ~HasToolCall("hang"), False, id="not-a-goal"),
         pytest.param(say("", finish=FinishReason.MAX_TOKENS), HasToolCall("look"), False, id="truncated"),
     ],
 )

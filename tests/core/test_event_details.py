@@ -9,7 +9,7 @@ import pytest
 
 from agentlab import Budget, ContinuationPolicy, MaxCost, RunSettings, TerminatingTools, events
 from agentlab.columns import EVENT_COLUMNS, Source
-from agentlab.results import Seam
+from agentlab.results import Remaining, Seam
 from agentlab.types import Hole
 
 BEFORE = RunSettings()
@@ -33,6 +33,11 @@ def detail(event: events.Event) -> Any:
             events.ContinuationAttempted(1.0, 2, 3, None, 9, 0),
             "attempt 3, 0 left: unknown output tokens and 9 characters so far",
             id="with unknown usage",
+        ),
+        pytest.param(
+            events.ContinuationAttempted(1.0, 2, 1, 1234, 5678, 2, 1766, 4322, 1, None, Remaining()),
+            "attempt 1, 2 left: 1,234 output tokens and 5,678 characters so far, 1,766 tokens and 4,322 characters left",
+            id="with what is left of the caps",
         ),
         pytest.param(
             events.ContinuationEnded(1.0, 2, "retry_limit", 3, 2.25), "retry_limit after 3 attempts and 2.2 s", id="its end"

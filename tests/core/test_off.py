@@ -24,7 +24,7 @@ from agentlab.stop import StopCondition
 from agentlab.testing import call, say
 from agentlab.types import ToolCall
 
-from .made import Fixed, go, looping, result_of, steps
+from .made import Fixed, finalize, go, look, looping, result_of, steps
 
 ONE = steps(1)
 
@@ -265,7 +265,7 @@ async def _end(run: lab.Run) -> lab.RunResult:
 def test_in_a_run_it_is_recorded_and_stops_nothing() -> None:
     script = [call("look"), call("finalize", {"answer": "early"}), call("look"), "end"]
     stop = Off(StepCountIs(1)) | HasToolCall("nothing") | Off(HasToolCall("finalize") & Custom(never_called))
-    result = result_of(script, stop=stop)
+    result = result_of(script, stop=stop, tools=[look, finalize, lab.tool(name="nothing")(finalize.function)])
     assert result.stop_reason is lab.StopReason.COMPLETED
     assert not result.stopped_by_condition
     frame = result.to_frame()

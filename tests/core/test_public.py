@@ -190,7 +190,9 @@ def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget], ids=str
+    "target",
+    [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget],
+    ids=lambda one: one.__qualname__,
 )
 def test_signatures_stay_what_they_are(target: Any) -> None:
     parameters = inspect.signature(target).parameters.values()

@@ -53,7 +53,7 @@ RUNS: dict[str, Callable[[], lab.Run | lab.RunResult]] = {
     "everything-set": lambda: result_of(
         [call("look", cost="0.1"), call("nobody", cost="0.1"), say("end", cost="0.1")],
         budget=LIMITED,
-        stop=StepCountIs(9) | HasToolCall("x") | MaxCost(1) | Custom(len),
+        stop=StepCountIs(9) | HasToolCall("finalize") | MaxCost(1) | Custom(len),
     ),
     "failed-before-any-answer": lambda: result_of([errors.ProviderStatusError("no", status=400)]),
 }
@@ -256,7 +256,7 @@ def test_a_change_of_limits_is_a_row() -> None:
 
 def test_several_runs_in_one_frame() -> None:
     looked = result_of([call("look"), "end"], stop=StepCountIs(9))
-    results = [looked, result_of(["end"]), result_of(["end"], stop=HasToolCall("x"))]
+    results = [looked, result_of(["end"]), result_of(["end"], stop=HasToolCall("finalize"))]
     steps = lab.frame(results)
     assert steps["run_id"].tolist() == [results[0].run_id] * 2 + [results[1].run_id, results[2].run_id]
     assert steps["StepCountIs.met"].isna().tolist() == [False, False, True, True]

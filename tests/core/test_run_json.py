@@ -250,6 +250,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
         "str | int | None": st.none() | texts | st.integers(),
         "ContinuationOutcome": st.sampled_from(["completed", "retry_limit"]),
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
+        "Remaining | None": st.none() | st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "ChildUse": children,
         "tuple[Seam, ...]": seams,
         "tuple[Hole, ...]": holes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -15,12 +16,13 @@ from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost,
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.leaf_names import describe
+from agentlab.never_met import never_met, why_never
 from agentlab.results import Reading
 from agentlab.stop import StopCondition, as_condition
 from agentlab.testing import call
 from agentlab.types import FinishReason
 
-from .made import Fixed, go, looping, result_of, step, steps
+from .made import Fixed, go, look, looping, result_of, step, steps
 
 # Both sides of each limit ---------------------------------------------------------------------------------------------------
 
@@ -441,3 +443,137 @@ def test_a_condition_of_ones_own_is_a_frozen_dataclass_with_read() -> None:
     result = result_of([call("look"), "end"], stop=Fixed("mine", True) | StepCountIs(5))
     assert result.stop_reason is lab.StopReason.STOP_CONDITION
     assert [each.name for each in result.conditions_met] == ["mine"]
+
+
+# What can never be met -----------------------------------------------------------------------------------------------------------
+
+TYPO = HasToolCall("finalise")
+NO_TOOL = (
+    "HasToolCall('finalise') can never be met: the agent has no tool 'finalise'. Did you mean 'finalize'? "
+    "Its tools: look, finalize."
+)
+ALWAYS = "The stop condition as a whole is met after the first step."
+NEVER = "The stop condition as a whole can never be met."
+OTHERS = "The other conditions still count."
+
+NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
+    "tool": (TYPO, [NO_TOOL]),
+    "tool-there": (HasToolCall("finalize"), []),
+    "one-of-several-there": (HasToolCall("finalise", "look"), []),
+    "in-or": (TYPO | StepCountIs(3), [f"{NO_TOOL} {OTHERS}"]),
+    "in-and": (TYPO & StepCountIs(3), [f"{NO_TOOL} {NEVER}"]),
+    "in-and-of-or": ((TYPO | HasToolCall("look")) & StepCountIs(3), [f"{NO_TOOL} {OTHERS}"]),
+    "in-or-of-and": ((TYPO & MaxCost(1)) | StepCountIs(3), [f"{NO_TOOL} {OTHERS}"]),
+    "not": (~TYPO, [f"{NO_TOOL} {ALWAYS}"]),
+    "not-in-or": (~TYPO | StepCountIs(3), [f"{NO_TOOL} {ALWAYS}"]),
+    "not-in-and": (~TYPO & StepCountIs(3), [f"{NO_TOOL} {OTHERS}"]),
+    "off": (lab.Off(TYPO) | StepCountIs(3), []),
+    "off-beside-it": (TYPO | lab.Off(StepCountIs(3)), [f"{NO_TOOL} {NEVER}"]),
+    "off-in-and": (TYPO & lab.Off(StepCountIs(3)), [f"{NO_TOOL} {NEVER}"]),
+    "twice-the-same": (TYPO | TYPO, [f"{NO_TOOL} {NEVER}"]),
+    "reason": (
+        FinishReasonIs("end_turns"),
+        [
+            "FinishReasonIs('end_turns') can never be met: no provider says 'end_turns'. Did you mean 'end_turn'? There is: "
+            f"{', '.join(FinishReason)}, or a provider's own word."
+        ],
+    ),
+    "our-reason": (FinishReasonIs(FinishReason.MAX_TOKENS), []),
+    "a-vendors-reason": (FinishReasonIs("tool_use"), []),
+    "code-of-an-error": (FinishReasonIs("overloaded_error"), []),
+    "one-of-several-reasons": (FinishReasonIs("banana", "length"), []),
+    "function": (Custom(done), []),
+}
+
+
+@pytest.mark.parametrize(("condition", "remarks"), NEVER_MET.values(), ids=NEVER_MET.keys())
+def test_a_condition_that_can_never_be_met_is_reported_when_the_run_is_made(condition: StopCondition, remarks: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = looping().run("go", stop=condition)
+    assert [str(one.message) for one in caught] == remarks
+    assert all(one.category is lab.AgentlabWarning and one.filename == __file__ for one in caught)
+    if any(remark.endswith((ALWAYS, NEVER)) for remark in remarks):  # what is said of the whole is what comes
+        run.limits.max_turns = 2
+        assert len(go_to_the_end(run).history) == (1 if remarks[0].endswith(ALWAYS) else 2)
+
+
+def go_to_the_end(run: lab.Run) -> lab.RunResult:
+    async def main() -> lab.RunResult:
+        return await run
+
+    return go(main())
+
+
+WORDS = {
+    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a word of openai, which anthropic does not say. "
+                         "Write 'max_tokens', which holds for every provider."),
+    "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a word of anthropic"),
+    "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a word of openai"),
+    "of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "pause_turn", ""),
+    "of-openai": ("openai:gpt-5.4-mini", {}, "length", ""),
+    "of-gemini": ("gemini:gemini-2.5-flash", {}, "STOP", ""),
+    "of-responses": ("openai-responses:gpt-5.4-mini", {}, "max_output_tokens", ""),
+    "of-bedrock": ("bedrock:amazon.nova-lite-v1:0", {}, "guardrail_intervened", ""),
+    "a-gateway-passes-on-words": ("openrouter:anthropic/claude-sonnet-4.5", {}, "tool_use", ""),
+    "compatible-servers-say-what-they-like": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
+    "a-proxy-too": ("openai", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
+    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider says 'banana'. There is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "more", "word", "said"), WORDS.values(), ids=WORDS.keys())
+def test_a_word_of_another_provider_is_reported_where_it_is_sure(model: str, more: dict[str, Any], word: str, said: str) -> None:
+    made = lab.Agent(lab.Provider(model, model="m", **more) if more else model)
+    why = why_never(FinishReasonIs(word), made)
+    assert (why == "") if not said else why.startswith(said)
+
+
+class Own:
+    name = model = "own"
+
+    async def respond(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+
+async def passes_on(request: Any, ask: Any) -> Any:
+    return await ask(request)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(looping(middleware=[passes_on]), id="middleware"),
+        pytest.param(looping(options={"tools": [{"type": "web_search"}]}), id="server-tools"),
+        pytest.param(lab.Agent(Own(), options={"mcp_servers": []}), id="own-model"),
+    ],
+)
+def test_what_is_not_known_beforehand_is_not_reported(made: lab.Agent) -> None:
+    stop = TYPO | (FinishReasonIs("banana") if not made.tools or made.middleware else StepCountIs(1))
+    assert never_met(RunSettings(stop=stop, terminating=lab.TerminatingTools(["finalise"])), made) == ()  # type: ignore[arg-type]
+
+
+def test_an_edit_from_code_that_can_never_be_met_is_reported_once_and_one_in_the_panel_is_for_the_panel() -> None:
+    run = looping().run("go", stop=HasToolCall("finalize") | StepCountIs(3))
+    with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'.*Did you mean 'finalize'"):
+        run.limits.edit_leaf("HasToolCall", names="finalise")
+    run.limits.max_turns = 7
+    run.limits.stop = TYPO | StepCountIs(4)
+    assert [type(event).__name__ for event in run.events].count("Warned") == 1
+    run.limits.edit_leaf("HasToolCall", names="finaliser", by="panel")
+    with pytest.warns(lab.AgentlabWarning, match="'give_up' can never be called: .* No call can end the run"):
+        run.limits.terminating = ["give_up"]
+    assert len(never_met(run.limits.snapshot(), run.agent, run.history)) == 2
+
+
+def test_a_branch_is_warned_of_what_is_new_and_not_of_what_has_happened() -> None:
+    run = looping(tools=[look]).run("go", budget=lab.Budget(max_turns=2))
+    go_to_the_end(run)
+    other = looping(tools=[])
+    assert run.fork(1, stop=HasToolCall("look"), agent=other).result is None  # it was called in the first step
+    with pytest.warns(lab.AgentlabWarning, match="no tool 'look'"):
+        run.fork(0, stop=HasToolCall("look"), agent=other)
+    with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'"):
+        branch = run.fork(1, stop=TYPO)
+    assert branch.fork(1).fork(1, stop=TYPO).parent is not None  # said already
+    assert run.fork(1, agent=other).result is None

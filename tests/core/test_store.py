@@ -135,7 +135,7 @@ def LOOPS(request: ModelRequest, index: int) -> Said:
 
 ENDINGS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "completed": ([call("look"), "end"], {}, {}),
-    "condition": (LOOPS, {}, {"stop": StepCountIs(3) | (MaxCost("0.5") & ~HasToolCall("x")) | Off(StepCountIs(1))}),
+    "condition": (LOOPS, {}, {"stop": StepCountIs(3) | (MaxCost("0.5") & ~HasToolCall("finalize")) | Off(StepCountIs(1))}),
     "own-condition": (LOOPS, {}, {"stop": StepCountIs(9) | (lambda history: len(history) > 1)}),
     "condition-raises": (LOOPS, {}, {"stop": raising}),
     "budget": (LOOPS, {}, {"budget": Budget(max_cost="0.025")}),

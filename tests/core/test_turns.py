@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
 from agentlab.errors import LimitError, ProviderConnectionError
 from agentlab.history import RunHistory
 from agentlab.loop.turns import FEWEST_TOKENS, FINAL, TRANSITIONS, GoingOn, Turn, TurnState
-from agentlab.results import Action, ModelCall, RunResult, Seam
+from agentlab.results import Action, ModelCall, Remaining, RunResult, Seam
 from agentlab.testing import ScriptedProvider, call, say, usage
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, StopReason, ToolCall
 
@@ -36,6 +37,12 @@ def look(q: str) -> str:
     return f"found {q}"
 
 
+@lab.tool(inline=True)
+def look_no_more(q: str) -> str:
+    """Come to an end."""
+    return q
+
+
 def cut(text: str = "", *calls: ToolCall, tokens: int = 5) -> ModelResponse:
     return say(text, finish=F.MAX_TOKENS, tokens=(10, tokens), calls=calls)
 
@@ -47,7 +54,9 @@ WHOLE = ToolCall("c2", "look", '{"q": "xyz"}')
 def run(script: Any, **more: Any) -> RunResult:
     looked.clear()
     model = more.pop("model", None) or ScriptedProvider(script)
-    agent = lab.Agent(model, tools=[look], retry=lab.RetryPolicy(attempts=1), observers=more.pop("observers", ()))
+    agent = lab.Agent(
+        model, tools=[look, *more.pop("tools", ())], retry=lab.RetryPolicy(attempts=1), observers=more.pop("observers", ())
+    )
 
     async def go() -> RunResult:
         return await agent.run("task", **more)
@@ -234,7 +243,95 @@ def test_none_is_allowed_where_it_says_so() -> None:
         result = run([cut("a b")], continuation=nothing)
         assert (result.stop_reason, result.text) == (S.TRUNCATED, "a b")
         assert result.history[0].decision.action is Action.ABORT
-    assert told(result, events.ContinuationEnded) == []
+        (end,) = told(result, events.ContinuationEnded)
+        assert (end.outcome, end.attempts, end.duration_s, end.seams) == ("retry_limit", 0, 0.0, ())
+
+
+def test_an_attempt_says_what_is_left_of_every_cap() -> None:
+    policy = lab.ContinuationPolicy(2, max_total_completion_tokens_per_turn=100, max_total_output_chars_per_turn=50)
+    budget = lab.Budget(max_turns=4, max_calls=7, max_tokens=1000, max_cost=1, timeout=60)
+    pieces = [say(text, finish=F.MAX_TOKENS, tokens=(10, 5), cost="0.1") for text in ("abcd", "efgh")]
+    ending = lab.TerminatingTools(["look_no_more"], max_invocations=9)
+    script = [call("look", {"q": "x"}, cost="0.1"), *pieces, say("ij", cost="0.1"), call("look_no_more", {"q": "x"}, cost="0.1")]
+    result = run(script, continuation=policy, budget=budget, terminating=ending, tools=[look_no_more])
+    first, second = told(result, events.ContinuationAttempted)
+    for one, attempts, tokens, chars, calls in ((first, 1, 95, 46, 4), (second, 0, 90, 42, 3)):
+        assert (one.remaining, one.tokens_remaining, one.chars_remaining, one.repairs_remaining) == (attempts, tokens, chars, 1)
+        assert one.invocations_remaining == calls + 2
+        left = one.budget_remaining
+        assert (left.turns, left.calls) == (2, calls)
+        assert 0 < left.time_s < 60
+    assert (first.budget_remaining.tokens, first.budget_remaining.cost_usd) == (1000 - 30, Decimal("0.8"))
+    nothing = told(run([cut("a"), "b"], budget=lab.Budget(max_turns=5)), events.ContinuationAttempted)[0]
+    assert (nothing.budget_remaining, nothing.invocations_remaining) == (Remaining(turns=4), None)
+
+
+REFUSED = ProviderConnectionError("the provider is away")
+ENDS: dict[str, tuple[list[Any], dict[str, Any], S, str, list[tuple[str, int]], list[tuple[bool, bool]]]] = {
+    "no-continuation": ([cut("a")], {"continuation": lab.ContinuationPolicy(0)}, S.TRUNCATED, "", [("retry_limit", 0)], []),
+    "tokens": ([cut("a")], {"continuation": lab.ContinuationPolicy(max_total_completion_tokens_per_turn=5)}, S.TRUNCATED, "",
+               [("budget_exhausted", 0)], []),
+    "characters": ([cut("a")], {"continuation": lab.ContinuationPolicy(max_total_output_chars_per_turn=1)}, S.TRUNCATED, "",
+                   [("budget_exhausted", 0)], []),
+    "calls": ([cut("a")], {"budget": lab.Budget(max_calls=1)}, S.CALL_LIMIT, "max_calls 1 of 1.", [("budget_exhausted", 0)], []),
+    "calls-later": ([cut("a")] * 2, {"budget": lab.Budget(max_calls=2)}, S.CALL_LIMIT, "", [("budget_exhausted", 1)], []),
+    "all-tokens": ([cut("a")], {"budget": lab.Budget(max_tokens=15)}, S.TOKEN_BUDGET, "", [("budget_exhausted", 0)], []),
+    "condition": ([cut("a")], {"budget": lab.Budget(max_calls=1), "stop": lab.StepCountIs(1)}, S.STOP_CONDITION, "StepCountIs",
+                  [("budget_exhausted", 0)], []),
+    "policy": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.ABORT, "No")}, S.ERROR, "No. The", [("retry_limit", 0)], []),
+    "policy-takes-it": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.COMPLETE, "Taken")}, S.COMPLETED, "Taken.", [], []),
+    "error": ([cut("a"), REFUSED], {}, S.ERROR, "the provider is away. The answer", [("retry_limit", 1)], []),
+    "filtered": ([cut("a"), say("", finish=F.CONTENT_FILTERED)], {}, S.CONTENT_FILTERED, "", [("safety_blocked", 1)], []),
+    "window": ([say("a", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, "", [("budget_exhausted", 0)], []),
+    "no-repair": ([cut("", HALF)], {"continuation": lab.ContinuationPolicy(max_tool_repair_attempts=0)}, S.TRUNCATED, "", [],
+                  [(False, False)]),
+    "no-call-to-repair": ([cut("", HALF)], {"budget": lab.Budget(max_calls=1)}, S.CALL_LIMIT, "", [], [(False, False)]),
+    "policy-repairs-not": ([cut("", HALF)], {"policy": lambda *_: lab.Decision(Action.ABORT, "No.")}, S.ERROR, "No. A tool call", [],
+                           [(False, False)]),
+    "repair-fails": ([cut("", HALF), REFUSED], {}, S.ERROR, "is away. A tool call", [], [(True, False)]),
+    "repair-in-vain": ([cut("", HALF)] * 2, {}, S.TRUNCATED, "", [], [(True, False)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "more", "reason", "detail", "ends", "repairs"), ENDS.values(), ids=ENDS.keys())
+def test_whatever_ends_a_cut_answer_is_an_event_and_in_the_detail(
+    script: list[Any], more: dict[str, Any], reason: S, detail: str, ends: list[tuple[str, int]], repairs: list[tuple[bool, bool]]
+) -> None:
+    result = run(script, **more)
+    assert result.stop_reason is reason
+    assert detail in result.detail
+    assert result.detail.count("cut off") == 1 or detail == ""
+    assert "cut off" in result.detail
+    assert [(end.outcome, end.attempts) for end in told(result, events.ContinuationEnded)] == ends
+    assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == repairs
+    assert looked == []
+
+
+def test_the_runs_timeout_ends_a_continuation_as_its_budget() -> None:
+    class Hanging:
+        name, model = "hanging", "1"
+        asked = 0
+
+        async def respond(self, request: ModelRequest, context: Any) -> ModelResponse:
+            self.asked += 1
+            if self.asked > 1:
+                await asyncio.Event().wait()
+            return cut("a")
+
+    result = run([], model=Hanging(), budget=lab.Budget(timeout=0.3))
+    assert (result.stop_reason, result.detail) == (
+        S.TIMEOUT,
+        "Budget reached: timeout 0.3 s. The answer was cut off and is not whole.",
+    )
+    (end,) = told(result, events.ContinuationEnded)
+    assert (end.outcome, end.attempts) == ("budget_exhausted", 1)
+
+
+def test_a_whole_answer_has_neither_notice_nor_event() -> None:
+    for script in (["whole"], [call("look", {"q": "x"}), "whole"], [cut("", WHOLE), "whole"], [call("look", "5"), "whole"]):
+        result = run(script)
+        assert (result.stop_reason, result.detail) == (S.COMPLETED, "The model ended its turn.")
+        assert [*told(result, events.ContinuationEnded), *told(result, events.ToolPayloadRepair)] == []
 
 
 def test_the_caps_can_be_changed_while_the_turn_is_under_way() -> None:

@@ -240,6 +240,18 @@ def test_an_answer_that_the_budget_cut_says_so(opened: Callable[..., Door]) -> N
     assert reply["response"] == f"Night trains are coming ba\n\n[{reply['detail']}]"
 
 
+@pytest.mark.parametrize("budget", [lab.Budget(max_calls=1), lab.Budget(max_tokens=1)], ids=["calls", "tokens"])
+@pytest.mark.parametrize(
+    "cut", [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), call("look", '{"q": "tr', text="I")]
+)
+def test_what_the_budget_cut_off_is_told_in_the_detail(opened: Callable[..., Door], cut: Any, budget: lab.Budget) -> None:
+    reply = opened(scripted([cut], budget=budget, stream=True)).ask(prompt="go")
+    assert reply["stop_reason"] in ("call_limit", "token_budget")
+    assert "cut off" in reply["detail"]
+    assert reply["notice"] == f"[{reply['detail']}]"
+    assert reply["response"] == f"{cut.text}\n\n[{reply['detail']}]"
+
+
 def test_a_cut_answer_that_could_be_continued_is_whole(opened: Callable[..., Door]) -> None:
     script = [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), say("ck.")]
     reply = opened(scripted(script)).chat(context_id="a", message="go")

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import agentlab as lab
 from agentlab import events
 from agentlab import genai_names as names
+from agentlab.results import Remaining
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, StopReason
 
@@ -77,7 +79,7 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
     to = Collected()
     happening = [
         events.ContinuationAttempted(0.1, 1, 1, 30, 120, 2),
-        events.ContinuationAttempted(0.2, 1, 2, 60, 240, 1),
+        events.ContinuationAttempted(0.2, 1, 2, 60, 240, 1, 40, 760, 1, 9, Remaining(4, 3, 200, Decimal("0.5"))),
         events.ContinuationEnded(0.3, 1, "completed", 2, 1.5),
     ]
     told(to, ["done"], happening)
@@ -96,6 +98,17 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
         "agentlab.continuation_attempted",
         "agentlab.continuation_ended",
     ]
+    said = to.named("invoke_agent")[0].events[1].attributes or {}
+    left = {name.removeprefix("agentlab."): value for name, value in said.items() if "remaining" in name}
+    assert left == {
+        **{"remaining": 1, "tokens_remaining": 40, "chars_remaining": 760, "repairs_remaining": 1, "invocations_remaining": 9},
+        **{
+            "budget_remaining.turns": 4,
+            "budget_remaining.calls": 3,
+            "budget_remaining.tokens": 200,
+            "budget_remaining.cost_usd": 0.5,
+        },
+    }
 
 
 def test_a_cut_that_nobody_tried_to_continue_is_no_continued_step() -> None:
@@ -116,7 +129,54 @@ def test_a_truncated_run_counts_where_no_continuation_was_tried() -> None:
 
     assert result.stop_reason is StopReason.TRUNCATED
     (count,) = to.points("agentlab.truncation_exits")
-    assert (count.value, dict(count.attributes)) == (1, WHO)
+    assert (count.value, dict(count.attributes)) == (1, WHO | {"agentlab.stop_reason": "truncated"})
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        (lab.Budget(max_turns=1), StopReason.TURN_LIMIT),
+        (lab.Budget(max_calls=1), StopReason.CALL_LIMIT),
+        (lab.Budget(max_tokens=1), StopReason.TOKEN_BUDGET),
+        (lab.Budget(max_cost="0.01"), StopReason.COST_BUDGET),
+        (lab.Budget(timeout=1e-6), StopReason.TIMEOUT),
+    ],
+    ids=str,
+)
+def test_a_limit_of_the_budget_is_a_truncation_exit_by_its_reason(budget: lab.Budget, reason: StopReason) -> None:
+    to = Collected()
+    assert told(to, [call("look", cost="0.02"), "done"], budget=budget).stop_reason is reason
+    (count,) = to.points("agentlab.truncation_exits")
+    assert (count.value, dict(count.attributes)) == (1, WHO | {"agentlab.stop_reason": reason.value})
+
+
+def test_other_ends_are_no_truncation_exits() -> None:
+    to = Collected()
+    assert told(to, ["done"]).stop_reason is StopReason.COMPLETED
+    assert told(to, [call("look"), "done"], stop=lab.StepCountIs(1)).stop_reason is StopReason.STOP_CONDITION
+    assert to.points("agentlab.truncation_exits") == []
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_detection_has_a_duration_by_reason(stream: bool) -> None:
+    to = Collected()
+    agent = lab.Agent("anthropic@2026-10-21:claude-sonnet-4-6", observers=[to.telemetry], stream=stream)
+    with lab.replay(f"fixtures/rare/anthropic-2026-10-21{'-stream' * stream}.yaml"):
+        result = agent.run("Is the harbour open?").start().wait()
+    assert result is not None and result.stop_reason is StopReason.COMPLETED
+    (point,) = to.points("agentlab.detection.duration")
+    (took,) = lab.frame(result, "calls")["detection_s"]
+    assert (point.count, point.sum) == (1, took)
+    assert point.attributes["agentlab.finish_reason"] == "end_turn"
+    assert point.attributes["gen_ai.request.model"] == "claude-sonnet-4-6"
+    assert 0 < took < lab.frame(result, "calls")["duration_s"][0]
+    assert list(point.explicit_bounds) == pytest.approx([1e-5 * 4**power for power in range(10)])
+
+
+def test_a_model_without_http_detects_nothing() -> None:
+    to = Collected()
+    assert lab.frame(told(to, ["done"]), "calls")["detection_s"].isna().all()
+    assert to.points("agentlab.detection.duration") == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""Conditions that can never be met: a tool that the agent does not have, a reason that no provider gives.
+
+`never_met(settings, agent)` says it of a whole RunSettings, `why_never(leaf, agent)` of a single condition. Both say nothing of what
+cannot be known beforehand: tools or answers that come from a middleware, a provider's own tools, words of servers that nobody lists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentlab.errors import AgentlabWarning
+from agentlab.history import RunHistory
+from agentlab.redaction import without_keys
+from agentlab.settings import RunSettings
+from agentlab.stop import AnyOf, FinishReasonIs, HasToolCall, Not, Off, StopCondition
+from agentlab.types import FinishReason
+
+_VENDORS = {
+    "openai": "_chat_completions",
+    "openai-responses": "_responses",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "bedrock": "bedrock",
+}
+"""Vendors whose words are all listed, and the module with the table. Others pass on the words of somebody else."""
+_ERROR_CODE = re.compile(r"(?i)error|limit|exceed|exhaust|overload|throttl|unavailable|timeout|denied|invalid|^\d+$")
+"""An error's own code, such as `overloaded_error`, is a reason too, and no table lists them all."""
+
+
+def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = None) -> tuple[str, ...]:
+    """One remark for each condition of `stop`, and each terminating tool, that a run of the agent can never meet.
+
+    A remark says why, what it means for the whole, and what to write. `history` holds the steps that a branch begins with.
+    """
+    tree = settings.stop
+    remarks = []
+    if tree is not None:
+        dead = {id(leaf): why for leaf in tree.leaves(that_count=True) if (why := why_never(leaf, agent, history))}
+        whole = _constant(tree, dead)
+        means = {
+            None: "The other conditions still count.",
+            False: "The stop condition as a whole can never be met." if tree.parts else "",
+            True: "The stop condition as a whole is met after the first step.",
+        }[whole]
+        for leaf in dict.fromkeys(tree.leaves(that_count=True)):
+            if id(leaf) in dead:
+                remarks.append(f"{leaf!r} can never be met: {dead[id(leaf)]} {means}".rstrip())
+    if settings.terminating is not None and _knows_its_tools(agent):
+        missing = [name for name in settings.terminating.tools if name not in agent.tools]
+        others = len(missing) < len(settings.terminating.tools)
+        means = "The other terminating tools still count." if others else "No call can end the run."
+        remarks += [f"The terminating tool {name!r} can never be called: {_no_tool([name], agent)} {means}" for name in missing]
+    return tuple(map(without_keys, remarks))
+
+
+def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None) -> str:
+    """Why a single condition can never be met in a run of the agent, and what to write; "" where it may be."""
+    if not isinstance(leaf, HasToolCall | FinishReasonIs) or (history is not None and leaf.read(history).met):
+        return ""
+    if isinstance(leaf, HasToolCall) and _knows_its_tools(agent):
+        return "" if any(name in agent.tools for name in leaf.names) else _no_tool(leaf.names, agent)
+    if isinstance(leaf, FinishReasonIs) and not agent.middleware:
+        whys = [_no_reason(str(reason), agent.model) for reason in leaf.reasons]
+        return whys[0] if all(whys) else ""
+    return ""
+
+
+def warn_of(remarks: Iterable[str], stacklevel: int) -> None:
+    """An AgentlabWarning for each remark. `stacklevel` 1 is the caller of this."""
+    for remark in remarks:
+        warnings.warn(remark, AgentlabWarning, stacklevel=stacklevel + 1)
+
+
+def _constant(tree: StopCondition, dead: Mapping[int, str]) -> bool | None:
+    """What a tree answers at every step where these leaves, by their ids, are never met; None where it depends."""
+    if not tree.parts:
+        return False if id(tree) in dead else None
+    parts = [_constant(part, dead) for part in tree.parts if not part.is_off]
+    if isinstance(tree, Not | Off):
+        return None if not parts or parts[0] is None else not parts[0]
+    deciding = isinstance(tree, AnyOf)
+    if deciding in parts:
+        return deciding
+    return not deciding if parts and None not in parts else None
+
+
+# Tools ------------------------------------------------------------------------------------------------------------------------
+
+
+def _knows_its_tools(agent: Any) -> bool:
+    """Whether all tools that may be called are the agent's: no middleware adds any, and no option asks for a provider's own."""
+    return not agent.middleware and not any(re.search("(?i)tool|mcp|function", name) for name in agent.options)
+
+
+def _no_tool(names: Iterable[str], agent: Any) -> str:
+    names = list(names)
+    near = [match for name in names for match in difflib.get_close_matches(name, agent.tools, n=1)]
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    said = " or ".join(map(repr, names))
+    return f"the agent has no tool {said}.{hint} Its tools: {', '.join(agent.tools) or 'none'}."
+
+
+# Reasons ----------------------------------------------------------------------------------------------------------------------
+
+
+def _no_reason(word: str, model: Any) -> str:
+    """Why no response of the model ends for this reason; "" where one may."""
+    if word in set(FinishReason) or _ERROR_CODE.search(word) or not _is_built_in(model):
+        return ""
+    from agentlab.providers._pattern import WORDS
+
+    words = _words()
+    vendors = {vendor: words[wire] for vendor, wire in _VENDORS.items() if word in words[wire]}
+    if vendors and model.name in _VENDORS and model.name not in vendors and _is_at_home(model.provider):
+        vendor, theirs = next(iter(vendors.items()))
+        instead = "" if theirs[word] is FinishReason.UNKNOWN else f" Write {str(theirs[word])!r}, which holds for every provider."
+        return f"{word!r} is a word of {vendor}, which {model.name} does not say.{instead}"
+    known = {*map(str, FinishReason), *map(str, WORDS), *(one for table in words.values() for one in table)}
+    if word in known or word.lower() in known:
+        return ""
+    near = difflib.get_close_matches(word, sorted(known), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"no provider says {word!r}.{hint} There is: {', '.join(FinishReason)}, or a provider's own word."
+
+
+@functools.cache
+def _words() -> Mapping[str, Mapping[str, FinishReason]]:
+    """The words for finish reasons that providers' tables list, by the module of the table."""
+    from agentlab.providers._registry import find, names
+    from agentlab.providers._signals import Table
+
+    kinds = [find(name) for name in names()]
+    places = {base.__module__ for kind in kinds for base in getattr(kind, "__mro__", ())}
+    places.update(name for name in tuple(sys.modules) if name.startswith("agentlab.providers."))
+    found: dict[str, dict[str, FinishReason]] = {}
+    for place in places:
+        tables = [value for value in tuple(vars(sys.modules[place]).values()) if isinstance(value, Table)]
+        words = {str(word): reason for table in tables for word, reason in table.reasons.items()}
+        found[place.rpartition(".")[2]] = words
+    return found
+
+
+def _is_built_in(model: Any) -> bool:
+    """Whether agentlab's own code reads the model's answers, so that its words are known."""
+    return type(getattr(model, "provider", model)).__module__.startswith("agentlab.")
+
+
+def _is_at_home(provider: Any) -> bool:
+    """Whether the vendor's own server answers, and no proxy of it that may pass on the words of others."""
+    address = next((field for field in dataclasses.fields(provider) if field.name == "base_url"), None)
+    return address is None or address.default == provider.base_url
