@@ -49,7 +49,7 @@ def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = No
             False: "The stop condition as a whole can never be met." if tree.parts else "",
             True: "The stop condition as a whole is met after the first step.",
         }[whole]
-        for leaf in dict.fromkeys(tree.leaves(that_count=True)):
+        for leaf in tree.leaves(that_count=True):  # a condition of somebody's own need not be hashable
             if id(leaf) in dead:
                 remarks.append(f"{leaf!r} can never be met: {dead[id(leaf)]} {means}".rstrip())
     if settings.terminating is not None and _knows_its_tools(agent):
@@ -57,7 +57,7 @@ def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = No
         others = len(missing) < len(settings.terminating.tools)
         means = "The other terminating tools still count." if others else "No call can end the run."
         remarks += [f"The terminating tool {name!r} can never be called: {_no_tool([name], agent)} {means}" for name in missing]
-    return tuple(map(without_keys, remarks))
+    return tuple(dict.fromkeys(map(without_keys, remarks)))
 
 
 def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -456,6 +456,15 @@ ALWAYS = "The stop condition as a whole is met after the first step."
 NEVER = "The stop condition as a whole can never be met."
 OTHERS = "The other conditions still count."
 
+
+@dataclass(frozen=True)
+class Unhashable(StopCondition):
+    words: dict[str, str]
+
+    def read(self, history: RunHistory) -> Reading:
+        return Reading("Unhashable", 0, None, False)
+
+
 NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "tool": (TYPO, [NO_TOOL]),
     "tool-there": (HasToolCall("finalize"), []),
@@ -483,6 +492,7 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "code-of-an-error": (FinishReasonIs("overloaded_error"), []),
     "one-of-several-reasons": (FinishReasonIs("banana", "length"), []),
     "function": (Custom(done), []),
+    "not-hashable": (Unhashable({}) | TYPO, [f"{NO_TOOL} {OTHERS}"]),
 }
 
 
