@@ -52,7 +52,7 @@ class Agent(Shown):
         result = await agent.run("Compare …", stop=StepCountIs(8), budget=Budget(max_cost=0.05))
 
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
-    tools         functions with annotations, sync or async, or `lab.tool(…)` of one
+    tools         functions with annotations, sync or async, `lab.tool(…)` of one, or classes made from pydantic's BaseModel
     budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
     policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: what follows from the end of a
                   response

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from agentlab.errors import LimitError
 from agentlab.history import RunHistory
@@ -70,6 +71,19 @@ class Budget(Shown):
     missing_usage: MissingUsage = dataclasses.field(
         default="warn", metadata={"help": "what to do where a provider reports no usage"}
     )
+
+    if TYPE_CHECKING:  # as users write it; the attributes are as they come back
+
+        def __init__(  # noqa: PLR0917  in the order of the fields
+            self,
+            max_turns: int | None = 20,
+            max_calls: int | None = None,
+            max_tokens: int | None = None,
+            max_tokens_per_turn: int | None = None,
+            max_cost: Decimal | float | str | None = None,
+            timeout: float | timedelta | None = None,
+            missing_usage: MissingUsage = "warn",
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn"):

@@ -298,6 +298,9 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("reasoning", "string", "its visible reasoning", lambda c: c.response.reasoning or None),
     _of_call("started_s", "Float64", "active time of the run when the call began", lambda c: c.started_s),
     _of_call("duration_s", "Float64", "how long it took", lambda c: c.duration_s),
+    _of_call(
+        "detection_s", "Float64", "of it, to read the answer and find the reason of its end", lambda c: c.response.detection_s
+    ),
     _of_source("called_at", "datetime64[us, UTC]", "time of the call; of a replayed one, when it was recorded", lambda s: s.at),
     _of_source("replayed", "boolean", "whether it was replayed from a recording", lambda s: s.replayed),
     _of_source("recording", "string", "the file and the number in it", lambda s: s.recording or None),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import opened
+from agentlab.providers._detect import opened, too_large
+from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers._signals import not_whole
 from agentlab.redaction import in_words
 from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
@@ -20,7 +21,7 @@ class Detector(Protocol):
     """What reads responses for the reason of their end. Neither method raises on what a provider sent."""
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended; see `agentlab.detect`."""
         ...
@@ -43,14 +44,16 @@ class BodyReaderDetector:
     like: Detector
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended, in the function's view; an HTTP error is one in anybody's."""
-        if status >= 400:
+        if status is not None and status >= 400:
             return replace(self.like.detect(payload, status=status), provider=self.provider)
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
+        if len(events) > LARGEST_ANSWER_BYTES:
+            return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return parser.finish()
@@ -123,7 +126,7 @@ class RenamedDetector:
     inner: Detector
 
     def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int = 200, requested_cap: int | None = None
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
     ) -> TerminationSignal:
         """Why this response ended; see `agentlab.detect`."""
         signal = self.inner.detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)

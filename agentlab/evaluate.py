@@ -10,7 +10,7 @@ from typing import Any
 
 from agentlab.errors import AgentlabWarning
 from agentlab.history import RunHistory
-from agentlab.predicates import discard
+from agentlab.predicates import discard, needs_await
 from agentlab.results import Reading, StepResult
 from agentlab.shelter import GRACE_S, ends
 from agentlab.stop import Custom, Off, StopCondition, as_condition, read_off
@@ -120,6 +120,7 @@ def _whether_off(condition: StopCondition, *, off: bool = False) -> Iterator[boo
         yield from _whether_off(part, off=off or isinstance(condition, Off))
 
 
+@needs_await("is_stop_condition_met(…)")
 async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult]) -> bool:
     """Whether any of the conditions is met after these steps.
 

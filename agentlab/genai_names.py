@@ -76,4 +76,7 @@ CONTINUATIONS = "agentlab.continuations"
 TRUNCATION_EXITS = "agentlab.truncation_exits"
 CONTINUATION_ATTEMPTS = "agentlab.continuation.attempts"
 CONTINUATION_DURATION = "agentlab.continuation.duration"
+DETECTION_DURATION = "agentlab.detection.duration"
+DETECTION_BUCKETS = [1e-5 * 4**power for power in range(10)]
+"""0.01 ms to 2.6 s."""
 ATTEMPT_BUCKETS = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from agentlab.redaction import shown_without_keys
-from agentlab.types import RateLimit
+from agentlab.types import JSON, RateLimit
 
 
 @shown_without_keys
@@ -81,7 +81,8 @@ OpenAI      durations such as "6m0s" and "12ms": https://community.openai.com/t/
 Groq        the same, as other compatible servers: https://console.groq.com/docs/rate-limits
 Azure       whole seconds, and -1 for unknown: https://learn.microsoft.com/en-us/answers/questions/5625878
 Anthropic   times of RFC 3339: https://platform.claude.com/docs/en/api/rate-limits
-OpenRouter  requests only, with milliseconds since 1970: https://openrouter.ai/docs/api-reference/limits
+OpenRouter  requests only, with milliseconds since 1970, and in the body of a status 429 (`headers_in_body`):
+            https://github.com/Gitlawb/openclaude/issues/936
 """
 
 _PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
@@ -109,6 +110,14 @@ def read_rate_limit(headers: Mapping[str, str], now_s: Callable[[], float | None
         _wait_s(said["tokens_renew_s"], now_s),
     )
     return None if found == RateLimit() else found
+
+
+def headers_in_body(payload: JSON) -> dict[str, str]:
+    """The headers that OpenRouter puts into the body of a refusal, by their names in lower case; empty where there are none."""
+    here = payload
+    for name in ("error", "metadata", "headers"):
+        here = here.get(name) if isinstance(here, dict) else None
+    return {name.lower(): value for name, value in here.items() if isinstance(value, str)} if isinstance(here, dict) else {}
 
 
 def _count(said: str) -> int | None:

@@ -20,6 +20,7 @@ from typing import Any
 from agentlab import events, sugar
 from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.in_background import InBackground, RunState
+from agentlab.predicates import needs_await
 from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
@@ -125,6 +126,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
 
     # Going on ---------------------------------------------------------------------------------------------------------------
 
+    @needs_await("lockstep.step()")
     async def step(self) -> Round:
         """One step of every run that goes on, all at the same time, also while they are paused. Raises RunEndedError after the end.
 

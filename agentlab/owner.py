@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -93,3 +94,14 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+_beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+
+async def turn_to_begin() -> None:
+    """Wait where another run began in this turn of the loop: thousands that begin at once would hold the loop up for seconds."""
+    loop = asyncio.get_running_loop()
+    lock = _beginning.setdefault(loop, asyncio.Lock())
+    await lock.acquire()
+    loop.call_soon(lock.release)

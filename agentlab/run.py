@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentlab import events, sugar
 from agentlab.amounts import counted
@@ -29,6 +29,7 @@ from agentlab.in_background import RunState
 from agentlab.loop.ask import ExplicitStop
 from agentlab.loop.step import Ending
 from agentlab.owner import running_loop
+from agentlab.predicates import needs_await
 from agentlab.printable import one_line
 from agentlab.redaction import without_keys
 from agentlab.results import RunResult, StepResult
@@ -109,6 +110,19 @@ class Run(Branching):
         name, budget = one_line(self.agent.name), self.limits.snapshot().budget
         return f"Run({name}, {self.state}{end}, {counted(len(self.history), 'step')}, {budget!r})"
 
+    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+
+        def __getattr__(self, name):
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(RunResult, name):
+                ended = self.result is not None
+                where = f"run.result.{name}" if ended else f"`result = await run`, then result.{name}"
+                now = "run.history for the steps so far, or " if name == "steps" else ""
+                message = (
+                    f"A run has no {name!r}; its result has, {'and ' if ended else 'once '}the run has ended: write {now}{where}."
+                )
+            raise AttributeError(message, name=name, obj=self)
+
     def known_as(self, run_id: str, *, label: str = "") -> Run:
         """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is
         given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
@@ -148,6 +162,7 @@ class Run(Branching):
                     one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True)
                 )
 
+    @needs_await("run.step()")
     async def step(self) -> StepResult | None:
         """Take one step, also while the run is paused. None where the run ended without another one.
 

@@ -22,7 +22,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 from agentlab import events
 from agentlab import genai_names as names
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
-from agentlab.redaction import Redactor, without_keys
+from agentlab.redaction import Redactor, text_of, without_keys
 from agentlab.results import ModelCall, StepResult
 from agentlab.types import StopReason, ToolResult
 
@@ -38,6 +38,13 @@ Attributes = dict[str, "AttributeValue"]
 
 LONGEST_NAME = 100
 """Characters of a tool's name in a span's: it comes from the model."""
+_AT_A_LIMIT = (
+    StopReason.TURN_LIMIT,
+    StopReason.CALL_LIMIT,
+    StopReason.TOKEN_BUDGET,
+    StopReason.COST_BUDGET,
+    StopReason.TIMEOUT,
+)
 _CALL_FAILURES = (ProviderError, FixtureError, ConfigurationError)
 
 
@@ -117,6 +124,9 @@ class RunSpans:
 
     def _end(self, event: events.RunEnded) -> None:
         result, span = event.result, self._span
+        reason = result.stop_reason
+        if reason in _AT_A_LIMIT or (reason is StopReason.TRUNCATED and not self._attempts):
+            self._try(lambda: self._to.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
         if span is None:  # stopped before its first step
             return
         while self._tools:
@@ -133,8 +143,6 @@ class RunSpans:
             attributes[names.ERROR_TYPE] = _error_type(result.error)
             self._try(lambda: span.set_status(self._error(result.detail)))
         self._try(lambda: span.set_attributes(attributes))
-        if result.stop_reason is StopReason.TRUNCATED and not self._attempts:
-            self._try(lambda: self._to.truncation_exits.add(1, self._model_only()))
         self._try(span.end)
         self._to.ended(self._run.id)
 
@@ -198,11 +206,14 @@ class RunSpans:
         cost_usd = call.cost.usd
         self._cost_usd = None if self._cost_usd is None or cost_usd is None else self._cost_usd + cost_usd
         self._record(self._to.operation_duration.record, call.duration_s, of_metric)
+        if response.detection_s is not None:
+            with_reason = self._model_only() | {names.FINISH_REASON: response.signal.finish_reason.value}
+            self._record(self._to.detection_duration.record, response.detection_s, with_reason)
 
     def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
         self._tokens, self._cost_usd = [None, None], None
         attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
-        status = self._error("" if step.error is None else str(step.error))
+        status = self._error("" if step.error is None else text_of(step.error))
         self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._who
         self._record(self._to.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)

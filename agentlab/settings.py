@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from agentlab.budget import DEFAULT_TURNS, Budget, DefaultTurns, MissingUsage
 from agentlab.choices import choices_of
@@ -23,6 +24,9 @@ from agentlab.shown import Shown
 from agentlab.stop import StopCondition, as_condition
 from agentlab.stop_tree import leaf_switched
 from agentlab.terminating import TerminatingTools
+
+if TYPE_CHECKING:
+    from agentlab.tools import Tool
 
 LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
 
@@ -122,6 +126,17 @@ PART_OF = {field.name: part for part, kind in EDITABLE.items() for field in data
 """Which part a field belongs to; no two parts have a field of the same name."""
 
 
+if TYPE_CHECKING:
+    Read = TypeVar("Read")
+    Written = TypeVar("Written")
+
+    class _Live(Generic[Read, Written]):
+        """A property, as type checkers see it, whose value comes back in one type and may be set in more."""
+
+        def __get__(self, holder: object, kind: type) -> Read: ...
+        def __set__(self, holder: object, value: Written) -> None: ...
+
+
 def _live(name: str) -> Any:
     def get(self: LiveSettings) -> Any:
         return getattr(getattr(self.snapshot(), PART_OF[name]), name, None)
@@ -162,15 +177,15 @@ class LiveSettings(Shown):
     max_calls: int | None = _live("max_calls")
     max_tokens: int | None = _live("max_tokens")
     max_tokens_per_turn: int | None = _live("max_tokens_per_turn")
-    max_cost: Decimal | float | str | None = _live("max_cost")
-    timeout: float | None = _live("timeout")
+    max_cost: _Live[Decimal | None, Decimal | float | str | None] = _live("max_cost")
+    timeout: _Live[float | None, float | timedelta | None] = _live("timeout")
     missing_usage: MissingUsage = _live("missing_usage")
     max_continuations_per_turn: int = _live("max_continuations_per_turn")
     max_total_completion_tokens_per_turn: int | None = _live("max_total_completion_tokens_per_turn")
     max_total_output_chars_per_turn: int = _live("max_total_output_chars_per_turn")
     max_tool_repair_attempts: int = _live("max_tool_repair_attempts")
     hint: str = _live("hint")
-    tools: tuple[str, ...] = _live("tools")
+    tools: _Live[tuple[str, ...], Iterable[str | Tool | Callable[..., Any]]] = _live("tools")
     consecutive_nudges: int = _live("consecutive_nudges")
     nudge_message: str = _live("nudge_message")
     max_invocations: int = _live("max_invocations")
@@ -381,15 +396,15 @@ class LiveSettings(Shown):
                     warnings.warn(told, AgentlabWarning, stacklevel=2)
         return after
 
-    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+    if not TYPE_CHECKING:  # with these, type checkers would take any name for an attribute
 
         def __getattr__(self, name):
             raise AttributeError(no_such("limit", name, [*PART_OF, *PARTS]))
 
-    def __setattr__(self, name: str, value: object) -> None:
-        if not hasattr(type(self), name):
-            raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
-        object.__setattr__(self, name, value)
+        def __setattr__(self, name, value):
+            if not hasattr(type(self), name):
+                raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"LiveSettings({self._settings.budget!r}, stop={self._settings.stop!r})"

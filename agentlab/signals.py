@@ -7,11 +7,15 @@
     lab.signals.get("openai").detect(payload)         the detector itself
 
 A provider that nobody has told of is read by the pattern of its responses, at MEDIUM confidence.
+
+The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence and the provider's word,
+with no text of the conversation.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,15 +23,16 @@ from typing import TYPE_CHECKING
 
 from agentlab.detectors import BodyReader, BodyReaderDetector, Detector, RenamedDetector
 from agentlab.errors import ConfigurationError, UnknownProviderError
-from agentlab.no_such_name import defined_in, only
+from agentlab.no_such_name import only
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import provider_detector
+from agentlab.providers._detect import BodyDetector, provider_detector
 from agentlab.providers._registry import names, split_version
 from agentlab.providers._signals import not_whole
 from agentlab.types import JSON, ModelResponse, TerminationSignal
 
 logger = logging.getLogger("agentlab.signals")
 
+_WORD = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 MOST_KEPT = 256
 """Detectors that a registry remembers."""
 
@@ -45,7 +50,7 @@ class SignalRegistry:
     def __init__(self) -> None:
         self._registered: dict[str, Detector] = {}
         self._lock = threading.Lock()
-        self._kept: dict[str, Detector] = {}
+        self._kept: dict[tuple[str, str], BodyDetector] = {}
 
     def __repr__(self) -> str:
         own = f", and registered: {', '.join(sorted(self._registered))}" if self._registered else ""
@@ -86,7 +91,7 @@ class SignalRegistry:
             >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
             <FinishReason.CONTENT_FILTERED: 'content_filtered'>
         """
-        return self._registered_for(provider) or self._own(_name(provider))
+        return self._registered_for(provider) or self._own(_name(provider), _model(provider))
 
     def detect(
         self,
@@ -94,18 +99,18 @@ class SignalRegistry:
         payload: JSON,
         *,
         streaming: bool | None = None,
-        status: int = 200,
+        status: int | None = 200,
         requested_cap: int | None = None,
     ) -> TerminationSignal:
         """Why a recorded response ended.
 
-        `provider` is a provider's name (`gemini`; a version and a model are allowed, `gemini@v1:gemini-3.5-flash`); one that is not
-        known is read by the response's pattern. `payload` is a body as an object, as JSON in text or bytes, a whole
-        server-sent-events body in text or bytes, or binary event-stream frames; `streaming` says which, None finds out. `status` is
-        the HTTP status: 400 and above is an error whatever the body says. `requested_cap` is the output cap that was asked for, in
-        tokens.
+        `provider` is a provider's name (`gemini`; a version and a model are allowed, `gemini@v1:gemini-3.5-flash`, and the signal keeps
+        the model); one that is not known is read by the response's pattern. `payload` is a body as an object, as JSON in text or bytes,
+        a whole server-sent-events body in text or bytes, or binary event-stream frames; `streaming` says which, None finds out.
+        `status` is the HTTP status, None where it is not known: 400 and above is an error whatever the body says, or CONTENT_FILTERED
+        where it says so. `requested_cap` is the output cap that was asked for, in tokens.
 
-        Never raises on what a provider sent.
+        Never raises on what a provider sent. Of a body above 64 MiB nothing is examined: it is UNKNOWN, and the message says so.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}
@@ -115,7 +120,10 @@ class SignalRegistry:
             >>> lab.detect("openai", b"<html>Bad gateway</html>", status=502).finish_reason
             <FinishReason.ERROR: 'error'>
         """
-        return self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
+        signal = self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
+        model = _model(provider)
+        log_signal(signal, _name(provider), model)
+        return replace(signal, model=model) if model and not signal.model else signal
 
     def stream(self, provider: str, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream of a provider: `feed(bytes) -> events`, `finish() -> TerminationSignal`, `response()`, `reset()`.
@@ -147,16 +155,17 @@ class SignalRegistry:
         name = _name(provider)
         return self._registered.get(name) or self._registered.get(split_version(name)[0])
 
-    def _own(self, name: str) -> Detector:
+    def _own(self, name: str, model: str = "") -> BodyDetector:
         """agentlab's own detector of this name. Kept, since looking for a provider in vain goes through all installed packages."""
-        found = self._kept.get(name)
+        found = self._kept.get((name, model))
         if found is None:
+            found = self._own(name).of_model(model) if model else self._looked_for(name)
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-            found = self._kept[name] = self._looked_for(name)
+            self._kept[name, model] = found
         return found
 
-    def _looked_for(self, name: str) -> Detector:
+    def _looked_for(self, name: str) -> BodyDetector:
         try:
             return provider_detector(name)
         except UnknownProviderError as error:
@@ -178,6 +187,20 @@ class SignalRegistry:
         )
 
 
+def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
+    """Log why a response ended, at DEBUG: the reason and the provider's word, never its sentences."""
+    if logger.isEnabledFor(logging.DEBUG):
+        value = signal.raw_value
+        word = value if isinstance(value, int | None) or _WORD.fullmatch(value) else f"<{len(value)} characters>"
+        reason, sure, where = signal.finish_reason, signal.confidence, signal.raw_field or "no field"
+        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "?", reason, sure, where, word)
+
+
+def _model(provider: str) -> str:
+    """The model behind a provider's name, "" where there is none."""
+    return provider.partition(":")[2].strip()
+
+
 def _name(provider: str) -> str:
     """A provider's name without the model that may stand behind it. Raises ConfigurationError where there is none."""
     name = provider.partition(":")[0].strip() if isinstance(provider, str) else ""
@@ -196,7 +219,7 @@ get = registry.get
 detect = registry.detect
 stream = registry.stream
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+__all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only(__name__, __all__)

@@ -9,9 +9,11 @@ One Telemetry may serve any number of runs, also at once: it follows each of the
       chat {model}               a call of the model
       execute_tool {tool}        a tool; current while the tool runs, so what the tool does is below it, other agents included
 
-Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, a value a call; `agentlab.continuations` (attempts to go
-on with a cut answer), `agentlab.truncation_exits` (runs that ended TRUNCATED, with neither that nor a repair tried in their last
-step), `agentlab.continuation.attempts` (a value a cut step) and `agentlab.continuation.duration` (a value a continued one).
+Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, a value per call; `agentlab.detection.duration` (seconds to
+read an answer and find the reason of its end, a value per call over HTTP); `agentlab.continuations` (attempts to go on with a cut
+answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED with neither a
+continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (a value per cut step) and
+`agentlab.continuation.duration` (a value per continued one).
 
 What was said is not written, nor are messages of errors. With `content=True` it is, with everything that looks like a key replaced.
 """
@@ -96,7 +98,9 @@ class Telemetry(Shown):
             names.CONTINUATIONS, "{attempt}", "Times that a model was asked to go on with an answer that was cut."
         )
         self.truncation_exits = meter.create_counter(
-            names.TRUNCATION_EXITS, "{run}", "Runs that ended with a cut answer that nobody tried to continue."
+            names.TRUNCATION_EXITS,
+            "{run}",
+            "Runs that a limit of their budget ended, or a cut answer that nobody tried to continue.",
         )
         self.continuation_attempts = meter.create_histogram(
             names.CONTINUATION_ATTEMPTS,
@@ -109,6 +113,12 @@ class Telemetry(Shown):
             "s",
             "Time from the first cut to the end of the answer, of steps that were continued.",
             explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
+        )
+        self.detection_duration = meter.create_histogram(
+            names.DETECTION_DURATION,
+            "s",
+            "Time to read an answer and find the reason of its end.",
+            explicit_bucket_boundaries_advisory=names.DETECTION_BUCKETS,
         )
         self._ended: OrderedDict[str, SpanContext] = OrderedDict()
         self._under_way: dict[str, SpanContext] = {}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from agentlab.errors import LimitError
 from agentlab.limits import limit_field, whole_number
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
+
+if TYPE_CHECKING:
+    from agentlab.tools import Tool
 
 NUDGE_MESSAGE = (
     "You are currently in an autonomous execution mode with no user interaction. "
@@ -43,6 +47,16 @@ class TerminatingTools(Shown):
     consecutive_nudges: int = limit_field(default=1, unit="nudges", minimum=0, help="reminders in a row; 0: none")
     nudge_message: str = dataclasses.field(default=NUDGE_MESSAGE, metadata={"help": "the reminder, as the model gets it"})
     max_invocations: int = limit_field(default=64, unit="calls", minimum=1, help="round trips to the model in the run")
+
+    if TYPE_CHECKING:  # as users write it
+
+        def __init__(
+            self,
+            tools: Iterable[str | Tool | Callable[..., Any]],
+            consecutive_nudges: int = 1,
+            nudge_message: str = NUDGE_MESSAGE,
+            max_invocations: int = 64,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         given: object = self.tools

@@ -17,6 +17,45 @@ PREFIX = "argument_"
 """Keeps a parameter called `schema` or `copy` apart from the methods of a pydantic model."""
 
 
+def itself(given: Any) -> Any:
+    """The function of a tool that is a class: what was sent is what it gives."""
+    return given
+
+
+def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
+    """Of a tool that takes one instance of a pydantic class: its parameter, its description, the class, and that one's JSON schema.
+
+    Raises ToolDefinitionError for another class, and for a function that does not take one parameter.
+    """
+    if not (isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)):
+        raise ToolDefinitionError(f"The tool {name!r} has schema={schema!r}: pass a class made from pydantic.BaseModel.")
+    parameters = _open_parameters(name, function)
+    if len(parameters) != 1 or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    ):
+        raise ToolDefinitionError(
+            f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
+            f"which gets the {schema.__name__}."
+        )
+    try:
+        parsed = schema.model_json_schema()
+    except pydantic.errors.PydanticUserError as error:
+        raise _no_schema(name, error) from error
+    if parsed.get("type") != "object":
+        raise ToolDefinitionError(f"The tool {name!r} has schema={schema.__name__}, which is no object: give the class fields.")
+    own = str(parsed.pop("description", ""))
+    told, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
+    return parameters[0].name, told or own, schema, _without_titles(parsed)
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    for leaf in (schema, *schema.get("properties", {}).values()):
+        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
+    schema.setdefault("properties", {})
+    return schema
+
+
 def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseModel], dict[str, Any]]:
     """What the docstring says of the function, the model that validates its arguments, and that one's JSON schema.
 
@@ -28,10 +67,7 @@ def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseMod
         schema = model.model_json_schema()
     except pydantic.errors.PydanticUserError as error:
         raise _no_schema(name, error) from error
-    for leaf in (schema, *schema.get("properties", {}).values()):
-        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
-    schema.setdefault("properties", {})
-    return told, model, schema
+    return told, model, _without_titles(schema)
 
 
 def unwrapped(function: Function) -> Function:

@@ -25,7 +25,7 @@ import threading
 import time
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, overload
 
@@ -38,7 +38,7 @@ from agentlab.predicates import is_async
 from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.shelter import GRACE_S, ends
 from agentlab.shown import Shown
-from agentlab.tool_schema import PREFIX, Function, described, unwrapped
+from agentlab.tool_schema import PREFIX, Function, described, itself, of_model, unwrapped
 from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
 
 NAME_RULE = "letters, digits, _ and -, at most 64"
@@ -84,6 +84,7 @@ class Tool(Shown):
     inline: bool = False
     on_cancel: OnCancel = "cancel"
     idempotent: bool = True
+    takes: str = ""
 
     @property
     def name(self) -> str:
@@ -113,6 +114,8 @@ class Tool(Shown):
             {'words': 'umbrella'}
         """
         model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
+        if self.takes:
+            return {self.takes: model}
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
 
     def __repr__(self) -> str:
@@ -124,7 +127,7 @@ class Tool(Shown):
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
-        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent)
+        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, self.arguments_model if self.takes else None)
         return _make, (self.function, self.name, self.spec.description, *more)
 
 
@@ -149,6 +152,7 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    schema: type[pydantic.BaseModel] | None = None,
 ) -> Callable[[Function], Tool]: ...
 def tool(
     function: Function | None = None,
@@ -160,8 +164,12 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    schema: type[pydantic.BaseModel] | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool of a function; as a decorator with or without arguments, or as a call.
+
+    With `schema`, a class made from pydantic's BaseModel, the class is what the model fills in, and the function takes one parameter:
+    the instance. Such a class is a tool by itself too, `Agent(tools=[Answer])`; its result is the instance.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -172,10 +180,20 @@ def tool(
         ...     return word.upper()
         >>> look_up.name, look_up.timeout_s, look_up.spec.description
         ('look_up', 5, 'Look a word up.')
+        >>> from pydantic import BaseModel
+        >>> class Trip(BaseModel):
+        ...     city: str
+        ...     days: int = 1
+        >>> @lab.tool(schema=Trip)
+        ... def book(trip):
+        ...     'Book a trip.'
+        ...     return f"{trip.city} for {trip.days} days"
+        >>> book.spec.parameters["required"], book.validate('{"city": "Graz"}')
+        (['city'], {'trip': Trip(city='Graz', days=1)})
     """
 
     def make(target: Function) -> Tool:
-        return _make(target, name, description, timeout_s, inline, on_cancel, idempotent)
+        return _make(target, name, description, timeout_s, inline, on_cancel, idempotent, schema)
 
     return make if function is None else make(function)
 
@@ -193,7 +211,7 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
     return named
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Executed:
     """What one call led to. `cut` is the cancel that came meanwhile, or what a middleware raised: the caller keeps the result, and then
     raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
@@ -217,19 +235,17 @@ async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execute
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
     result = executed.result
-    return replace(
-        executed,
-        result=ToolResult(
-            result.call_id,
-            result.name,
-            known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
-            result.value,
-            result.error,
-            tool_call.arguments,
-            time.perf_counter() - started,
-            result.stop,
-        ),
+    executed.result = ToolResult(
+        result.call_id,
+        result.name,
+        known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
+        result.value,
+        result.error,
+        tool_call.arguments,
+        time.perf_counter() - started,
+        result.stop,
     )
+    return executed
 
 
 async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
@@ -247,7 +263,8 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
         return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_in_words(error)}")
     came = await _call(target, arguments)
     executed = _result(tool_call, target, came)
-    return replace(executed, cut=came.cut, left_behind=came.left_behind) if came.cut or came.left_behind else executed
+    executed.cut, executed.left_behind = came.cut, came.left_behind
+    return executed
 
 
 def _result(tool_call: ToolCall, target: Tool, came: _Came) -> Executed:
@@ -412,10 +429,14 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    schema: type[pydantic.BaseModel] | None = None,
 ) -> Tool:
+    called = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
+    if isinstance(function, type) and issubclass(function, pydantic.BaseModel):
+        schema, inline = schema or function, True
+        function = itself
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
-    called = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
     if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
         raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
     timeout_s = in_seconds(timeout_s)
@@ -423,13 +444,10 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
         raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):
         raise ToolDefinitionError(f"The tool {called!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
-    told, model, schema = described(called, function)
-    return Tool(
-        function,
-        ToolSpec(called, description or told, schema, json.dumps(schema)),
-        model,
-        timeout_s,
-        inline,
-        on_cancel,
-        idempotent,
-    )
+    takes = ""
+    if schema is None:
+        told, model, parameters = described(called, function)
+    else:
+        takes, told, model, parameters = of_model(called, function, schema)
+    spec = ToolSpec(called, description or told, parameters, json.dumps(parameters))
+    return Tool(function, spec, model, timeout_s, inline, on_cancel, idempotent, takes)

@@ -265,7 +265,8 @@ class TerminationSignal(Shown):
 
     `raw_field` and `raw_value` are the provider's own, as sent (`raw_value` None: missing). `message` is one sentence.
     `repairable` marks an ERROR that asking again may mend, such as a malformed tool call. `metadata` holds further raw readings
-    of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key.
+    of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key. `model` is the model asked for,
+    "" where it is not known (signals are compared without it).
 
     Raises ConfigurationError where a field is not what it should be, which only a detector of your own can bring about.
 
@@ -283,6 +284,7 @@ class TerminationSignal(Shown):
     message: str = ""
     repairable: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    model: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if (
@@ -295,7 +297,7 @@ class TerminationSignal(Shown):
             _check_signal(self)
         if self.metadata:
             object.__setattr__(self, "metadata", clean_json(self.metadata))
-        if self.finish_reason is FinishReason.ERROR:  # the only reason that comes with a vendor's own sentences
+        if self.finish_reason in _IN_VENDORS_WORDS:
             hide = Redactor().text
             object.__setattr__(self, "message", hide(self.message))
             if isinstance(self.raw_value, str):
@@ -311,6 +313,9 @@ class TerminationSignal(Shown):
         """
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
 
+
+_IN_VENDORS_WORDS = (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
+"""The reasons that come with a vendor's own sentences."""
 
 _RAW_VALUES = (str, type(None), int)
 
@@ -426,7 +431,8 @@ class ModelResponse(Shown):
     """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
     as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported; `source`
     where and when it was made, None without HTTP; `rate_limit` what its headers say of the account's limits, None where they say
-    nothing (responses are compared without these two). `holes` are the places where a stream lost a piece: `text` is what came,
+    nothing; `detection_s` the seconds that reading it and finding the reason of its end took (responses are compared without these
+    three). `holes` are the places where a stream lost a piece: `text` is what came,
     without a mark (`marked(text, holes)` puts one in)."""
 
     text: str
@@ -443,6 +449,7 @@ class ModelResponse(Shown):
     source: ResponseSource | None = field(default=None, compare=False)
     holes: tuple[Hole, ...] = ()
     rate_limit: RateLimit | None = field(default=None, compare=False)
+    detection_s: float | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_spoilt(self) -> bool:

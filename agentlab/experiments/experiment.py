@@ -38,6 +38,7 @@ from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.loop.calls import check_key
 from agentlab.no_such_name import helps_with_keywords
+from agentlab.predicates import needs_await
 from agentlab.shown import Shown
 from agentlab.storage import StoredRun
 from agentlab.storage.cut_off import find
@@ -185,6 +186,7 @@ class Experiment(Shown):
 
     # Doing it ---------------------------------------------------------------------------------------------------------------
 
+    @needs_await("study.run()")
     @helps_with_keywords
     async def run(
         self, *, concurrency: int = 8, executor: Executor | None = None, progress: bool = True, retry: bool = False

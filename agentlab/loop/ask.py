@@ -26,6 +26,7 @@ from agentlab.providers._blocks import with_ids_of_their_own
 from agentlab.redaction import in_words
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
+from agentlab.signals import log_signal
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.types import (
@@ -340,6 +341,7 @@ def _keep(
     at = datetime.now(UTC) if response.source is None else response.source.at  # an answer without HTTP was made now
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
+    log_signal(signal, model.name, model.model)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
     calling.count_beside(run, calling.Used(0, usage.known_tokens, cost.known_usd))
     turn = len(run.history) + 1

@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from agentlab import known_keys, signals
@@ -22,11 +23,13 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest, Recorded, read_rate_limit
+from agentlab.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 from agentlab.limits import in_seconds
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
 from agentlab.providers._base import Provider
+from agentlab.providers._detect import LARGEST_REFUSAL_BYTES
+from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers._read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.shown import Shown
@@ -60,7 +63,6 @@ _NEXT_STEP = {
 _OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
 _SHOWN_BYTES = 300  # of a body that is not understood
 _READ_BYTES = 4096  # of it, to be looked through for keys
-_LARGEST_REFUSAL_BYTES = 2**20
 _NO_CONTENT = 204
 _BOM = b"\xef\xbb\xbf"
 
@@ -72,15 +74,13 @@ KEPT_ALIVE = 2
 """So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
 `keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
 
-LARGEST_ANSWER_BYTES = 256 * 2**20
-"""An answer that goes on beyond this is left: no model says so much, and a server that never ends would use up the memory."""
-
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
     """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
-    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream.
+    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream. One that loses
+    a piece on its way is asked for again at once, at most twice.
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
@@ -98,6 +98,12 @@ class RetryPolicy(Shown):
     attempts: int = 4
     first_wait_s: float = 0.5
     longest_wait_s: float = 60.0
+
+    if TYPE_CHECKING:  # as users write it
+
+        def __init__(
+            self, attempts: int = 4, first_wait_s: float | timedelta = 0.5, longest_wait_s: float | timedelta = 60.0
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
@@ -249,20 +255,25 @@ class HttpModel:
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
-            rate_limit = read_rate_limit(answer.headers, lambda: _time_of(answer, recorded))
+            now_s = partial(_time_of, answer, recorded)
             if not 200 <= answer.status < 300:
-                raise await self._refusal(answer, auth, rate_limit)
-            if request.stream:
-                response, begins_with, cut_short = await self._read_stream(answer, digest, request.max_output_tokens, context)
+                refusal = await self._refusal(answer, digest, auth, now_s)
+                if isinstance(refusal, ProviderStatusError):
+                    raise refusal
+                read = refusal, b"", False, 0.0
+            elif request.stream:
+                read = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
                 body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
-                response, begins_with, cut_short = self._read_whole(body, digest, request.max_output_tokens, context)
+                read = self._read_whole(body, digest, request.max_output_tokens, context)
+            response, begins_with, cut_short, detection_s = read
             meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
         if _says_nothing(response):
             raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
-        response = replace(response, source=source, rate_limit=rate_limit)
-        return _without_keys(response, auth) if response.signal.finish_reason is FinishReason.ERROR else response
+        response = replace(response, source=source, rate_limit=read_rate_limit(answer.headers, now_s), detection_s=detection_s)
+        with_words = response.signal.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
+        return _without_keys(response, auth) if with_words else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
         """The error of a body in which nothing was recognised. One that ended early is what a broken connection is, and may pass."""
@@ -296,38 +307,44 @@ class HttpModel:
 
     def _read_whole(
         self, body: bytes, digest: hashlib.blake2b, cap: int | None, context: CallContext
-    ) -> tuple[ModelResponse, bytes, bool]:
-        cut_short = False
+    ) -> tuple[ModelResponse, bytes, bool, float]:
+        cut_short, began = False, time.perf_counter()
         try:
             payload = loads(body.removeprefix(_BOM))
         except ValueError:
             payload, cut_short = None, ends_early(body.removeprefix(_BOM))
-        digest.update(body if payload is None else dumps(payload))  # a recording keeps the JSON and lays it out anew
         response = signals.registry.reread(self.name, self.provider.parse(payload, requested_cap=cap))
+        detection_s = time.perf_counter() - began
+        digest.update(body if payload is None else dumps(payload))  # a recording keeps the JSON and lays it out anew
         if response.text:
             context.on_text(response.text)
-        return response, body[:_READ_BYTES], cut_short
+        return response, body[:_READ_BYTES], cut_short, detection_s
 
     async def _read_stream(
         self, answer: HttpAnswer, digest: hashlib.blake2b, cap: int | None, context: CallContext
-    ) -> tuple[ModelResponse, bytes, bool]:
+    ) -> tuple[ModelResponse, bytes, bool, float]:
         """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told = b"", list[str]()
+        begins_with, told, detection_s = b"", list[str](), 0.0
         broke: ProviderError | None = None
         try:
             async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_READ_BYTES]
-                for event in parser.feed(chunk):
+                began = time.perf_counter()
+                read = parser.feed(chunk)
+                detection_s += time.perf_counter() - began
+                for event in read:
                     if type(event) is TextDelta:
                         told.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
+        began = time.perf_counter()
         parser.finish()
         response = signals.registry.reread(self.name, parser.response(), sound=parser.sound)
+        detection_s += time.perf_counter() - began
         signal = response.signal
         if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
             raise broke
@@ -342,19 +359,28 @@ class HttpModel:
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
-        return response, begins_with, getattr(parser, "cut_short", False)  # a parser of somebody else's may not know
+        return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a parser of somebody else's may not know
 
-    async def _refusal(self, answer: HttpAnswer, auth: Mapping[str, str], rate_limit: RateLimit | None) -> ProviderStatusError:
+    async def _refusal(
+        self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str], now_s: Callable[[], float | None]
+    ) -> ProviderStatusError | ModelResponse:
+        """The error of a status outside 200 to 299; where a content filter refused the request, a response that says so."""
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, _LARGEST_REFUSAL_BYTES, _is_blank)])
+            body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_REFUSAL_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
             body = b""
         said = code = ""
+        rate_limit = read_rate_limit(answer.headers, now_s)
         with suppress(ValueError):
             payload = loads(body.removeprefix(_BOM))
             said = self.provider.error_message(payload)
-            word = signals.registry.detect(self.name, payload, status=status).raw_value
+            rate_limit = rate_limit or read_rate_limit(headers_in_body(payload), now_s)
+            signal = signals.registry.detect(self.name, payload, status=status)
+            if signal.finish_reason is FinishReason.CONTENT_FILTERED:
+                digest.update(dumps(payload))
+                return ModelResponse("", signal, raw=payload)
+            word = signal.raw_value
             code = _in_one_line(word.encode("utf-8", "replace"), auth) if isinstance(word, str) else ""
         said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
         asked_for = _retry_after_s(header)

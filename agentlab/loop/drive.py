@@ -26,6 +26,7 @@ from agentlab.loop.ask import Draft, ExplicitStop
 from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
 from agentlab.never_met import never_met
+from agentlab.owner import turn_to_begin
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
@@ -258,6 +259,8 @@ class Drive(InBackground[RunResult]):
 
     async def _one_step(self) -> StepResult | None:
         async with self._owner.turn:
+            if not self._started:
+                await turn_to_begin()
             if self.state is RunState.ENDED:
                 return None
             if self._is_called_off():

@@ -224,13 +224,12 @@ async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
     try:
         async with asyncio.timeout(limit_s) as scope:
             await _ask_and_act(run, draft)
-    except TimeoutError:
+    except TimeoutError as error:
         if not scope.expired():
             raise
-        budget = draft.settings.budget
-        draft.decision = Decision(
-            Action.ABORT, f"Budget reached: timeout {number_in_words(budget.timeout, 's')}.", StopReason.TIMEOUT, INCREASE_BUDGET
-        )
+        where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # what was waited for
+        told = without_keys(f"Budget reached: timeout {number_in_words(draft.settings.budget.timeout, 's')}{where}.")
+        draft.decision = Decision(Action.ABORT, told, StopReason.TIMEOUT, INCREASE_BUDGET)
 
 
 async def _ask_and_act(run: Drive, draft: Draft) -> None:

@@ -40,14 +40,15 @@ def tool_calls(
 def with_ids_of_their_own(response: ModelResponse) -> ModelResponse:
     """The response, with another id for each call whose id an earlier call of it has, or that has none: results are given back by id.
     The turn in the provider's own form has the same ids."""
+    ids = {call.id for call in response.tool_calls}
+    if len(ids) == len(response.tool_calls) and "" not in ids:
+        return response
     calls: list[ToolCall] = []
     taken: set[str] = set()
     for number, call in enumerate(response.tool_calls, 1):
         new = free_id(call.id or f"call_{number}", taken)
         taken.add(new)
         calls.append(call if new == call.id else replace(call, id=new))
-    if all(new is old for new, old in zip(calls, response.tool_calls, strict=True)):
-        return response
     native = response.native
     if native is not None:
         native = replace(native, content=_with_ids(native.content, response.tool_calls, calls))

@@ -15,6 +15,10 @@ from agentlab.providers._read import ends_early, loads
 from agentlab.providers._sse import Event, SSEDecoder
 from agentlab.types import JSON
 
+LARGEST_ANSWER_BYTES = 64 * 2**20
+"""What is read of one answer, at most: live, an answer that goes on beyond this is left; `lab.detect` does not examine a larger body.
+No model says so much, a server that never ends would use up the memory, and reading takes up to a second for each megabyte."""
+
 _BEFORE = b" \t\r\n\xef\xbb\xbf"
 """What may stand before the first event, in any number: white space, which some servers send to keep the connection alive, and the
 bytes of a byte order mark."""

@@ -51,7 +51,7 @@ def weigh_native(signal: TerminationSignal, said: FinishReason | None, table: Ta
 
 def _instead(signal: TerminationSignal, table: Table, facts: Facts) -> TerminationSignal:
     word = facts.metadata["native_finish_reason"]
-    found = judge(table, word, facts, provider=signal.provider, model="")
+    found = judge(table, word, facts, provider=signal.provider, model=signal.model)
     if found.finish_reason is FinishReason.UNKNOWN or found.confidence is Confidence.LOW:
         return signal
     said = {} if signal.raw_value in (None, "") else {"finish_reason": signal.raw_value}

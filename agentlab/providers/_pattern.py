@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 
 from agentlab.providers import _read as read
 from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import BodyDetector, explained, provider_detector
+from agentlab.providers._detect import BodyDetector, WireDetector, explained, provider_detector
 from agentlab.providers._incoming import Incoming
-from agentlab.providers._signals import Facts, Table, find_error, judge
-from agentlab.providers._sse import Event
+from agentlab.providers._signals import Facts, Table, find_error, judge, not_whole
+from agentlab.providers._sse import UNREADABLE, Event
+from agentlab.providers._stream import BROKEN
 from agentlab.types import (
     JSON,
     Confidence,
     FinishReason,
+    Hole,
     ModelResponse,
     SignalSeen,
     StreamEvent,
@@ -95,13 +97,18 @@ _CONVERSE_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta", "c
 
 @dataclass(frozen=True, slots=True)
 class PatternDetector(BodyDetector):
-    """Reads responses of a provider that is not known by their shape. `provider` is what it is called in the signal."""
+    """Reads responses of a provider that is not known by their shape. `provider` and `model` are what they are called in the signal."""
 
     provider: str
+    model: str = ""
 
     @property
     def _name(self) -> str:
         return self.provider
+
+    def of_model(self, model: str) -> PatternDetector:
+        """The same detector for one model."""
+        return PatternDetector(self.provider, model)
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """A parser for one stream: `feed(bytes)`, then `finish()`."""
@@ -111,7 +118,11 @@ class PatternDetector(BodyDetector):
         name = reader_of(body)
         if name is None:
             return explained(self.by_name(body), body)
-        return self.inferred(provider_detector(name).detect(body, requested_cap=requested_cap), name)
+        return self.inferred(self.reader(name).detect(body, requested_cap=requested_cap), name)
+
+    def reader(self, name: str) -> WireDetector:
+        """The detector of the wire that was chosen; what it logs names this provider too."""
+        return provider_detector(name, f"{self.provider}:{self.model}" if self.model else self.provider)
 
     def inferred(self, signal: TerminationSignal, reader: str) -> TerminationSignal:
         """The signal of a reader that was chosen by the shape."""
@@ -121,6 +132,7 @@ class PatternDetector(BodyDetector):
             provider=self.provider,
             confidence=Confidence.MEDIUM if sure else signal.confidence,
             metadata={**signal.metadata, "read_as": reader},
+            model=self.model,
         )
 
     def by_name(self, body: JSON) -> TerminationSignal:
@@ -134,7 +146,7 @@ class PatternDetector(BodyDetector):
             error=find_error(body),
         )
         table = Table(field=where, reasons=WORDS, stop_with_calls=True)
-        signal = judge(table, word, facts, provider=self.provider, model="")
+        signal = judge(table, word, facts, provider=self.provider, model=self.model)
         sure = signal.confidence is Confidence.HIGH and signal.finish_reason is not FinishReason.ERROR
         raw = signal.raw_value if facts.error is not None or not isinstance(said, str) else said[:200]
         return replace(signal, confidence=Confidence.MEDIUM if sure else signal.confidence, raw_value=raw)
@@ -170,6 +182,8 @@ class PatternStreamParser:
         self._held: list[bytes] = []
         self._look = Incoming()
         self._values: list[JSON] = []
+        self._looked_at = 0
+        self._hole: Hole | None = None
         self._inner: StreamParser | None = None
         self._reader = ""
         self._response: ModelResponse | None = None
@@ -211,13 +225,16 @@ class PatternStreamParser:
             try:
                 value = read.loads(data)
             except ValueError:
+                if self._hole is None and data.strip() not in (b"", b"[DONE]"):
+                    self._hole = Hole(len(self._text()), len(data.removeprefix(UNREADABLE)) or None, BROKEN)
                 continue
             word = label.decode("utf-8", "replace")
             self._values.append({word: value} if word in _CONVERSE_EVENTS else value)  # frames name the event outside of it
-        name = next((name for value in self._values if (name := reader_of(value))), None)
+        name = next((name for value in self._values[self._looked_at :] if (name := reader_of(value))), None)
+        self._looked_at = len(self._values)
         if name is None:
             return []
-        self._reader, self._inner = name, provider_detector(name).stream(requested_cap=self._cap)
+        self._reader, self._inner = name, self._detector.reader(name).stream(requested_cap=self._cap)
         held, self._held = b"".join(self._held), []
         return self._told(self._inner.feed(held))
 
@@ -234,5 +251,9 @@ class PatternStreamParser:
     def _unread(self) -> ModelResponse:
         """A stream of no known wire: its events together, looked through by name, the last one first."""
         signal = self._detector.by_name(self._values[::-1])
-        text = "".join(part for value in self._values for _, part in _named(value, _TEXTS) if isinstance(part, str))
-        return ModelResponse(read.whole_text(text), signal, raw=self._values)
+        holes = () if self._hole is None or self._look.cut_short else (self._hole,)
+        signal = not_whole(signal, holes) if holes else signal
+        return ModelResponse(read.whole_text(self._text()), signal, raw=self._values, holes=holes)
+
+    def _text(self) -> str:
+        return "".join(part for value in self._values for _, part in _named(value, _TEXTS) if isinstance(part, str))

@@ -85,7 +85,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
     """The signal for the provider's word `value` (None: missing) in the light of `facts`."""
     raw = raw_value(value)
     if facts.error is not None:
-        return _error(facts, provider, raw)
+        return _error(facts, provider, model, raw)
     field_name, why = table.field, ""
     if raw is None:
         reason, confidence, why = _missing(facts)
@@ -112,6 +112,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         message=facts.message or why or _SENTENCES[reason],
         repairable=raw in table.repairable,
         metadata=facts.metadata,
+        model=model,
     )
 
 
@@ -170,19 +171,50 @@ def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tupl
     return reason, confidence, why
 
 
-def _error(facts: Facts, provider: str, said: str | int | None) -> TerminationSignal:
+def _error(facts: Facts, provider: str, model: str, said: str | int | None) -> TerminationSignal:
     """An error in the body outweighs what else the body says of its end; that is kept as metadata."""
-    where, value = error_code(facts.error)
+    filtered = filtered_by(facts.error)
+    where, value = filtered or error_code(facts.error)
     contradicted = said not in (None, "error")
+    what = "A content filter refused it" if filtered else "The provider reports an error"
     return TerminationSignal(
-        finish_reason=FinishReason.ERROR,
+        finish_reason=FinishReason.CONTENT_FILTERED if filtered else FinishReason.ERROR,
         confidence=Confidence.MEDIUM if contradicted else Confidence.HIGH,
         provider=provider,
         raw_field=where,
         raw_value=value,
-        message=f"The provider reports an error: {error_text(facts.error) or value}",
+        message=f"{what}: {error_text(facts.error) or value}",
         metadata={**facts.metadata, "finish_reason": said} if contradicted else facts.metadata,
+        model=model,
     )
+
+
+FILTERED = frozenset(
+    {
+        "content_filter",
+        "responsibleaipolicyviolation",
+        "content_policy_violation",
+        "image_content_policy_violation",
+        "data_inspection_failed",
+        "datainspectionfailed",
+    }
+)
+"""What errors are called, in lower case, where a filter withheld the prompt or the answer: Azure OpenAI
+(https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter), OpenAI (its client's `ResponseError`) and OpenRouter
+(https://openrouter.ai/docs/api/reference/errors-and-debugging), Alibaba (https://help.aliyun.com/en/model-studio/error-code); read
+2026-11-23."""
+
+
+def filtered_by(error: JSON) -> tuple[str, str | int | None] | None:
+    """Where an error says that a content filter is behind it, and its word for that; None for any other error."""
+    fields = as_dict(error)
+    inner, metadata = as_dict(fields.get("innererror")), as_dict(fields.get("metadata"))
+    for where, value in (("code", fields.get("code")), ("type", fields.get("type")), ("innererror.code", inner.get("code"))):
+        if isinstance(value, str) and value.lower() in FILTERED:
+            return f"error.{where}", raw_value(value)
+    if "flagged_input" in metadata:  # OpenRouter's moderation, under a number
+        return "error.code", raw_value(fields.get("code"))
+    return None
 
 
 def raw_value(value: JSON) -> str | int | None:

@@ -204,6 +204,7 @@ def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bo
         raw_field="promptFeedback.blockReason",
         raw_value=raw,
         message=read.as_text(feedback.get("blockReasonMessage")) or f"The prompt was blocked ({raw}).",
+        model=model,
     )
 
 

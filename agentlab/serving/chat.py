@@ -27,8 +27,9 @@ import pydantic_core
 from agentlab.conversation import Conversation
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits import no_such
+from agentlab.predicates import needs_await
 from agentlab.printable import whole
-from agentlab.redaction import shown_without_keys
+from agentlab.redaction import shown_without_keys, text_of
 from agentlab.results import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts
 from agentlab.serving.one_at_a_time import OneAtATime
@@ -149,6 +150,7 @@ class Chat(Shown):
         self.transport: Transport = transport or current()
         self._turns = OneAtATime()
 
+    @needs_await("chat.chat(…)")
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Say something in a context: the agent answers it, knowing the conversation so far, and both are saved.
 
@@ -166,6 +168,7 @@ class Chat(Shown):
         said = Message("user", _checked_text("message", message))
         return await self._answer(_checked_id(context_id), said, terminating_config)
 
+    @needs_await("chat.invoke(…)")
     async def invoke(self, context_id: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Run the agent on a context as it is, without a further message, and save what it answers.
 
@@ -183,6 +186,7 @@ class Chat(Shown):
         """
         return await self._answer(_checked_id(context_id), None, terminating_config)
 
+    @needs_await("chat.add_ai_message(…)")
     async def add_ai_message(
         self, context_id: str, prompt: str, terminating_config: TerminatingConfig | None = None
     ) -> ChatReply:
@@ -202,6 +206,7 @@ class Chat(Shown):
         said = Message("system", _checked_text("prompt", prompt))
         return await self._answer(_checked_id(context_id), said, terminating_config)
 
+    @needs_await("chat.ask(…)")
     async def ask(self, prompt: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Run the agent on a prompt without a context: it knows nothing of other requests, and nothing is kept.
 
@@ -214,6 +219,7 @@ class Chat(Shown):
         """
         return await self._answer(None, Message("user", _checked_text("prompt", prompt)), terminating_config)
 
+    @needs_await("chat.add_message(…)")
     async def add_message(self, context_id: str, message: str, role: Literal["assistant", "user"] = "assistant") -> ChatReply:
         """Add a message to the context, of the assistant or of the user; the agent is not run.
 
@@ -363,8 +369,10 @@ def _answer_text(result: RunResult) -> str:
         return result.text
     try:
         return as_text(result.output)
-    except Exception:  # whatever a lazy value raises while it is read
-        return handed_in[0].content if handed_in else str(result.output)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever a lazy value raises while it is read
+        return handed_in[0].content if handed_in else text_of(result.output)
 
 
 def _notice(result: RunResult) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -55,7 +57,8 @@ _OF_PARENTS: list[sqlite3.Connection] = []
 
 
 class SqliteStorage:
-    """Runs in a file, which is made where there is none. Several processes may write to it at the same time.
+    """Runs in a file, which is made where there is none. Several processes may write to it at the same time. A file in a folder that
+    cannot be written can be read; what is written to it raises StorageError.
 
     Raises StorageError for a path that cannot be opened, that holds something else, or that a newer agentlab wrote.
 
@@ -72,18 +75,35 @@ class SqliteStorage:
         self.path = IN_MEMORY if str(path) == IN_MEMORY else str(Path(path).absolute())
         self._lock = threading.RLock()
         self._database: sqlite3.Connection
-        with self._told("opened"):
-            self._connect()
+        self._is_open = False
+        self._is_read_only = False
         try:
-            with self._told("used for runs"):
-                self._prepare(self._open())
+            with self._told("opened"):
+                self._open_first()
         except BaseException:
             self.close()
             raise
 
+    def _open_first(self) -> None:
+        try:
+            self._connect()
+            self._prepare(self._database)
+        except sqlite3.OperationalError:
+            if not os.path.isfile(self.path) or os.access(os.path.dirname(self.path), os.W_OK):  # noqa: PTH113, PTH120  it is text
+                raise
+            self.close()
+            self._is_read_only = True
+            self._connect()
+            self._prepare(self._database)
+
     def _connect(self) -> None:
         self._process = os.getpid()
-        self._database = sqlite3.connect(self.path, timeout=LONGEST_WAIT_S, isolation_level=None, check_same_thread=False)
+        if not self._is_read_only:
+            self._database = _connection(self.path)
+        elif _may_change(self.path):
+            self._database = _in_memory(self.path)
+        else:
+            self._database = _connection(f"{Path(self.path).as_uri()}?immutable=1", uri=True)
         self._is_open = True
         self._database.execute("PRAGMA synchronous = FULL")
 
@@ -104,9 +124,12 @@ class SqliteStorage:
             raise StorageError(
                 f"{self.path!r} holds the {foreign[0]} {foreign[1]!r}, which agentlab did not make: give another file."
             )
+        if version < VERSION and self._is_read_only and not _may_change(self.path):
+            self._database.close()
+            self._database = database = _in_memory(self.path)
         database.execute("PRAGMA journal_mode = WAL")
         if version < VERSION:
-            with self._written():
+            with self._transaction():
                 (version,) = database.execute("PRAGMA user_version").fetchone()  # another process may have been faster
                 for statements in MIGRATIONS[version:]:
                     for statement in statements:
@@ -253,6 +276,17 @@ class SqliteStorage:
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that lasts. Raises StorageError where the file cannot be written."""
+        if self._is_read_only:
+            raise StorageError(
+                f"{self.path!r} cannot be written to: its folder is read-only. Copy the file, and the -wal file beside it if there is "
+                "one, to a folder that can be written, and open the copy."
+            )
+        with self._transaction() as database:
+            yield database
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction, alone from its beginning: what it reads holds until it is written."""
         with self._lock:
             database = self._open()
@@ -271,6 +305,28 @@ class SqliteStorage:
             yield
         except sqlite3.Error as error:
             raise StorageError(f"{self.path!r} cannot be {what}: {error}.{_hint(str(error))}") from error
+
+
+def _connection(path: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=LONGEST_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)
+
+
+def _may_change(path: str) -> bool:
+    """Whether a file that cannot be written here is not all there is, or may change: it has a log, or others can write to it."""
+    log = Path(f"{path}-wal")
+    return (log.exists() and log.stat().st_size > 0) or not os.statvfs(path).f_flag & os.ST_RDONLY
+
+
+def _in_memory(path: str) -> sqlite3.Connection:
+    """A copy of the file in memory, with what stands in its log: SQLite reads that only where it can write beside the file."""
+    memory = _connection(IN_MEMORY)
+    with tempfile.TemporaryDirectory() as folder:
+        for end in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(path + end, f"{folder}/runs.db{end}")
+        with contextlib.closing(sqlite3.connect(f"{folder}/runs.db")) as copy:
+            copy.backup(memory)
+    return memory
 
 
 def _places(number: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@
     Page()                         a wrong content type: an HTML page, as of a proxy that wants a login      an error
     Relabelled("text/plain")       a wrong content type, and the true body under it                          answered
     Cut(after_bytes=200)           the body ends early, in good order, in the middle of its JSON             tried again, or kept¹
-    Garbled(at_byte=200)           one byte of the body is no text any more                                  it depends on where
+    Garbled(at_byte=200)           one byte of the body is no text any more                                  a stream is asked for again
     BrokenGzip(after_bytes=200)    broken gzip: from there on the body cannot be unpacked                    tried again, or kept¹
     Repeated()                     duplicate chunks: each event of a stream comes twice                      answered³
     Padded(50_000_000)             a large answer: so many bytes of white space, and then the body           answered

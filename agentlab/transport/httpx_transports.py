@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -24,7 +25,11 @@ from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replay_index import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0
-LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30)
+CONNECTIONS_PER_HOST = 256
+"""At most so many connections are open to one host from one event loop; further requests wait in line for a place."""
+KEPT_IDLE_S = 30.0
+"""How long a connection that nobody uses is kept."""
+_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
 LANE = "agentlab.lane"
 """The request extension of httpx that names the lane."""
 
@@ -38,14 +43,51 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+class _Connections:
+    """The connections to one host from one event loop, each in an httpx client of its own.
+
+    One client's pool looks through all of its connections and all waiting requests at each request: 1,000 runs at once took minutes,
+    and timers came so late that connections timed out. Here a request costs the same however many there are.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._places = asyncio.Semaphore(CONNECTIONS_PER_HOST)
+        self._idle: deque[tuple[float, httpx.AsyncClient]] = deque()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Wait for a place, without a time-out, in the order of the requests; then give the client that was used last."""
+        try:
+            await self._places.acquire()
+        except asyncio.CancelledError as cut:
+            cut.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._host}")
+            raise
+        try:
+            client = self._idle.pop()[1] if self._idle else httpx.AsyncClient(verify=_tls(), limits=_ONE, follow_redirects=False)
+            try:
+                yield client
+            finally:
+                self._idle.append((time.monotonic(), client))
+                while self._idle[0][0] < self._idle[-1][0] - KEPT_IDLE_S:
+                    await self._idle.popleft()[1].aclose()
+        finally:
+            self._places.release()
+
+    async def aclose(self) -> None:
+        """Close what nobody uses."""
+        while self._idle:
+            await self._idle.pop()[1].aclose()
+
+
 class LiveTransport:
-    """To the provider, over one httpx client for each event loop. Made when first used, closed when the loop shuts down."""
+    """To the provider, over connections that each event loop has of its own. Made when first used, closed when the loop shuts down."""
 
     needs_key = True
 
     def __init__(self) -> None:
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]]
-        self._clients = weakref.WeakKeyDictionary()
+        self._hosts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[dict[str, _Connections], AsyncGenerator[None]]]
+        self._hosts = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -59,40 +101,44 @@ class LiveTransport:
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request to the provider."""
-        client = await self._client()
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
-        with _readable_errors(request.url):
-            outgoing = client.build_request(
-                request.method, request.url, headers={**request.headers, **auth}, content=request.body, timeout=timeout
-            )
-            response = await client.send(outgoing, stream=True)
-        try:
-            yield _LiveAnswer(response, request.url)
-        finally:
-            await response.aclose()
+        hosts, host = await self._of_this_loop(), "/".join(request.url.split("/", 3)[:3])
+        if (connections := hosts.get(host)) is None:
+            connections = hosts[host] = _Connections(host.rpartition("/")[2].rpartition("@")[2])
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        async with connections.place() as client:
+            with _readable_errors(request.url):
+                outgoing = client.build_request(
+                    request.method, request.url, headers={**request.headers, **auth}, content=request.body, timeout=timeout
+                )
+                response = await client.send(outgoing, stream=True)
+            try:
+                yield _LiveAnswer(response, request.url)
+            finally:
+                await response.aclose()
 
-    async def _client(self) -> httpx.AsyncClient:
+    async def _of_this_loop(self) -> dict[str, _Connections]:
         loop = asyncio.get_running_loop()
-        found = self._clients.get(loop)
+        found = self._hosts.get(loop)
         if found is not None:
             return found[0]
-        client = httpx.AsyncClient(verify=_tls(), limits=LIMITS, follow_redirects=False)
-        closer = self._close_with_loop(loop, client)
+        hosts: dict[str, _Connections] = {}
+        closer = self._close_with_loop(loop, hosts)
         with self._lock:
-            for other in [other for other in self._clients if other.is_closed()]:
-                del self._clients[other]
-            self._clients[loop] = (client, closer)
+            for other in [other for other in self._hosts if other.is_closed()]:
+                del self._hosts[other]
+            self._hosts[loop] = (hosts, closer)
         await anext(closer)
-        return client
+        return hosts
 
-    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> AsyncGenerator[None]:
+    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, hosts: dict[str, _Connections]) -> AsyncGenerator[None]:
         """A generator that waits to be closed, which a loop does to all of its generators before it shuts down."""
         try:
             yield
         finally:
             with self._lock:
-                self._clients.pop(loop, None)
-            await client.aclose()
+                self._hosts.pop(loop, None)
+            for connections in hosts.values():
+                await connections.aclose()
 
 
 @cache

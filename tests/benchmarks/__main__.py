@@ -27,6 +27,7 @@ SUBJECTS = (
     "panel",
     "store",
     "experiments",
+    "many_runs",
 )
 """The light ones first: what one imports is memory that the garbage collector of the next has to walk."""
 

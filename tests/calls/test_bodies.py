@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from providers.bodies import WIRES, Answer
 
+import agentlab as lab
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError
 from agentlab.providers._read import ends_early
-from agentlab.types import StopReason
+from agentlab.types import FinishReason, StopReason
 
-from .made import HELLO, LOOK, reply_to, result_of, retried, whole_body
-from .server import JSON_TYPE, SSE_TYPE, Handler, Reply, raw, serving, stream, zipped
+from .made import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body
+from .server import JSON_TYPE, SSE_TYPE, Handler, Reply, raw, serving, status, stream, zipped
 
 HTML = ("content-type", "text/html")
 PAGE = b"<!DOCTYPE html>\n<html>\n  <title>Sign in</title>" + b"<p>words</p>" * 500
@@ -192,3 +194,42 @@ def test_an_answer_without_any_text_is_one() -> None:
         result = result_of(server)
     assert (result.stop_reason, result.text, result.error) == (StopReason.ERROR, "", None)
     assert result.detail == "The provider does not say why the response ended."
+
+
+# Refused by a filter ------------------------------------------------------------------------------------------------------------
+
+INNER = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True, "severity": "high"}}}
+FILTERED = {"error": {"message": f"The prompt was filtered. Key: {KEY}", "code": "content_filter", "innererror": INNER}}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("wire", ["azure", "openai", "compatible", "anthropic", "gemini"])
+def test_a_request_that_a_filter_refused_is_filtered_and_no_error(wire: str, streaming: bool) -> None:
+    with serving(reply_to(wire, LOOK, streaming=streaming), status(400, FILTERED)) as server:
+        result = result_of(server, wire, stream=streaming)
+    assert len(server.asked) == 2  # it is not tried again
+    assert (result.stop_reason, result.error) == (StopReason.CONTENT_FILTERED, None)
+    assert "HTTP 400: The prompt was filtered." in result.detail
+    first, second = result.history
+    assert (first.text, second.text) == ("Let me see", "")
+    assert (second.finish_reason, second.decision.suggestion) == (FinishReason.CONTENT_FILTERED, "modify_prompt")
+    assert (first.usage.total_tokens, second.usage.total_tokens) == (15, None)  # the vendor may charge for the prompt
+    assert KEY not in everything_shown(result)
+    report = lab.termination_report(result)
+    assert report["suggestion"].to_list()[-1] == "modify_prompt"
+    assert report["raw_finish_reason"].to_list()[-1] == "content_filter"
+    if wire == "azure":
+        assert second.signal is not None
+        assert second.signal.metadata["prompt_filter"] == {"hate": "high"}
+    with pytest.raises(lab.errors.ResponseFiltered):
+        result.raise_for_stop()
+
+
+def test_a_refusal_by_a_filter_is_replayed_as_one(tmp_path: Path) -> None:
+    with serving(status(400, FILTERED)) as server, lab.record(tmp_path / "filtered.yaml"):
+        live = result_of(server, "azure")
+    with lab.replay(tmp_path / "filtered.yaml"):
+        again = result_of(server, "azure")
+    assert live.stop_reason is again.stop_reason is StopReason.CONTENT_FILTERED
+    source = [one.history[0].response.source for one in (live, again) if one.history[0].response is not None]
+    assert [one.replayed for one in source if one is not None] == [False, True]

@@ -215,6 +215,22 @@ def test_a_refusal_says_what_is_left() -> None:
     assert failed.error.rate_limit == RateLimit(0, 500, 0.001)
 
 
+def test_openrouter_says_it_in_the_body_of_its_refusal() -> None:
+    headers = {
+        "X-RateLimit-Limit": "50",
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": str(int(NOON_S + 60) * 1000),
+        "X-Other": 1,
+    }
+    refused = {"error": {"message": "Rate limit exceeded: free-models-per-day.", "code": 429, "metadata": {"headers": headers}}}
+    date = ("date", "Fri, 20 Nov 2026 12:00:00 GMT")
+    for body, expected in ((refused, RateLimit(0, 50, 60.0)), ({"error": {"metadata": {"headers": [1]}}}, None), ([1], None)):
+        with serving(status(429, body, date)) as server:
+            result = result_of(server, "openrouter", retry=lab.RetryPolicy(attempts=1))
+        assert isinstance(result.error, lab.errors.ProviderStatusError)
+        assert result.error.rate_limit == expected
+
+
 def test_events_of_earlier_stores_are_read_without_it() -> None:
     from agentlab.storage.run_json import made_events, plain_event
 

@@ -190,13 +190,15 @@ def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget], ids=str
+    "target",
+    [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget],
+    ids=lambda one: one.__qualname__,
 )
 def test_signatures_stay_what_they_are(target: Any) -> None:
     parameters = inspect.signature(target).parameters.values()
     assert len(parameters) > 3
     assert not {one.kind for one in parameters} & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-    assert inspect.iscoroutinefunction(target) is (target is lab.Experiment.run)
+    assert inspect.iscoroutinefunction(inspect.unwrap(target)) is (target is lab.Experiment.run)
 
 
 def test_any_is_not_that_of_typing() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +21,7 @@ from agentlab.testing import Said, ScriptedProvider, call, say
 from agentlab.types import FinishReason, Message, ModelRequest, ToolCall
 
 from .made import (
+    Slow,
     agent,
     assert_conversation_is_whole,
     assert_is_whole,
@@ -29,6 +32,7 @@ from .made import (
     names,
     result_of,
     run_of,
+    until,
 )
 
 SCRIPT: list[Said] = [call("look", {"q": "a"}, text="First. "), call("look", {"q": "b"}), "The answer."]
@@ -609,3 +613,154 @@ def test_the_repr_of_a_result_shows_the_answer_on_one_line(answer: str, shown: s
 def test_the_table_of_a_result_shows_the_answer_escaped() -> None:
     shown = result_of(["<script>it & sk-" + "a1" * 20])._repr_mimebundle_()["text/html"]
     assert "<p>&lt;script&gt;it &amp; REDACTED</p>" in shown
+
+
+# A forgotten await ----------------------------------------------------------------------------------------------------------
+
+
+def calls_to_await() -> dict[str, Any]:
+    """Each async method of the public face, called, with how it is to be written."""
+    quick = agent(["fine"])
+    both = lab.Lockstep([quick.run("go"), quick.run("on")])
+    chat = lab.Chat(quick)
+    return {
+        "run.step()": quick.run("go").step(),
+        "lockstep.step()": both.step(),
+        "study.run()": lab.Experiment({"a": quick}, ["?"]).run(progress=False),
+        "is_stop_condition_met(…)": lab.is_stop_condition_met([], []),
+        "chat.chat(…)": chat.chat("a", "?"),
+        "chat.invoke(…)": chat.invoke("a"),
+        "chat.add_ai_message(…)": chat.add_ai_message("a", "?"),
+        "chat.ask(…)": chat.ask("?"),
+        "chat.add_message(…)": chat.add_message("a", "?"),
+    }
+
+
+CALLS = ["run.step()", "lockstep.step()", "study.run()", "is_stop_condition_met(…)"] + [
+    f"chat.{name}(…)" for name in ("chat", "invoke", "add_ai_message", "ask", "add_message")
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_was_not_awaited_says_what_to_write(call: str) -> None:
+    every = calls_to_await()
+    pending = every[call]
+    try:
+        with pytest.raises(AttributeError, match=re.escape(f"{call} was not awaited: write `(await {call}).text`.")):
+            _ = pending.text
+        with pytest.raises(TypeError, match=re.escape(f"write `(await {call})[0]`.")):
+            pending[0]
+        with pytest.raises(TypeError, match=re.escape(f"neither true nor false: write `await {call}`.")):
+            bool(pending)
+        assert repr(pending) == f"<{call} was not awaited: write `await {call}`>"
+        assert not hasattr(pending, "_repr_html_")
+        assert pending.__qualname__.endswith(call.partition("(")[0].rpartition(".")[2])
+    finally:
+        for one in every.values():
+            one.close()
+
+
+async def in_a_task(pending: Any) -> Any:
+    """By asyncio.create_task."""
+    return await asyncio.create_task(pending)
+
+
+async def in_a_group(pending: Any) -> Any:
+    """In a task group."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(pending)
+    return task.result()
+
+
+async def gathered(pending: Any) -> Any:
+    """By asyncio.gather."""
+    return (await asyncio.gather(pending))[0]
+
+
+async def in_time(pending: Any) -> Any:
+    """By asyncio.wait_for."""
+    return await asyncio.wait_for(pending, 60)
+
+
+async def shielded(pending: Any) -> Any:
+    """By asyncio.shield."""
+    return await asyncio.shield(pending)
+
+
+async def elsewhere(pending: Any) -> Any:
+    """By asyncio.run on another thread."""
+    return await asyncio.to_thread(asyncio.run, pending)
+
+
+async def from_a_thread(pending: Any) -> Any:
+    """By asyncio.run_coroutine_threadsafe."""
+    loop = asyncio.get_running_loop()
+    return await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(pending, loop).result())
+
+
+async def itself(pending: Any) -> Any:
+    """By `await`."""
+    return await pending
+
+
+@pytest.mark.parametrize(
+    "way", [itself, in_a_task, in_a_group, gathered, in_time, shielded, elsewhere, from_a_thread], ids=lambda way: way.__name__
+)
+def test_a_step_is_awaited_in_every_way_that_asyncio_knows(way: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        step = await way(run_of(SCRIPT).step())
+        assert (step.index, step.text) == (1, "First. ")
+        with pytest.raises((errors.RunEndedError, ExceptionGroup)) as caught:
+            await way((await ended()).step())
+        assert "RunEndedError" in repr(caught.value)
+
+    async def ended() -> lab.Run:
+        run = run_of(["end"])
+        await run
+        return run
+
+    go(main())
+
+
+def test_a_step_in_a_task_can_be_cancelled() -> None:
+    async def main() -> None:
+        run = lab.Agent(Slow(["end"], delay_s=60)).run("go")
+        task = asyncio.create_task(run.step())  # type: ignore[arg-type]
+        await until(lambda: run.state is RunState.RUNNING)
+        assert "step" in repr(task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert run.result is not None
+        assert run.result.stop_reason is StopReason.CANCELLED
+
+    go(main())
+
+
+def test_a_call_that_nobody_awaits_still_warns() -> None:
+    def forget() -> None:
+        run_of(["end"]).step()
+        gc.collect()
+
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'Run\.step' was never awaited"):
+        forget()
+
+
+@pytest.mark.parametrize("name", ["text", "stop_reason", "output", "detail", "terminated", "usage", "cost", "raise_for_stop"])
+def test_what_only_a_result_has_says_where_it_is(name: str) -> None:
+    run = run_of(["end"])
+    with pytest.raises(AttributeError, match=rf"once the run has ended: write `result = await run`, then result\.{name}\."):
+        getattr(run, name)
+    go(_end(run))
+    with pytest.raises(AttributeError, match=rf"has ended: write run\.result\.{name}\."):
+        getattr(run, name)
+    assert hasattr(run.result, name)
+
+
+def test_what_neither_has_is_missing_as_ever() -> None:
+    run = run_of(["end"])
+    with pytest.raises(AttributeError, match=r"^'Run' object has no attribute 'txt'$"):
+        _ = run.txt  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"write run\.history for the steps so far, or"):
+        _ = run.steps  # type: ignore[attr-defined]
+    assert not hasattr(run, "_usage")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -49,6 +50,83 @@ def is_sound(path: Path) -> bool:
         return bool(database.execute("PRAGMA integrity_check").fetchone() == ("ok",))
     finally:
         database.close()
+
+
+# Read-only disks ---------------------------------------------------------------------------------------------------------------
+
+READS = """
+import json, sys
+from agentlab.errors import StorageError
+from agentlab.storage import SqliteStorage
+from agentlab.testing.storage import head, steps
+
+storage = SqliteStorage(sys.argv[1])
+said = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
+refused = []
+for write in (
+    lambda: storage.begin(head("new")), lambda: storage.note("run", "remark", "x"), lambda: storage.delete("run"),
+    lambda: storage.claim("run", "w2", instead_of="w1"), lambda: storage.add("run", "w1", steps(3)),
+):
+    try:
+        write()
+    except StorageError as error:
+        refused.append(str(error))
+storage.close()
+print(json.dumps([*said, refused]))
+"""
+
+
+def read_where_nothing_can_be_written(path: Path) -> Any:
+    """What a process reads of the file on a disk that is mounted read-only, which holds for root too."""
+    program = [sys.executable, "-W", "error", "-c", READS, str(path)]
+    mounted = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    kept = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    if subprocess.run(["unshare", "--map-root-user", "--mount", "true"], check=False, capture_output=True).returncode == 0:
+        program = ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, str(path.parent), *program]
+    else:
+        assert os.getuid(), "root needs `unshare --mount` for this test"
+        path.parent.chmod(0o555)
+    done = subprocess.run(program, check=False, capture_output=True, text=True)
+    path.parent.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert {one.name: one.read_bytes() for one in path.parent.iterdir() if not one.name.endswith("-shm")} == {
+        name: data for name, data in kept.items() if not name.endswith("-shm")
+    }
+    return json.loads(done.stdout)
+
+
+def kept_file(path: Path, how: str) -> None:
+    """A file with one run of two steps, as a process left it that closed it, or that was killed."""
+    if how == "of-an-earlier-version":
+        raw(
+            path, *MIGRATIONS[0], "PRAGMA user_version = 1", f"PRAGMA application_id = {APPLICATION_ID}",
+            "INSERT INTO runs (number, run_id, begun_at, writer, head) VALUES (1, 'run', 1.5, 'w1', '{}')",
+            "INSERT INTO steps VALUES (1, 1, '{}', '{}'), (1, 2, '{}', '{}')",
+        )  # fmt: skip
+        return
+    storage = SqliteStorage(path)
+    storage.begin(head("run"), steps(1, 2))
+    storage.note("run", "remark", "seen")
+    if how == "closed":
+        storage.close()
+        return
+    left = {end: Path(f"{path}{end}").read_bytes() for end in ("", "-wal", "-shm")}
+    storage.close()
+    for end, data in left.items():
+        if end != "-shm" or how == "killed":
+            Path(f"{path}{end}").write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["closed", "killed", "killed-and-copied", "of-an-earlier-version"])
+def test_a_file_on_a_read_only_disk_can_be_read(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "disk" / "runs.db"
+    path.parent.mkdir()
+    kept_file(path, how)
+    runs, notes, count, refused = read_where_nothing_can_be_written(path)
+    assert (runs, count) == ([["run", 2]], 2)
+    assert notes == ({} if how == "of-an-earlier-version" else {"run": "seen"})
+    assert len(refused) == 5
+    assert all(str(path) in said and "cannot be written to" in said for said in refused)
 
 
 # Formats -----------------------------------------------------------------------------------------------------------------------

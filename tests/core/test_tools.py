@@ -9,6 +9,7 @@ import datetime as dt
 import enum
 import functools
 import json
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -260,6 +261,80 @@ def test_what_a_partial_holds_is_hidden_from_the_model() -> None:
     assert list(made.spec.parameters["properties"]) == ["query", "limit"]
     assert made.spec.description == "Search an index."
     assert call_tool(made, '{"query": "cats", "index": "secrets"}').error == "invalid_arguments"
+
+
+class Answer(pydantic.BaseModel):
+    """The answer to hand in."""
+
+    city: str = pydantic.Field(description="where to go")
+    days: int = pydantic.Field(default=1, ge=1)
+    stops: list[Place] = []
+    via: str = pydantic.Field(default="", alias="through")
+
+
+class Numbers(pydantic.RootModel[list[int]]):
+    """A list."""
+
+
+def any_number(*trips: Answer) -> None: ...
+
+
+def book(trip):  # type: ignore[no-untyped-def]
+    """Book it."""
+    assert type(trip) is Answer
+    return f"{trip.city}, {trip.days}, {[stop.city for stop in trip.stops]}, {trip.via}"
+
+
+async def book_later(*, trip: object) -> str:
+    """Book it."""
+    return str(book(trip))
+
+
+@pytest.mark.parametrize("function", [book, book_later], ids=["sync", "async"])
+def test_a_class_is_a_tools_schema_and_its_instance_is_handed_over(function: Any) -> None:
+    made = pickle.loads(pickle.dumps(tool(schema=Answer, timeout_s=30)(function)))
+    assert (made.spec.description, made.timeout_s, list(made.spec.parameters["properties"])) == (
+        "Book it.",
+        30,
+        ["city", "days", "stops", "through"],
+    )
+    assert made.spec.parameters["properties"]["city"] == {"type": "string", "description": "where to go"}
+    assert made.spec.parameters["required"] == ["city"]
+    assert json.loads(made.spec.parameters_json) == made.spec.parameters
+    sent = {"city": "Graz", "days": 2, "stops": [{"city": "Linz"}], "through": "Wels"}
+    assert call_tool(made, json.dumps(sent)).content == "Graz, 2, ['Linz'], Wels"
+    wrong = call_tool(made, '{"city": "Graz", "days": 0}')
+    assert wrong.error == "invalid_arguments"
+    assert wrong.content == "The arguments are not valid, nothing was executed. days: Input should be greater than or equal to 1"
+
+
+def test_a_class_is_a_tool_by_itself_and_a_terminating_one_gives_the_instance() -> None:
+    script = [call("Answer", {"city": "Graz", "days": "many"}), call("Answer", {"city": "Graz"})]
+    made = lab.Agent(lab.testing.ScriptedProvider(script), tools=[Answer], terminating=["Answer"])
+    assert made.tools["Answer"].spec.description == "The answer to hand in."
+    assert "description" not in made.tools["Answer"].spec.parameters
+    run = pickle.loads(pickle.dumps(made)).run("go")
+    result = go(ended(run))
+    assert (result.stop_reason, result.output) == (lab.StopReason.TERMINATING_TOOL, Answer(city="Graz"))
+    assert result.history[0].tool_results[0].error == "invalid_arguments"
+    assert json.loads(result.history[1].tool_results[0].content) == {"city": "Graz", "days": 1, "stops": [], "through": ""}
+    assert tool(name="answer", description="Mine.")(Answer).spec.description == "Mine."
+
+
+NO_SCHEMAS: dict[str, tuple[Any, Any, str]] = {
+    "no-class": (book, "Answer", "has schema='Answer': pass a class made from pydantic.BaseModel"),
+    "another-class": (book, Span, "pass a class made from pydantic.BaseModel"),
+    "no-parameter": (nothing, Answer, r"takes \(\): give it one parameter, which gets the Answer"),
+    "two-parameters": (with_index, Answer, "give it one parameter"),
+    "any-number": (any_number, Answer, r"takes \(\*trips: 'Answer'\): give it one parameter"),
+    "no-object": (book, Numbers, "which is no object"),
+}
+
+
+@pytest.mark.parametrize(("function", "schema", "said"), NO_SCHEMAS.values(), ids=NO_SCHEMAS.keys())
+def test_what_cannot_be_a_schema_is_refused(function: Any, schema: Any, said: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=said):
+        tool(schema=schema)(function)
 
 
 def untyped(city, days: int = 1):

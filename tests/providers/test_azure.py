@@ -111,13 +111,14 @@ def test_the_filters_that_fired_are_metadata(body: dict[str, Any], metadata: dic
     assert found.finish_reason is (F.CONTENT_FILTERED if body["choices"][0]["finish_reason"] != "stop" else F.END_TURN)
 
 
-def test_a_prompt_that_was_filtered_is_an_error_that_says_so() -> None:
+def test_a_prompt_that_was_filtered_says_so() -> None:
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": HIT}
     body = {"error": {"message": "Filtered.", "type": None, "code": "content_filter", "status": 400, "innererror": inner}}
     for found in (provider("azure").parse(body).signal, lab.detect("azure", body, status=400)):
-        assert (found.finish_reason, found.confidence) == (F.ERROR, HIGH)
+        assert (found.finish_reason, found.confidence) == (F.CONTENT_FILTERED, HIGH)
         assert (found.raw_field, found.raw_value) == ("error.code", "content_filter")
-    assert provider("azure").parse(body).signal.metadata == {"prompt_filter": {"hate": "high", "jailbreak": True}}
+        assert "Filtered." in found.message
+        assert found.metadata["prompt_filter"] == {"hate": "high", "jailbreak": True}
 
 
 def test_a_filtered_stream() -> None:

@@ -120,6 +120,8 @@ def fills_its_cap(recording: dict[str, Any]) -> bool:
 def judged(recording: dict[str, Any]) -> set[FinishReason]:
     """What the finish reason has to be, from what a simple script read off the body."""
     name, word, tags = PROVIDERS[recording["wire"]], recording["native_value"], recording["tags"]
+    if re.search(r'"code": ?"(content_filter|ResponsibleAIPolicyViolation)"', recording["response_body"]):
+        return {F.CONTENT_FILTERED}
     if (recording["status"] or 200) >= 400 or recording["native_field"].startswith("error") or "error_object_present" in tags:
         return {F.ERROR}
     if word is None and "data: [DONE]" in recording["response_body"] and name in CHAT:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from work_done import calls_in
 
+import agentlab as lab
 from agentlab.signals import detect
 from agentlab.types import Confidence, FinishReason
 
@@ -102,3 +104,144 @@ def test_nothing_that_is_sent_raises(name: str, data: st.DataObject):
     payload = data.draw(st.binary(max_size=60) | st.text(max_size=60) | odd(name) | odd(name).map(json.dumps))
     status = data.draw(st.sampled_from([200, 404]))
     detect(name, payload, streaming=data.draw(st.sampled_from([None, True, False])), status=status)
+
+
+# A status that is not known, and refusals by a filter ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
+def test_a_status_that_is_not_known_is_none(name: str):
+    """As in every recording that did not keep it."""
+    for payload in (whole("openai", CUT), json.dumps(whole("openai", CUT)), stream("openai", CUT), {}, b"", None, "<html>"):
+        for streaming in (None, True, False):
+            found = detect(name, payload, streaming=streaming, status=None)
+            assert found == detect(name, payload, streaming=streaming, status=200)
+    line = {"custom_id": "1", "response": {"status_code": None, "body": whole("openai", CUT)}}
+    assert detect("openai", line, status=None).finish_reason is F.MAX_TOKENS
+
+
+def test_a_detector_of_ones_own_takes_a_status_that_is_not_known():
+    for one in (lambda body: lab.TerminationSignal(F.PAUSED, LOW), "openai"):
+        undo = lab.signals.register("my-gateway", one)
+        try:
+            expected = F.PAUSED if callable(one) else F.MAX_TOKENS
+            assert lab.detect("my-gateway", whole("openai", CUT), status=None).finish_reason is expected
+        finally:
+            undo()
+
+
+FILTERED = [
+    pytest.param({"error": {"code": "content_filter", "status": 400}}, 400, "error.code", "content_filter", id="Azure"),
+    pytest.param(
+        {"error": {"code": "400", "innererror": {"code": "ResponsibleAIPolicyViolation"}}},
+        400,
+        "error.innererror.code",
+        "ResponsibleAIPolicyViolation",
+        id="Azure, the inner error alone",
+    ),
+    pytest.param(
+        {"error": {"type": "invalid_request_error", "code": "content_policy_violation"}},
+        400,
+        "error.code",
+        "content_policy_violation",
+        id="OpenAI",
+    ),
+    pytest.param(
+        {"error": {"code": 403, "message": "Flagged.", "metadata": {"reasons": ["violence"], "flagged_input": "a knife"}}},
+        403,
+        "error.code",
+        403,
+        id="OpenRouter",
+    ),
+    pytest.param({"code": "DataInspectionFailed", "message": "No."}, 400, "error.code", "DataInspectionFailed", id="Alibaba"),
+]
+
+
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
+@pytest.mark.parametrize(("body", "status", "field", "word"), FILTERED)
+def test_a_refusal_by_a_filter_is_no_error(name: str, body: Any, status: int, field: str, word: Any):
+    for payload in (body, json.dumps(body), json.dumps(body).encode()):
+        found = detect(name, payload, status=status)
+        assert (found.finish_reason, found.confidence) == (F.CONTENT_FILTERED, HIGH)
+        assert (found.raw_field, found.raw_value, found.metadata["status"]) == (field, word, status)
+    if "error" in body:  # in a body with status 200, as in a stream that had begun, and in a batch
+        assert detect(name, body).finish_reason is F.CONTENT_FILTERED
+        line = {"custom_id": "1", "response": {"status_code": status, "body": body}}
+        assert detect(name, line).finish_reason is F.CONTENT_FILTERED
+
+
+@pytest.mark.parametrize("code", ["invalid_prompt", "content_filter_error", "filter", None, 400, ["content_filter"]])
+def test_other_refusals_stay_errors(code: Any):
+    assert detect("openai", {"error": {"code": code, "message": "content_filter"}}, status=400).finish_reason is F.ERROR
+
+
+# How much is examined -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
+@pytest.mark.parametrize("streaming", [None, True, False])
+def test_a_body_that_is_too_large_is_not_examined_and_said_so(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
+    for module in ("agentlab.providers._detect", "agentlab.detectors"):
+        monkeypatch.setattr(f"{module}.LARGEST_ANSWER_BYTES", 2_000)
+    body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
+    just = body + b"\n" * (2_000 - len(body))
+    assert detect(name, just, streaming=streaming) == detect(name, body, streaming=streaming)
+    for payload in (just + b"\n", (just + b"\n").decode()):
+        found = detect(name, payload, streaming=streaming)
+        assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, LOW, None)
+        assert found.message == "The body has 2,001 bytes, and at most 2,000 are examined: why it ended is not known."
+    chunks = [{"choices": [{"delta": {"content": "a" * 2_000}, "finish_reason": "stop"}]}]
+    if streaming is not False:
+        assert "at most 2,000 are examined" in detect(name, chunks, streaming=streaming).message
+    undo = lab.signals.register(name, lambda body: lab.TerminationSignal(F.END_TURN, HIGH))
+    try:
+        assert detect(name, just + b"\n", streaming=streaming).finish_reason is F.UNKNOWN
+    finally:
+        undo()
+
+
+def test_a_refusal_of_any_size_is_an_error():
+    body = b'{"error": {"message": "' + b"x" * 70 * 2**20
+    assert (detect("openai", body, status=500).finish_reason, detect("openai", body, status=500).raw_value) == (F.ERROR, 500)
+
+
+def test_the_largest_body_that_is_examined_takes_the_work_of_its_size():
+    """Each event is looked at once, by an unknown name too and whatever the chunks."""
+
+    def read(events: int) -> int:
+        parser = lab.signals.stream("nobody-knows-it")
+        chunks = [b'data: {"news": %d}\n\n' % number for number in range(events)]
+        return calls_in(lambda: [*map(parser.feed, chunks), parser.finish()])
+
+    read(10)
+    assert read(2_000) < 12 * read(200)
+
+
+DEEP = 200_000
+
+
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
+@pytest.mark.parametrize(
+    "body", [b"[" * DEEP, b'{"a":' * DEEP, b"[" * DEEP + b"]" * DEEP, b'{"choices":' + b"[" * DEEP], ids=range(4)
+)
+def test_deep_nesting_is_no_answer(name: str, body: bytes):
+    found = detect(name, body)
+    assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
+
+
+def test_objects_that_are_nested_deeply_are_no_answer():
+    nested: Any = []
+    for _ in range(DEEP):
+        nested = [nested]
+    try:
+        for payload in (nested, {"choices": nested}, {"choices": [{"message": {"content": nested}, "finish_reason": nested}]}):
+            assert detect("openai", payload).finish_reason is not F.END_TURN
+    finally:
+        while nested:  # or Python itself runs out of stack when it lets go of it
+            nested = nested.pop()
+
+
+def test_an_unknown_wire_that_lost_a_piece_is_no_end():
+    said = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
+    assert detect("nobody-knows-it", b"\n\n".join([*said, b""])).finish_reason is F.UNKNOWN
+    assert detect("nobody-knows-it", b"\n\n".join([said[0], said[2], b""])).finish_reason is F.END_TURN

@@ -99,6 +99,69 @@ def test_a_dialect_of_its_own_is_among_the_reasons() -> None:
     assert pickle.loads(pickle.dumps(Kiosk.capabilities)).reasons == Kiosk.capabilities.reasons
 
 
+@pytest.mark.parametrize("name", [*WIRES, "bedrock", "somebody-else"])
+def test_the_signal_keeps_the_model(registry: SignalRegistry, name: str) -> None:
+    body, data = (whole(name, CUT), stream(name, CUT)) if name in WIRES else ({"stopReason": "max_tokens"}, b"")
+    for model in ("some/model:1", "another"):
+        spec = f"{name}:{model}"
+        payloads = [body, json.dumps(body), *([data] if data else []), {}, {"error": {"message": "No."}}, b"<html>"]
+        assert [registry.detect(spec, payload).model for payload in payloads] == [model] * len(payloads)
+        assert registry.detect(spec, body, status=502).model == model
+        parser = registry.stream(spec)
+        seen = [event.signal.model for event in parser.feed(data) if isinstance(event, SignalSeen)]
+        assert {parser.finish().model, parser.response().signal.model, *seen} == {model}
+    assert registry.detect(name, body).model == ""
+    assert registry.detect(name, body) == registry.detect(f"{name}:another", body)  # compared without it
+    registry.register(name, all_is_well)
+    assert registry.detect(f"{name}:another", body).model == "another"
+
+
+@pytest.mark.parametrize("name", ["openai", "somebody-else"])
+def test_unknown_words_are_logged_once_per_provider_model_and_word(
+    registry: SignalRegistry, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    word = f"word of {name}, seen here alone"
+    for model in ("a", "b", "a"):
+        registry.detect(f"{name}:{model}", {"choices": [{"message": {"content": "Hi"}, "finish_reason": word}]})
+    said = [record.message for record in caplog.records if record.name == "agentlab.providers"]
+    models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
+    assert [next(one for one in models if one in text) for text in said] == models
+    looked = [record for record in caplog.records if record.name == "agentlab.signals"]
+    assert len(looked) == (name != "openai")  # a provider that is not known is told of once, whatever the model
+
+
+SAID = "the harbour is open"
+LOGGED = [
+    ({"choices": [{"message": {"content": SAID}, "finish_reason": "length"}]},
+     "max_tokens, high confidence, choices[].finish_reason=length"),
+    ({"error": {"message": SAID}}, f"error, high confidence, error=<{len(SAID)} characters>"),
+    ({"choices": [{"message": {"content": SAID}}]}, "unknown, low confidence, choices[].finish_reason=None"),
+    ({"choices": [{"message": {"content": SAID}, "finish_reason": 7}]}, "unknown, low confidence, choices[].finish_reason=7"),
+]  # fmt: skip
+
+
+def debugged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the logger of signals got, without what is for everybody."""
+    return [one.getMessage() for one in caplog.records if one.name == "agentlab.signals" and one.levelno == logging.DEBUG]
+
+
+@pytest.mark.parametrize(("body", "expected"), LOGGED)
+def test_signals_are_logged_at_debug_without_text(body: Any, expected: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="agentlab.signals"):
+        lab.detect("openai:gpt-5.4", body)
+    assert debugged(caplog) == []
+    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
+        lab.detect("openai:gpt-5.4", body)
+    assert debugged(caplog) == [f"openai (gpt-5.4): {expected}"]
+
+
+def test_signals_of_runs_are_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    script = lab.testing.ScriptedProvider([lab.testing.say(SAID)], name="openai", model="gpt-5.4")
+    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
+        lab.Agent(script).run(SAID).start().wait()
+    assert debugged(caplog) == ["openai (gpt-5.4): end_turn, high confidence, finish_reason=end_turn"]
+
+
 def test_every_provider_has_a_detector_and_capabilities(registry: SignalRegistry) -> None:
     assert set(lab.capabilities()) == set(names())
     for name in names():

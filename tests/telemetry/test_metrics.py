@@ -129,7 +129,54 @@ def test_a_truncated_run_counts_where_no_continuation_was_tried() -> None:
 
     assert result.stop_reason is StopReason.TRUNCATED
     (count,) = to.points("agentlab.truncation_exits")
-    assert (count.value, dict(count.attributes)) == (1, WHO)
+    assert (count.value, dict(count.attributes)) == (1, WHO | {"agentlab.stop_reason": "truncated"})
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        (lab.Budget(max_turns=1), StopReason.TURN_LIMIT),
+        (lab.Budget(max_calls=1), StopReason.CALL_LIMIT),
+        (lab.Budget(max_tokens=1), StopReason.TOKEN_BUDGET),
+        (lab.Budget(max_cost="0.01"), StopReason.COST_BUDGET),
+        (lab.Budget(timeout=1e-6), StopReason.TIMEOUT),
+    ],
+    ids=str,
+)
+def test_a_limit_of_the_budget_is_a_truncation_exit_by_its_reason(budget: lab.Budget, reason: StopReason) -> None:
+    to = Collected()
+    assert told(to, [call("look", cost="0.02"), "done"], budget=budget).stop_reason is reason
+    (count,) = to.points("agentlab.truncation_exits")
+    assert (count.value, dict(count.attributes)) == (1, WHO | {"agentlab.stop_reason": reason.value})
+
+
+def test_other_ends_are_no_truncation_exits() -> None:
+    to = Collected()
+    assert told(to, ["done"]).stop_reason is StopReason.COMPLETED
+    assert told(to, [call("look"), "done"], stop=lab.StepCountIs(1)).stop_reason is StopReason.STOP_CONDITION
+    assert to.points("agentlab.truncation_exits") == []
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_detection_has_a_duration_by_reason(stream: bool) -> None:
+    to = Collected()
+    agent = lab.Agent("anthropic@2026-10-21:claude-sonnet-4-6", observers=[to.telemetry], stream=stream)
+    with lab.replay(f"fixtures/rare/anthropic-2026-10-21{'-stream' * stream}.yaml"):
+        result = agent.run("Is the harbour open?").start().wait()
+    assert result is not None and result.stop_reason is StopReason.COMPLETED
+    (point,) = to.points("agentlab.detection.duration")
+    (took,) = lab.frame(result, "calls")["detection_s"]
+    assert (point.count, point.sum) == (1, took)
+    assert point.attributes["agentlab.finish_reason"] == "end_turn"
+    assert point.attributes["gen_ai.request.model"] == "claude-sonnet-4-6"
+    assert 0 < took < lab.frame(result, "calls")["duration_s"][0]
+    assert list(point.explicit_bounds) == pytest.approx([1e-5 * 4**power for power in range(10)])
+
+
+def test_a_model_without_http_detects_nothing() -> None:
+    to = Collected()
+    assert lab.frame(told(to, ["done"]), "calls")["detection_s"].isna().all()
+    assert to.points("agentlab.detection.duration") == []
 
 
 @pytest.mark.parametrize(

@@ -381,6 +381,24 @@ def test_a_tool_that_fails(name: str, arguments: Any, expected: str) -> None:
     assert to.one("invoke_agent").status.status_code is StatusCode.UNSET
 
 
+class Unspeakable(Exception):  # noqa: N818
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_error_without_a_text_has_its_span_too() -> None:
+    async def middleware(request: ModelRequest, ask: Any) -> ModelResponse:
+        raise Unspeakable
+
+    to = Collected()
+    result = asyncio.run(done(agent_of("never asked", to=to, middleware=[middleware]).run("go")))
+    assert result.stop_reason is lab.StopReason.ERROR
+    (failed,) = children(to.one("invoke_agent"), to.spans)
+    assert attributes(failed)["error.type"] == "Unspeakable"
+
+
 @pytest.mark.usefixtures("day")
 @pytest.mark.parametrize(
     ("error", "expected"),

@@ -191,15 +191,16 @@ def test_each_loop_has_its_own_client_which_is_closed_with_it(base: str, recwarn
     async def once() -> None:
         await ask(live, f"{base}/chat", {})
         await ask(live, f"{base}/chat", {})
-        (client, _), *others = live._clients.values()
+        (hosts, _), *others = live._hosts.values()
         assert not others
-        clients.append(client)
+        (connections,) = hosts.values()
+        clients.extend([client for _, client in connections._idle])
 
     for _ in range(3):
         asyncio.run(once())
     assert len(set(map(id, clients))) == 3
     assert all(client.is_closed for client in clients)
-    assert not live._clients
+    assert not live._hosts
     clients.clear()
     gc.collect()
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, ResourceWarning)] == []
@@ -211,7 +212,7 @@ def test_loops_in_threads_at_the_same_time(base: str) -> None:
 
     async def several() -> None:
         await asyncio.gather(*(ask(live, f"{base}/chat", {}) for _ in range(5)))
-        assert len(live._clients) >= 1
+        assert len(live._hosts) >= 1
 
     def work() -> None:
         try:
@@ -225,7 +226,7 @@ def test_loops_in_threads_at_the_same_time(base: str) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert not live._clients
+    assert not live._hosts
 
 
 def test_a_loop_that_was_closed_without_goodbye_is_forgotten(base: str) -> None:
@@ -241,4 +242,4 @@ def test_a_loop_that_was_closed_without_goodbye_is_forgotten(base: str) -> None:
     abandoned.run_until_complete(once())
     abandoned.close()
     asyncio.run(once())
-    assert abandoned not in live._clients
+    assert abandoned not in live._hosts

@@ -1,0 +1,221 @@
+"""Many runs at once over loopback HTTP: three streamed calls each, 50 ms a call, in a process of its own for each number of runs.
+
+    python -m tests.benchmarks --only many_runs --no-peers
+
+The floor is httpx alone: the same requests to the same server over as many connections, each in a client of its own, with a
+semaphore in front. (One client for all takes three times as long: its pool looks through all connections at each request.)
+"""
+
+import asyncio
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.benchmarks.table import Row
+
+RUNS = (10, 100, 1_000, 5_000)
+STEPS = 3
+CALL_S = 0.05
+AT_MOST = 2.0
+EVENTS = 5
+CONNECTIONS = 256
+TICK_S = 0.01
+PARTS = (
+    ("errors", "errors", "runs"),
+    ("memory_mb", "memory", "MB"),
+    ("sockets", "sockets of the client", "sockets"),
+    ("served", "sockets of the server", "sockets"),
+    ("delay_s", "largest delay of the loop", "s"),
+)
+
+# The server, in a process of its own --------------------------------------------------------------------------------------------
+
+
+def answer() -> list[bytes]:
+    """A streamed answer in chunks: text in several pieces, then the end and the usage."""
+    pieces: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": {"content": "It is 47 m. "}}]}] * EVENTS
+    pieces += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+    pieces += [{"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 20, "total_tokens": 40}}]
+    events = [b"data: " + json.dumps({"id": "c", "model": "scripted", **piece}).encode() + b"\n\n" for piece in pieces]
+    return [b"%x\r\n%b\r\n" % (len(event), event) for event in (*events, b"data: [DONE]\n\n")]
+
+
+async def serve() -> None:
+    """Print the port; answer each POST in `CALL_S`, and each GET with the most connections that were open at the same time."""
+    chunks = answer()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    opened = most = 0
+
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened, most
+        opened += 1
+        try:
+            while True:
+                asked = (await reader.readuntil(b"\r\n\r\n")).lower()
+                if asked.startswith(b"get"):
+                    told = str(most).encode()
+                    writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told))
+                    most = 0
+                    break
+                most = max(most, opened)
+                await reader.readexactly(int(asked.partition(b"content-length:")[2].partition(b"\r\n")[0]))
+                writer.write(head + chunks[0])
+                await asyncio.sleep(CALL_S)
+                writer.write(b"".join([*chunks[1:], b"0\r\n\r\n"]))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            opened -= 1
+            writer.close()
+
+    server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=2**20, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """The base address of a server that runs until the block ends."""
+    with subprocess.Popen([sys.executable, "-m", __spec__.name, "serve"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.terminate()
+
+
+# What is measured, in a process of its own ---------------------------------------------------------------------------------------
+
+
+async def ours(base: str, runs: int) -> int:
+    """So many runs at once; the number of those that did not take their steps."""
+    from agentlab import Agent, Budget, Provider, TerminatingTools
+
+    def finalize(answer: str) -> str:
+        """Hand in."""
+        return answer
+
+    agent = Agent(  # the server always says the same: a reminder after each answer makes steps of it
+        Provider("compatible", model="scripted", base_url=base, api_key="none"),
+        tools=[finalize],
+        stream=True,
+        terminating=TerminatingTools(["finalize"], consecutive_nudges=STEPS),
+        budget=Budget(max_turns=STEPS),
+    )
+
+    async def run() -> bool:
+        result = await agent.run("How high is the lighthouse?")
+        return result.stop_reason == "turn_limit" and all(step.text.endswith("47 m. ") for step in result.history)
+
+    return runs - sum(await asyncio.gather(*[run() for _ in range(runs)]))
+
+
+async def floor(base: str, runs: int) -> int:
+    """httpx alone: a semaphore, and the client that was used last."""
+    places = asyncio.Semaphore(CONNECTIONS)
+    body = {"model": "scripted", "messages": [{"role": "user", "content": "How high is the lighthouse?"}], "stream": True}
+
+    clients, tls = list[httpx.AsyncClient](), httpx.create_ssl_context()
+
+    async def run() -> bool:
+        for _ in range(STEPS):
+            async with places:
+                client = clients.pop() if clients else httpx.AsyncClient(timeout=None, verify=tls)
+                async with client.stream("POST", f"{base}/chat/completions", json=body) as response:
+                    got = b"".join([chunk async for chunk in response.aiter_bytes()])
+                clients.append(client)
+            if not got.endswith(b"data: [DONE]\n\n"):
+                return False
+        return True
+
+    lost = runs - sum(await asyncio.gather(*[run() for _ in range(runs)]))
+    for client in clients:
+        await client.aclose()
+    return lost
+
+
+def sockets() -> int:
+    """Sockets that this process has open."""
+    count = 0
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            count += str(one.readlink()).startswith("socket:")
+    return count
+
+
+@contextlib.asynccontextmanager
+async def watched(seen: dict[str, float]) -> AsyncIterator[None]:
+    """Note how late the loop is at worst, and how many sockets are open at most."""
+
+    async def watch() -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(TICK_S)
+            seen["delay_s"] = max(seen.get("delay_s", 0.0), time.perf_counter() - began - TICK_S)
+            seen["sockets"] = max(seen.get("sockets", 0), sockets())
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def measure(what: str, base: str, runs: int) -> dict[str, float]:
+    """Seconds, errors, memory, sockets and the loop's delay of so many runs at once."""
+    work = {"ours": ours, "floor": floor}[what]
+    await work(base, 1)  # imports
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    httpx.get(base)  # what the server has counted so far
+    seen: dict[str, float] = {}
+    async with watched(seen):
+        began = time.perf_counter()
+        errors = await work(base, runs)
+        seconds = time.perf_counter() - began
+    memory_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) / 1024
+    served = float((await asyncio.to_thread(httpx.get, base)).text)
+    return {**seen, "seconds": seconds, "errors": errors, "memory_mb": memory_mb, "served": served}
+
+
+def measured(what: str, base: str, runs: int) -> dict[str, float]:
+    """The same, from a process of its own."""
+    command = [sys.executable, "-m", __spec__.name, what, base, str(runs)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def rows(with_peers: bool) -> Iterator[Row]:
+    """Five lines for each number of runs at once."""
+    with running() as base:
+        for runs in RUNS:
+            least, taken = measured("floor", base, runs), measured("ours", base, runs)
+            name = f"{runs:,} runs at once"
+            yield Row(
+                benchmark=f"{name}, time",
+                unit="s",
+                goal=f"<= {AT_MOST} x httpx",
+                at_most=AT_MOST,
+                floor=least["seconds"],
+                ours=taken["seconds"],
+                against=least["seconds"],
+            )
+            for part, what, unit in PARTS:
+                yield Row(benchmark=f"{name}, {what}", unit=unit, floor=least[part], ours=taken[part])
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        asyncio.run(serve())
+    else:
+        print(json.dumps(asyncio.run(measure(sys.argv[1], sys.argv[2], int(sys.argv[3])))))
