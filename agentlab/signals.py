@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from agentlab.detectors import BodyReader, BodyReaderDetector, Detector, RenamedDetector
 from agentlab.errors import ConfigurationError, UnknownProviderError
-from agentlab.no_such_name import defined_in, only
+from agentlab.no_such_name import only
 from agentlab.providers._base import StreamParser
 from agentlab.providers._detect import BodyDetector, provider_detector
 from agentlab.providers._registry import names, split_version
@@ -219,7 +219,7 @@ get = registry.get
 detect = registry.detect
 stream = registry.stream
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+__all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only(__name__, __all__)

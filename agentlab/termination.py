@@ -38,7 +38,7 @@ import pydantic_core
 
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
-from agentlab.no_such_name import defined_in, only
+from agentlab.no_such_name import only
 from agentlab.predicates import discard, name_of
 from agentlab.printable import whole
 from agentlab.results import Action, Decision
@@ -278,7 +278,7 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     return False
 
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+__all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "lenient", "standard"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only(__name__, __all__)

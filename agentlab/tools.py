@@ -392,7 +392,10 @@ def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tupl
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
             loop.call_soon_threadsafe(settle, outcome)
 
-    threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
+    try:
+        threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
+    except RuntimeError as error:  # there are too many threads
+        future.set_result((None, error))
     return future
 
 

@@ -4,9 +4,12 @@ some time after something has happened."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from agentlab import background
 
 if TYPE_CHECKING:
     from agentlab.widgets.live_view import LiveView
@@ -35,3 +38,27 @@ def drawn(view: LiveView) -> None:
     with undisturbed(view):
         view._draw()
     assert "could not be drawn" not in view.fault.value, view.fault.value
+
+
+@contextlib.contextmanager
+def nothing_in_the_background_yet() -> Iterator[None]:
+    """As in a process that has run no agent in the background so far."""
+    before, background._loop = background._loop, None
+    try:
+        yield
+    finally:
+        made, background._loop = background._loop, before
+        if made is not None:
+            made.call_soon_threadsafe(made.stop)
+            wait_until(lambda: not made.is_running())
+            made.close()
+
+
+@contextlib.contextmanager
+def no_new_threads() -> Iterator[None]:
+    """A process in which no further thread can be started: each would need a stack that is larger than its address space."""
+    before = threading.stack_size(2**47)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)

@@ -121,19 +121,19 @@ def _told_of_the_end(run: Drive, draft: Draft, turn: Turn) -> None:
         last.signal.finish_reason,
         action is not Action.EXECUTE_TOOLS and not last.is_spoilt and is_half_a_call(last),
     )
-    is_cut = not is_half and reason in _CUT and action is not Action.EXECUTE_TOOLS
+    is_taken = action in (Action.COMPLETE, Action.EXECUTE_TOOLS)  # a policy may take a cut answer as it is
+    is_cut = not is_half and not is_taken and reason in _CUT
     if not (turn.attempts or is_half or is_cut):
         return
     now_s, number = run.clock.elapsed_s(), len(run.history) + 1
     if turn.repairs > turn.repairs_told or (is_half and not turn.repairs):  # the call for it failed, or there was none
         attempted = turn.repairs > 0
         run.emit(events.ToolPayloadRepair(now_s, number, turn.issue or issue_of(last), attempted=attempted, succeeded=False))
-    is_taken = action in (Action.COMPLETE, Action.EXECUTE_TOOLS)
     if is_half and reason is not FinishReason.ERROR:
         draft.notice = "A tool call was cut off and was not executed."
     elif is_cut or (turn.continuations and not is_taken):
         draft.notice = "The answer was cut off and is not whole."
-    if not turn.continuations and (is_taken or not is_cut):
+    if not turn.continuations and not is_cut:
         return
     outcome = turn.outcome
     if reason is FinishReason.CONTENT_FILTERED:

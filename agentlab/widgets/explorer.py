@@ -157,7 +157,10 @@ class Explorer(LiveView):
         for _ in range(FIRST_OTHERS):
             self._others.one_more()
         self._put(body)
-        threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
+        try:
+            threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
+        except RuntimeError as error:
+            self.fault.value = markup.fault(f"The other limits are not tried, since no thread can be started: {error}.")
 
     def _try_others(self) -> None:
         """The grid, on a thread of its own; it rests as long as it works, so that a slider never waits for it."""

@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from agentlab.widgets.drawing import is_drawing
+
 SHORTEST_PAUSE_S = 0.2
 WORK_TO_DRAWING = 5
 """For each second that the processor drew a run under way, so many go by before the next drawing, unless a person did something."""
@@ -20,8 +22,8 @@ class Redrawer:
     """Calls `draw` on a thread of its own, soon after `mark()` and never more often than every SHORTEST_PAUSE_S.
 
     `ticks` says whether time passes that the page shows; `over` whether nothing more is to be expected, so that the thread ends; the
-    next `mark()` starts another. It works in a copy of the context in which it was made, by which ipykernel knows the cell that the
-    widgets belong to.
+    next `mark()` starts another. Where no thread can be started, `mark()` itself draws what a person did, and the end. It works in a
+    copy of the context in which it was made, by which ipykernel knows the cell that the widgets belong to.
     """
 
     def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool], over: Callable[[], bool]) -> None:
@@ -39,15 +41,22 @@ class Redrawer:
             self._hurried.set()
         if not self._marked.is_set():  # a streamed answer asks thousands of times a second
             self._marked.set()
-            self.start()
+            if not self.start() and (soon or self._over()) and not is_drawing():
+                self._context.copy().run(self._draw)
 
-    def start(self) -> None:
-        """Start the thread, unless it is at work."""
+    def start(self) -> bool:
+        """Start the thread, unless it is at work; whether there is one."""
         with self._lock:
             if self._thread is None:
                 work = self._context.copy().run
-                self._thread = threading.Thread(target=work, args=(self._work,), name="agentlab-panel", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=work, args=(self._work,), name="agentlab-panel", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # there are too many: the next mark tries again
+                    self._marked.clear()
+                    return False
+                self._thread = thread
+            return True
 
     def _work(self) -> None:
         ticking = False

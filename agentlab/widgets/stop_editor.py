@@ -12,6 +12,7 @@ import ipywidgets as widgets
 from agentlab import stop_tree
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
+from agentlab.never_met import why_never
 from agentlab.stop import AllOf, AnyOf, Off, StepCountIs, StopCondition
 from agentlab.stop_tree import Path
 from agentlab.types import FinishReason
@@ -89,7 +90,14 @@ class StopEditor:
     def _arrange(self, stop: StopCondition | None) -> bool:
         self._shown, self._is_stale = stop, False
         nodes = {node.path: node for node in stop_tree.outline(stop)}
-        tree = Tree(nodes, markup.last_custom_readings(self._scene.run), self._kinds, self._editable)
+        run = self._scene.run
+        tree = Tree(
+            nodes,
+            markup.last_custom_readings(run),
+            self._kinds,
+            self._editable,
+            lambda leaf: why_never(leaf, run.agent, run.history),
+        )
         self._rows, new = arranged(self, self._rows, [nodes[()]] if nodes else [], self._box)
         for row in self._rows:
             new = row.show(nodes[()], tree) or new

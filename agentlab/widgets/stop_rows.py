@@ -54,12 +54,14 @@ class Desk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A stop condition as the rows need it: its nodes by place, what its own functions said last, what else could be added."""
+    """A stop condition as the rows need it: its nodes by place, what its own functions said last, what else could be added, and why a
+    single condition can never be met (empty: it can)."""
 
     nodes: dict[Path, Node]
     readings: dict[str, Reading]
     kinds: tuple[str, ...]
     editable: bool
+    why_never: Callable[[StopCondition], str]
 
     def parts_of(self, node: Node) -> list[Node]:
         """What a group is made of."""
@@ -132,7 +134,8 @@ class LeafRow:
             below = [view for field in self.fields.values() for view in (field.control, field.pick, field.message)]
         parts = [self.flags.counts, *head, self.flags.inverted, self.flags.remove]
         bar = widgets.HBox([part for part in parts if part is not None], _dom_classes=("agentlab-node-bar",))
-        lines = widgets.VBox([part for part in below if part is not None], _dom_classes=("agentlab-node-below",))
+        self.advice = Html(_dom_classes=("agentlab-message",))
+        lines = widgets.VBox([part for part in (*below, self.advice) if part is not None], _dom_classes=("agentlab-node-below",))
         self.view = widgets.VBox([bar, lines], _dom_classes=("agentlab-node",))
 
     def fits(self, node: Node) -> bool:
@@ -149,6 +152,8 @@ class LeafRow:
             field.show(getattr(node.condition, name))
             field.enable(tree.editable)
         self._title = title
+        why = "" if node.off else tree.why_never(node.condition)
+        self.advice.value = markup.note(f"Can never be met: {why}") if why else ""
         self.tell(tree.readings)
         return False
 

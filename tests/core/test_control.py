@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from other_threads import no_new_threads, nothing_in_the_background_yet
 
 import agentlab as lab
-from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, errors, events
+from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, background, errors, events
 from agentlab.clock import Clock
+from agentlab.errors import ConfigurationError
 from agentlab.testing import call
 from agentlab.types import ModelRequest
 
@@ -697,3 +701,57 @@ def test_an_interrupt_of_start_comes_back_with_the_step_recorded() -> None:
     assert run.result.stop_reason is StopReason.CANCELLED
     assert run.history[-1].tool_results[0].error == "interrupted"
     assert_is_whole(run)
+
+
+# Where no thread can be started ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("front_end", ["none", "widgets"])
+@pytest.mark.parametrize("make", [lambda: run_of(["end"]), lambda: lab.Lockstep([run_of(["end"]), run_of(["end"])])])
+def test_where_no_thread_can_be_started_each_start_says_so_and_the_run_stays_usable(
+    make: Callable[[], Any], front_end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", front_end)
+    one = make()
+    with nothing_in_the_background_yet():
+        with no_new_threads():
+            for start in (one.start, one.start, one.launch, one.launch_step, one.launch):
+                with pytest.raises(ConfigurationError, match=r"can't start new thread.*`await run` needs no thread"):
+                    start()
+                assert one.state is RunState.READY
+            with pytest.raises(ConfigurationError, match=r"(has|have) not been started"):
+                one.wait()
+        one.start()
+        assert one.wait(60) is not None
+    assert one.state is RunState.ENDED
+
+
+def test_a_run_that_cannot_start_can_be_awaited() -> None:
+    run = run_of([call("look"), "end"])
+    with nothing_in_the_background_yet(), no_new_threads():
+        with pytest.raises(ConfigurationError, match="can't start new thread"):
+            run.start()
+        result = go(_end(run))
+    assert (result.stop_reason, len(result.history)) == (StopReason.COMPLETED, 2)
+
+
+def test_what_cannot_be_submitted_is_not_left_unawaited() -> None:
+    async def work() -> None:
+        raise AssertionError("it is not to be begun")
+
+    with nothing_in_the_background_yet(), no_new_threads(), pytest.raises(ConfigurationError, match="can't start new thread"):
+        background.submit(work())
+    gc.collect()
+
+
+def test_a_tool_that_needs_a_thread_fails_alone() -> None:
+    @lab.tool
+    def slow(q: str = "") -> str:
+        """Needs a thread, as all sync tools do that are not inline."""
+        return q
+
+    run = run_of([call("slow"), "end"], tools=[slow])
+    with no_new_threads():
+        result = go(_end(run))
+    assert "can't start new thread" in result.history[0].tool_results[0].content
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "end")

@@ -279,7 +279,7 @@ ENDS: dict[str, tuple[list[Any], dict[str, Any], S, str, list[tuple[str, int]], 
     "condition": ([cut("a")], {"budget": lab.Budget(max_calls=1), "stop": lab.StepCountIs(1)}, S.STOP_CONDITION, "StepCountIs",
                   [("budget_exhausted", 0)], []),
     "policy": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.ABORT, "No")}, S.ERROR, "No. The", [("retry_limit", 0)], []),
-    "policy-takes-it": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.COMPLETE, "Taken")}, S.COMPLETED, "Taken.", [], []),
+    "policy-takes-it": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.COMPLETE, "Taken")}, S.COMPLETED, "Taken", [], []),
     "error": ([cut("a"), REFUSED], {}, S.ERROR, "the provider is away. The answer", [("retry_limit", 1)], []),
     "filtered": ([cut("a"), say("", finish=F.CONTENT_FILTERED)], {}, S.CONTENT_FILTERED, "", [("safety_blocked", 1)], []),
     "window": ([say("a", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, "", [("budget_exhausted", 0)], []),
@@ -300,8 +300,7 @@ def test_whatever_ends_a_cut_answer_is_an_event_and_in_the_detail(
     result = run(script, **more)
     assert result.stop_reason is reason
     assert detail in result.detail
-    assert result.detail.count("cut off") == 1 or detail == ""
-    assert "cut off" in result.detail
+    assert result.detail.count("cut off") == (result.stop_reason is not S.COMPLETED)  # a policy may take it as it is
     assert [(end.outcome, end.attempts) for end in told(result, events.ContinuationEnded)] == ends
     assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == repairs
     assert looked == []

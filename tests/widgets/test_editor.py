@@ -454,6 +454,23 @@ def test_a_tool_is_chosen_and_chosen_again_taken_away() -> None:
     assert "name the tools as text" in field.message.value and f"Still in force: {second}." in field.message.value
 
 
+def test_a_condition_that_can_never_be_met_says_so_below_its_field() -> None:
+    desk = Desk(StepCountIs(9) | HasToolCall("finalize"))
+    row = desk.row(1)
+    assert row.advice.value == ""
+    row.fields["names"].text.value = "finalise"
+    desk.editor.show()
+    said = "Can never be met: the agent has no tool 'finalise'. Did you mean 'finalize'? Its tools: search, finalize."
+    assert markup.escape(said, 1000) in row.advice.value
+    row.flags.counts.value = False
+    assert row.advice.value == "", "it is turned off"
+    row.flags.counts.value = True
+    assert "Did you mean" in row.advice.value
+    row.fields["names"].pick.value = "finalize"
+    desk.editor.show()
+    assert (desk.stop, row.advice.value) == (StepCountIs(9) | HasToolCall("finalise", "finalize"), "")
+
+
 def test_the_reasons_of_all_providers_are_offered_and_others_can_be_typed() -> None:
     desk = Desk(FinishReasonIs("length"))
     field = desk.row().fields["reasons"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from other_threads import wait_until
+from other_threads import no_new_threads, wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
@@ -278,6 +278,20 @@ def test_the_button_goes_back_to_the_record(live: Explorer) -> None:
     live.back.click()
     assert dict(live.limits) == opening
     wait_until(lambda: "as recorded" in live.summary.value)
+
+
+def test_where_no_thread_can_be_started_the_sliders_still_work_and_it_says_what_is_left_out(
+    recorded: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    explorer = lab.explore(recorded)
+    with no_new_threads():
+        _ = explorer.widget
+        assert (
+            "The other limits are not tried, since no thread can be started: can&#x27;t start new thread" in explorer.fault.value
+        )
+        row(explorer, "StepCountIs").slider.place = 0
+        assert "StepCountIs(1)" in explorer.code_text.value
 
 
 def test_runs_that_ended_in_an_error_are_counted_as_such(recorded: list[Run]) -> None:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from other_threads import drawn, wait_until
+from other_threads import drawn, no_new_threads, nothing_in_the_background_yet, wait_until
 
 import agentlab as lab
 from agentlab import (
@@ -49,9 +49,14 @@ async def search(query: str) -> str:
     return "nothing"
 
 
+async def finalize(answer: str) -> str:
+    """Hand it in."""
+    return answer
+
+
 def make_run(stop: object = None, budget: Budget | None = None, **more: object) -> Run:
     model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost="0.001"))
-    return lab.Agent(model, tools=[search]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500), **more)
+    return lab.Agent(model, tools=[search, finalize]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500), **more)
 
 
 def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
@@ -410,3 +415,31 @@ def test_reminders_that_were_kept_by_the_boxes_are_whole_numbers() -> None:
         drawn(panel)
     assert run.limits.terminating == TerminatingTools(["search"])
     assert type(run.limits.max_invocations) is int
+
+
+def test_where_no_thread_can_be_started_the_panel_says_so_and_follows_what_is_pressed() -> None:
+    run = make_run(StepCountIs(3))
+    with nothing_in_the_background_yet(), no_new_threads():
+        panel = run.panel()
+        _ = panel.widget
+        controls = panel.cockpit.controls
+        for button in (controls.go, controls.step, controls.go):
+            button.click()
+            assert "can&#x27;t start new thread" in panel.fault.value
+            assert (run.state, button.disabled) == (RunState.READY, False)
+        panel.cockpit.editor.stop.adder.button.click()  # it draws at once, and asks for the focus of a new row
+        assert panel.fault.value == ""
+        asyncio.run(_steps(run, 2))
+        run.stop("enough")
+        assert "Stopped by the person: enough" in panel.cockpit.ending.told.value
+        assert controls.go.disabled
+    other = make_run(StepCountIs(3))
+    panel = other.panel()
+    _ = panel.widget
+    with nothing_in_the_background_yet():
+        with no_new_threads():
+            panel.cockpit.controls.go.click()
+            assert "can&#x27;t start new thread" in panel.fault.value
+        panel.cockpit.controls.go.click()
+        assert other.wait(60) is not None
+        wait_until(lambda: "Fired: StepCountIs 3 of 3" in panel.cockpit.ending.told.value)
