@@ -89,7 +89,7 @@ class Agent(Shown):
         stop: object = None,
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = CONTINUATION,
-        terminating: TerminatingTools | Sequence[str] | None = None,
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
         stream: bool = False,
         options: Mapping[str, JSON] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -129,7 +129,7 @@ class Agent(Shown):
         budget: Budget | None = None,
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
-        terminating: TerminatingTools | Sequence[str] | None = None,
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
         messages: Iterable[Message] = (),
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
@@ -184,7 +184,7 @@ class Agent(Shown):
         stop: object = None,
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
-        terminating: TerminatingTools | Sequence[str] | None = None,
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
     ) -> RunSettings:
         """The settings that a run begins with: these, and the agent's own for what is left out."""
         settings = _settings(self.settings, budget, stop, policy)
@@ -202,7 +202,7 @@ class Agent(Shown):
         *,
         budget: Budget | None = None,
         stop: object = None,
-        terminating: TerminatingTools | Sequence[str] | None = None,
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
     ) -> Tool:
         """This agent as a tool of another one, which calls it with a `task` and gets its answer.
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.loop.calls import Model
     from agentlab.providers._base import Provider
+    from agentlab.tool_schema import Function
+    from agentlab.tools import Tool
     from agentlab.transport import Transport
 
 
@@ -50,7 +52,7 @@ class Branching(Drive):
         stop: object = None,
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
-        terminating: TerminatingTools | Sequence[str] | None = None,
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
         agent: Agent | None = None,
         model: str | Provider | Model | None = None,
         prompt: str | None = None,

@@ -97,11 +97,17 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 _beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+_beginning_lock = threading.Lock()
 
 
 async def turn_to_begin() -> None:
     """Wait where another run began in this turn of the loop: thousands that begin at once would hold the loop up for seconds."""
     loop = asyncio.get_running_loop()
-    lock = _beginning.setdefault(loop, asyncio.Lock())
+    with _beginning_lock:
+        if loop not in _beginning:
+            for other in [other for other in _beginning if other.is_closed()]:  # an asyncio.Lock keeps its loop alive
+                del _beginning[other]
+            _beginning[loop] = asyncio.Lock()
+        lock = _beginning[loop]
     await lock.acquire()
     loop.call_soon(lock.release)

@@ -26,6 +26,7 @@ from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.terminating import TerminatingTools
+from agentlab.tool_schema import Function
 from agentlab.tools import Tool, tool
 from agentlab.types import StopReason
 
@@ -44,7 +45,7 @@ def as_tool(
     *,
     budget: Budget | None = None,
     stop: object = None,
-    terminating: TerminatingTools | Sequence[str] | None = None,
+    terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
 ) -> Tool:
     """The agent as a tool; see `Agent.as_tool`."""
     settings = agent.settings_for(budget=budget, stop=stop, terminating=terminating)

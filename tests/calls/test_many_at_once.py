@@ -10,7 +10,7 @@ import pytest
 from work_done import calls_in
 
 import agentlab as lab
-from agentlab import StopReason
+from agentlab import StopReason, owner
 from agentlab.testing import ScriptedProvider
 from agentlab.transport import httpx_transports
 from agentlab.transport.httpx_transports import LiveTransport
@@ -226,3 +226,13 @@ def test_a_run_that_is_cancelled_before_its_turn_to_begin_asks_nothing() -> None
         assert (await asker.run("go")).text == "Hello there"
 
     go(main())
+
+
+def test_loops_that_are_gone_are_forgotten() -> None:
+    async def main() -> None:
+        asker = lab.Agent(ScriptedProvider(["Hello there"]))
+        await asyncio.gather(*[finished(asker.run("go")) for _ in range(3)])
+
+    for _ in range(5):
+        go(main())
+    assert sum(loop.is_closed() for loop in owner._beginning) <= 1

@@ -52,7 +52,7 @@ async def main() -> lab.RunResult:
         retry=lab.RetryPolicy(attempts=2, longest_wait_s=timedelta(seconds=5)),
     )
     with lab.replay("fixtures/trip"):
-        run = agent.run("Plan a trip.")
+        run = agent.run("Plan a trip.", terminating=[get_weather])
     step = await run.step()
     if step is not None:
         reveal_type(step.finish_reason)

@@ -239,7 +239,7 @@ def test_runs_with_limits_of_their_own_keep_them_until_one_is_set_for_all() -> N
     [
         (lab.Custom(lambda history: len(history) >= 2, "two"), "Stays as recorded, and is not in the code: two.", "two"),
         (HasToolCall("search") & StepCountIs(2), "a combination of HasToolCall, StepCountIs", "another condition"),
-        (~HasToolCall("nobody"), "a combination of HasToolCall", "another condition"),
+        (~HasToolCall("finalize"), "a combination of HasToolCall", "another condition"),
         (lab.FinishReasonIs("tool_calls"), "is not in the code: FinishReasonIs", "FinishReasonIs"),
     ],
     ids=["own", "all", "not", "no slider"],

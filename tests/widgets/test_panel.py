@@ -123,7 +123,7 @@ def test_every_budget_field_is_edited_and_taken_away(name: str, value: float, he
 
 
 def test_every_leaf_is_edited() -> None:
-    run = make_run(StepCountIs(8) | HasToolCall("finalize") & MaxCost("0.5") | ~FinishReasonIs("length"))
+    run = make_run(StepCountIs(8) | HasToolCall("search") & MaxCost("0.5") | ~FinishReasonIs("length"))
     panel = run.panel()
     _ = panel.widget
     panel.cockpit.editor.leaves["StepCountIs", "steps"].number.value = 6
@@ -148,12 +148,12 @@ def test_an_impossible_value_shows_why_and_changes_nothing(field: str, value: in
 
 
 def test_names_that_are_taken_away_show_why() -> None:
-    run = make_run(HasToolCall("finalize"))
+    run = make_run(HasToolCall("search"))
     panel = run.panel()
     _ = panel.widget
     panel.cockpit.editor.leaves["HasToolCall", "names"].text.value = " , "
-    assert "Still in force: finalize" in panel.cockpit.editor.leaves["HasToolCall", "names"].message.value
-    assert run.limits.stop == HasToolCall("finalize")
+    assert "Still in force: search" in panel.cockpit.editor.leaves["HasToolCall", "names"].message.value
+    assert run.limits.stop == HasToolCall("search")
 
 
 def test_a_change_from_code_reaches_the_fields() -> None:
@@ -161,7 +161,7 @@ def test_a_change_from_code_reaches_the_fields() -> None:
     panel = run.panel()
     _ = panel.widget
     run.limits.max_cost = 0.125
-    run.limits.stop = StepCountIs(3) | HasToolCall("finalize")
+    run.limits.stop = StepCountIs(3) | HasToolCall("search")
     wait_until(lambda: panel.cockpit.editor.budget["max_cost"].number.value == 0.125)
     wait_until(lambda: {("HasToolCall", "names"), ("StepCountIs", "steps")} <= panel.cockpit.editor.leaves.keys())
     wait_until(lambda: panel.cockpit.editor.leaves["StepCountIs", "steps"].number.value == 3)
