@@ -13,8 +13,8 @@ from agentlab.serving.chat import LONGEST_ID, ChatReply
 from agentlab.terminating import NUDGE_MESSAGE
 from agentlab.types import Message, StopReason, ToolCall, ToolResult
 
-MOST = 1_000_000
-"""The largest number that a request may ask for."""
+MOST = 1_000
+"""The largest number that a request may ask for: each is a call of the model, or may lead to one."""
 
 ContextId: TypeAlias = Annotated[
     str,

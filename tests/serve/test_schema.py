@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import agentlab as lab
+
 from .made import parrot, serving
 
 
@@ -21,7 +23,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path, toke
     command += ["--generation-deterministic"]
     if token is not None:
         command += ["--header", f"Authorization:Bearer {token}", "--phases", "examples,coverage"]
-    with serving(parrot(), token=token) as client:
+    with serving(parrot(budget=lab.Budget(max_turns=20)), token=token) as client:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         document = tmp_path / "openapi.json"
         document.write_text(client.get("/openapi.json", headers=headers).text)
