@@ -193,7 +193,7 @@ def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
         value = signal.raw_value
         word = value if isinstance(value, int | None) or _WORD.fullmatch(value) else f"<{len(value)} characters>"
         reason, sure, where = signal.finish_reason, signal.confidence, signal.raw_field or "no field"
-        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "?", reason, sure, where, word)
+        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "model unknown", reason, sure, where, word)
 
 
 def _model(provider: str) -> str:
