@@ -40,8 +40,12 @@ def tool_calls(
 def with_ids_of_their_own(response: ModelResponse) -> ModelResponse:
     """The response, with another id for each call whose id an earlier call of it has, or that has none: results are given back by id.
     The turn in the provider's own form has the same ids."""
-    ids = {call.id for call in response.tool_calls}
-    if len(ids) == len(response.tool_calls) and "" not in ids:
+    found = response.tool_calls
+    if (
+        not found
+        or (len(found) == 1 and found[0].id)
+        or ("" not in (ids := {call.id for call in found}) and len(ids) == len(found))
+    ):
         return response
     calls: list[ToolCall] = []
     taken: set[str] = set()

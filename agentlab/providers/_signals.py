@@ -271,4 +271,6 @@ def tell_unknown(provider: str, model: str, value: str | int) -> None:
         if len(_told) >= _MAX_REMEMBERED:
             del _told[next(iter(_told))]
         _told[key] = None
-    logger.warning("%s (%s) ended a response with %r, which is not a documented finish reason", provider, model or "model unknown", value)
+    logger.warning(
+        "%s (%s) ended a response with %r, which is not a documented finish reason", provider, model or "model unknown", value
+    )
