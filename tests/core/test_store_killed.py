@@ -158,7 +158,7 @@ def killed_while_it_pays(path: Path, paid: Path, **how: bool) -> str:
         finally:
             os._exit(0)
     until = time.monotonic() + 60
-    while not paid.exists() and time.monotonic() < until:
+    while not (paid.exists() and paid.stat().st_size) and time.monotonic() < until:
         time.sleep(0.01)
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)

@@ -15,7 +15,7 @@ import agentlab as lab
 from agentlab.testing import Said, ScriptedProvider, call, say
 from agentlab.types import ModelRequest
 
-TIMING = ["begun_at", "elapsed_s", "started_s", "duration_s", "remaining_time_s", "at_s"]
+TIMING = ["begun_at", "elapsed_s", "started_s", "duration_s", "remaining_time_s", "at_s", "detection_s"]
 STEPS = 4
 
 

@@ -70,7 +70,8 @@ def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
 async def run(scenario: Scenario, agent: lab.Agent, transport: object) -> RunResult:
     """Run one case to its end: the scenario's number of calls, or the agent's own end."""
     budget = lab.Budget(max_turns=scenario.turns or len(scenario.finish_reasons), max_tokens_per_turn=scenario.max_tokens)
-    return await agent.run(scenario.prompt, stop=lab.HasToolCall("finalize"), budget=budget, transport=transport)  # type: ignore[arg-type]
+    stop = lab.HasToolCall("finalize") if "finalize" in agent.tools else None
+    return await agent.run(scenario.prompt, stop=stop, budget=budget, transport=transport)  # type: ignore[arg-type]
 
 
 def origin(python: Path) -> dict[str, str]:

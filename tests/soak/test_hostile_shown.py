@@ -25,6 +25,9 @@ from agentlab.types import Confidence, TerminationSignal
 from .shown import Shown, all_of, displays_of, of_picture
 from .table import show
 
+# conditions that name hostile tools are what is shown here
+pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
+
 M = "zqx"
 """Stands in each of the hostile texts, in whatever elements, attributes and addresses could come of it."""
 

@@ -29,6 +29,9 @@ from .shown import displays_of, of_frame, of_html, plots
 from .table import show
 from .test_secrets import _finished, agent_of
 
+# conditions that name hostile tools are what is shown here
+pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
+
 INSPECT_LINES = Path(__file__).parents[1] / "importers" / "inspect_lines.jsonl"
 
 

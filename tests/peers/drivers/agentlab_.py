@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import agentlab as lab
-from agentlab import Budget, HasToolCall, MaxTokensUsed, StepCountIs
+from agentlab import Budget, FinishReasonIs, MaxTokensUsed, StepCountIs
 from tests.peers.driving import MANY, PROMPT, STEPS, WEATHER, Facts, Tools, asked, main
 
 
@@ -44,7 +44,7 @@ async def limit(address: str) -> Facts:
 
 
 async def which(address: str) -> Facts:
-    condition = HasToolCall("finalize") | StepCountIs(STEPS) | (MaxTokensUsed(MANY) & ~StepCountIs(1))
+    condition = FinishReasonIs("content_filter") | StepCountIs(STEPS) | (MaxTokensUsed(MANY) & ~StepCountIs(1))
     return {**await run(address, PROMPT, Tools(), stop=condition), "as_data": True, "joined": "`|` `&` `~`"}
 
 
