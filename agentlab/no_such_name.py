@@ -38,13 +38,22 @@ ELSEWHERE = {
     "stop_conditions": '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
     "stop_when": '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
     "termination_condition": '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`',
+    "TerminationCondition": "`lab.StopCondition`",
+    "MaxMessageTermination": "`lab.StepCountIs`",
+    "max_messages": "`stop=lab.StepCountIs(8)`, which counts steps",
+    "max_tool_calls": '`stop=lab.HasToolCall("finalize")`, or count in a tool middleware: no limit counts tool calls',
+    "tool_calls_limit": '`stop=lab.HasToolCall("finalize")`, or count in a tool middleware: no limit counts tool calls',
     # limits
     "maxTurns": "`budget=lab.Budget(max_turns=8)`",
     "max_steps": "`budget=lab.Budget(max_turns=8)`",
     "max_iterations": "`budget=lab.Budget(max_turns=8)`",
     "recursion_limit": "`budget=lab.Budget(max_turns=8)`",
+    "step_limit": "`budget=lab.Budget(max_turns=8)`",
+    "max_consecutive_auto_reply": "`budget=lab.Budget(max_turns=8)`",
+    "max_requests": "`budget=lab.Budget(max_calls=8)`",
     "request_limit": "`budget=lab.Budget(max_calls=8)`",
     "usage_limits": "`budget=lab.Budget(max_calls=8)`",
+    "UsageLimits": "`lab.Budget`",
     "total_tokens_limit": "`budget=lab.Budget(max_tokens=10_000)`",
     "token_limit": "`budget=lab.Budget(max_tokens=10_000)`",
     "max_output_tokens": "`budget=lab.Budget(max_tokens_per_turn=1_000)`",
@@ -52,16 +61,35 @@ ELSEWHERE = {
     "cost_limit": "`budget=lab.Budget(max_cost=0.05)`",
     "max_budget_usd": "`budget=lab.Budget(max_cost=0.05)`",
     "time_limit": "`budget=lab.Budget(timeout=60)`",
+    "working_limit": "`budget=lab.Budget(timeout=60)`",
+    "max_time": "`budget=lab.Budget(timeout=60)`",
+    "max_duration": "`budget=lab.Budget(timeout=60)`",
     "max_retries": "`retry=lab.RetryPolicy(attempts=4)`",
     # agents and their results
     "Orchestrator": "`lab.Agent`",
     "OrchestrationResult": "`lab.RunResult`",
     "TurnResult": "`lab.StepResult`",
     "ToolOutput": "`step.tool_results`, which holds what each tool returned",
+    "ModelRetry": '`ValueError("…")`, raised in the tool: the model reads the message',
+    "deps": "a closure or a bound method as the tool: it holds what the tool needs",
+    "deps_type": "a closure or a bound method as the tool: it holds what the tool needs",
+    "mcp_servers": "a function for each tool: agentlab has no MCP client",
+    "hooks": "`observers=[print]` to see each event, or give `lab.Agent` a middleware that changes calls",
+    "run_config": "its settings as arguments of `lab.Agent`",
+    "run_sync": '`asyncio.run(main())` in a script, with `await agent.run("…")` in `main`',
+    "cancellation_token": "`run.cancel()`",
+    "store": "`store.keep(run)`",
+    "input": '`agent.run("…")`: the prompt is the first argument',
+    "message": '`agent.run("…")`: the prompt is the first argument',
+    "user_prompt": '`agent.run("…")`: the prompt is the first argument',
+    "system": '`instructions="…"`',
     "system_prompt": '`instructions="…"`',
     "system_message": '`instructions="…"`',
     "temperature": '`options={"temperature": 0}`',
     "top_p": '`options={"top_p": 0.9}`',
+    "top_k": '`options={"top_k": 40}`',
+    "stop_sequences": '`options={"stop": ["END"]}`; Anthropic calls it `"stop_sequences"`, Gemini and Bedrock `"stopSequences"`',
+    "thinking": '`options={"reasoning_effort": "low"}`; Anthropic calls it `"thinking"`, Gemini `"thinkingConfig"`',
     "seed": '`options={"seed": 7}`',
     "tool_choice": '`options={"tool_choice": "required"}`',
     "api_key": '`lab.Provider("openai", model="gpt-5.4-mini", api_key="…")`, or set the provider\'s environment variable',
@@ -77,18 +105,40 @@ ELSEWHERE = {
 """Names in other tools, and what to write here."""
 
 
+@functools.cache
+def _spelled() -> dict[str, str]:
+    return {_plain(name): ours for name, ours in reversed(ELSEWHERE.items())}
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
 def hint_for(name: str) -> str:
-    """What to write in place of a name that other tools use, as a sentence; "" for a name that nobody is known to use."""
-    return f"Write {ELSEWHERE[name]}." if name in ELSEWHERE else ""
+    """What to write in place of a name that other tools use, in any case and underscores, as a sentence; "" for an unknown name."""
+    ours = ELSEWHERE.get(name) or _spelled().get(_plain(name))
+    return f"Write {ours}." if ours else ""
+
+
+def near(name: str, known: Sequence[str], cutoff: float = 0.78) -> str:
+    """The known name that `name` is a misspelling of, else "". A lower cutoff finds names that merely share letters."""
+    found = difflib.get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=cutoff)
+    return next((one for one in known if found and one.lower() == found[0]), "")
 
 
 def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
     """The error for `module.name`, where `known` are the names that there are."""
-    hint = hint_for(name)
+    close = near(name, known)
+    other_case = close.lower() == name.lower()
+    hint = f"Write {ELSEWHERE[name]}." if name in ELSEWHERE and not other_case else ""
+    asked = name[:1].isupper() and not hint  # `from agentlab import file` asks as well, while errors are still being imported
+    for other in ("errors", "events") if asked else ():
+        if name in getattr(import_module(f"agentlab.{other}"), "__all__", ()):
+            hint = f"Write `lab.{other}.{name}`."
+    hint = hint or ("" if other_case else hint_for(name))
     if not hint:
-        near = difflib.get_close_matches(name, known, n=1)
         there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists what it has."
-        hint = f"Did you mean {near[0]!r}? {there}" if near else there
+        hint = f"Did you mean {close!r}? {there}" if close else there
     error = AttributeError(f"{module} has no name {name!r}. {hint}")
     error._render_traceback_ = lambda: import_module("agentlab.short_traceback").rendered(error)  # type: ignore[attr-defined]
     return error
@@ -174,18 +224,20 @@ def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = 
     """
     takes = f"{lists}: {', '.join(known)}."
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    near = difflib.get_close_matches(plain, known, n=1)
-    if plain in near:
+    close = near(plain, known)
+    if plain == close:
         return f"Did you mean {plain!r}? {takes}"
-    foreign = hint_for(name) or hint_for(plain)
+    foreign = hint_for(name if name in ELSEWHERE else plain)
     code = "" if foreign else _handed_on(plain, known, owner, value)
     if not foreign and not code:
+        if close:
+            return f"Did you mean {close!r}? {takes}"
         within = [field for keyword in _HOLDERS if keyword in known for field in _fields(keyword)]
-        others = [other for other, ours in ELSEWHERE.items() if "=" in ours]
-        nearest = difflib.get_close_matches(plain, [*known, *within, *others], n=1)
-        if not nearest or nearest[0] in known:
-            return f"Did you mean {nearest[0]!r}? {takes}" if nearest else takes
-        foreign, code = hint_for(nearest[0]), _handed_on(nearest[0], known, owner, value)
+        others = [other for other, ours in ELSEWHERE.items() if re.match(r"`\w+=", ours)]
+        nearest = near(plain, [*within, *_agent_takes(), *others], 0.85)  # a looser match finds time_limit for rate_limit
+        said = advice(nearest, known, owner=owner, value=value, lists=lists) if nearest else takes
+        shown = re.match("Write (`[^`]+`)", said)
+        return f"Did you mean {shown[1]}? {takes}" if shown else said
     if not foreign:
         return f"Write `{code}`."
     field = re.search(r"`(\w+)=lab\.(\w+)\((\w+)=", foreign)
@@ -194,8 +246,8 @@ def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = 
     keyword = re.search(r"`(\w+)=", foreign)
     if keyword is None:
         return foreign
-    if keyword[1] not in known and near:
-        return f"Did you mean {near[0]!r}? {takes}"
+    if keyword[1] not in known and len(known) == 1:
+        return takes  # the settings of an agent do not help who writes a condition
     if field is not None:
         return f"Write `{_handed_on(field[3], known, owner, value, field[1])}`."
     return foreign if keyword[1] in known else re.sub(r"`(\w+=[^`]*)`", r"`lab.Agent(…, \1)`", foreign, count=1)
@@ -205,15 +257,23 @@ def _handed_on(name: str, known: Sequence[str], owner: str, value: object, holde
     """The code that hands on a keyword of agentlab's own which belongs elsewhere; "" for one that it has not."""
     number = holder in ("", "budget") and isinstance(value, int | float | Decimal)
     code, keyword = f"{name}={value if number else '…'}", name
-    if holder or name not in inspect.signature(import_module("agentlab.agent").Agent).parameters:
+    if holder or name not in _agent_takes():
         keyword = holder or next((one for one in _HOLDERS if name in _fields(one)), "")
         if not keyword:
-            return ""
+            return f"agent.run({'' if name == 'prompt' else '…, '}{name}=…)" if owner == "Agent" and name in _run_takes() else ""
         needed = [f"{one}=[…]" for one, field in _fields(keyword).items() if field.default is dataclasses.MISSING and one != name]
         code = f"{keyword}=lab.{_HOLDERS[keyword][1]}({', '.join([*needed, code])})"
     if owner == "Experiment" and keyword in _SETTINGS and (keyword not in known or name in _OF_ONE_RUN):
         return f"settings=[dict({code})]"
     return code if keyword in known else f"lab.Agent(…, {code})"
+
+
+def _agent_takes() -> list[str]:
+    return list(inspect.signature(import_module("agentlab.agent").Agent).parameters)
+
+
+def _run_takes() -> list[str]:
+    return list(inspect.signature(import_module("agentlab.agent").Agent.run).parameters)[1:]
 
 
 def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:

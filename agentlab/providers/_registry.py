@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "agentlab.providers"
+_ALSO_CALLED = {"google": "gemini", "x-ai": "xai"}
+_COMPATIBLE = {
+    "deepseek": "https://api.deepseek.com/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "ollama": "http://127.0.0.1:11434/v1",
+    "together": "https://api.together.xyz/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+}
+"""Addresses that understand OpenAI's API: the provider "compatible" reads them."""
 
 
 def resolve(spec: str) -> _base.Provider:
@@ -34,8 +45,19 @@ def resolve(spec: str) -> _base.Provider:
         example = f"{vendor}:{name.strip()}" if vendor else "openai:gpt-4.1-mini"
         if name.strip() in _files():
             example = f"{name.strip()}:model-name"
-        raise UnknownProviderError(f"{spec!r} is not a provider and a model: write provider:model, e.g. {example!r}.{_list()}")
+        before, _, after = name.strip().partition("/")
+        hint = _instead(before.lower(), after) if after and not colon else ""
+        hint = hint or f"write provider:model, e.g. {example!r}."
+        raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_list()}")
     return Provider(name.strip(), model=model.strip())
+
+
+def _instead(name: str, model: str) -> str:
+    """What to write for a provider's name in another tool; "" for an unknown one."""
+    if name in _COMPATIBLE:
+        return f'write lab.Provider("compatible", base_url="{_COMPATIBLE[name]}", model="{model}").'
+    ours = _ALSO_CALLED.get(name, name)
+    return f"write '{ours}:{model}'." if ours in names() else ""
 
 
 def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that it makes
@@ -62,7 +84,7 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
         agentlab.errors.UnknownProviderError: No provider 'opneai'. Did you mean 'openai'? Providers: anthropic,...
     """
     name, version = split_version(name)
-    make = find(name)
+    make = find(name, model)
     if version:
         settings = {"api_version": version, **settings}
     if not isinstance(model, str) or not model.strip():
@@ -124,14 +146,17 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def find(name: str) -> Callable[..., _base.Provider]:
-    """The class of a provider. Raises UnknownProviderError."""
+def find(name: str, model: str = "…") -> Callable[..., _base.Provider]:
+    """The class of a provider. Raises UnknownProviderError, which says how to write `model` where another provider serves it."""
     if name in _files():
         module = importlib.import_module(f"agentlab.providers.{_files()[name]}")
         return _hiding(module.PROVIDER)
     if (point := _entry_points().get(name)) is not None:
         return _hiding(point.load())
-    close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)
+    known = str(name).lower()
+    if known in _ALSO_CALLED or known in _COMPATIBLE:
+        raise UnknownProviderError(f"No provider {name!r}: {_instead(known, model)}{_list()}")
+    close = difflib.get_close_matches(known, names(), n=1, cutoff=0.7)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise UnknownProviderError(f"No provider {name!r}.{hint}{_list()}")
 

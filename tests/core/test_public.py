@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -125,8 +126,13 @@ def test_what_a_hint_says_can_be_written(name: str) -> None:
     assert name not in lab.__all__
     result = looping(stop=lab.StepCountIs(1)).run("go").start().wait()
     signal = result.history[0].signal
+    script, run, store = looping(), looping().run("go"), lab.Store()
     scope = {"lab": lab, "finalize": finalize, "result": result, "step": result.history[0], "signal": signal, "payload": {}}
+    scope |= {"agent": script, "run": run, "store": store}
     for code in re.findall("`([^`]+)`", ELSEWHERE[name]):
+        if "await " in code or code.startswith(("asyncio", "main")):
+            compile(code, name, "eval", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # a whole script
+            continue
         eval(f"lab.Agent('openai:gpt-5', tools=[finalize], {code})" if re.match(r"\w+=", code) else code, scope)
 
 
@@ -146,7 +152,7 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "nothing-like-it": (lambda: lab.Agent("openai:gpt-5", colour=3), "Agent takes no 'colour'. It takes: model, tools,"),
     "run-limit": (lambda: looping().run("x", max_turns=3), "run takes no 'max_turns'. Write `budget=lab.Budget(max_turns=3)`."),
     "run-max_steps": (lambda: looping().run("x", max_steps=3), "Write `budget=lab.Budget(max_turns=3)`."),
-    "run-nearly": (lambda: looping().run("x", max_turn=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-nearly": (lambda: looping().run("x", max_turn=3), "Did you mean `budget=lab.Budget(max_turns=3)`?"),
     "run-max_iterations": (lambda: looping().run("x", max_iterations=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "run-recursion_limit": (lambda: looping().run("x", recursion_limit=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "run-request_limit": (lambda: looping().run("x", request_limit=3), "Write `budget=lab.Budget(max_calls=3)`."),
@@ -169,7 +175,7 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "terminating": (lambda: lab.TerminatingTools(tool_ids=["a"]), "Did you mean 'tools'?"),
     "retry": (lambda: lab.RetryPolicy(max_retries=2), "Did you mean 'attempts'?"),
     "settings": (lambda: lab.RunSettings(max_turns=2), "Write `budget=lab.Budget(max_turns=2)`."),
-    "condition": (lambda: lab.StepCountIs(max_steps=3), "StepCountIs takes no 'max_steps'. Did you mean 'steps'?"),
+    "condition": (lambda: lab.StepCountIs(max_steps=3), "StepCountIs takes no 'max_steps'. It takes: steps."),
     "condition-of-names": (lambda: lab.HasToolCall(name="a"), "Write its names without a keyword: HasToolCall(…)."),
     "backtest": (lambda: lab.backtest([], budget={"max_steps": [3]}), "There is no limit 'max_steps'. Did you mean 'max_turns'?"),
 }  # fmt: skip
@@ -180,6 +186,87 @@ def test_a_keyword_that_there_is_not_says_what_to_write(write: Any, said: str) -
     with pytest.raises(errors.ConfigurationError) as caught:
         write()
     assert said in str(caught.value)
+
+
+ONLY_LISTED = ("usage", "description", "verbose", "colour", "rate_limit", "memory", "max_rounds")
+TYPOS = {
+    "max_tunrs": "`budget=lab.Budget(max_turns=3)`", "max_step": "`budget=lab.Budget(max_turns=3)`", "tool": "'tools'",
+    "instruction": "'instructions'", "observer": "'observers'", "streams": "'stream'", "temprature": '`options={"temperature": 0}`',
+}  # fmt: skip
+MEANT = {
+    "stop_sequences": '`options={"stop": ["END"]}`', "StopSequences": '`options={"stop": ["END"]}`', "thinking": "`options=",
+    "step_limit": "`budget=lab.Budget(max_turns=3)`.", "top_k": '`options={"top_k": 40}`.', "deps": "a closure",
+    "deps_type": "a closure",
+    "run_config": "its settings as arguments of `lab.Agent`.", "cancellation_token": "`run.cancel()`.",
+    "input": '`agent.run("…")`', "message": '`agent.run("…")`', "user_prompt": '`agent.run("…")`', "prompt": "`agent.run(prompt=…)`.",
+    "messages": "`agent.run(…, messages=…)`.", "max_messages": "`stop=lab.StepCountIs(8)`",
+    "max_consecutive_auto_reply": "`budget=lab.Budget(max_turns=3)`.", "maxConsecutiveAutoReply": "`budget=lab.Budget(max_turns=3)`.",
+    "hooks": "`observers=[print]`", "system": '`instructions="…"`.', "store": "`store.keep(run)`.",
+    "mcp_servers": "a function for each tool",
+    "max_time": "`budget=lab.Budget(timeout=3)`.", "max_duration": "`budget=lab.Budget(timeout=3)`.",
+    "working_limit": "`budget=lab.Budget(timeout=3)`.", "max_requests": "`budget=lab.Budget(max_calls=3)`.",
+    "max_tool_calls": '`stop=lab.HasToolCall("finalize")`', "tool_calls_limit": '`stop=lab.HasToolCall("finalize")`',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *((name, f"Write {said}") for name, said in MEANT.items()),
+        *((name, f"Did you mean {said}?") for name, said in TYPOS.items()),
+        *((name, "It takes: model, tools,") for name in ONLY_LISTED),
+    ],
+)
+def test_advice_is_for_names_that_are_known_and_for_misspellings(name: str, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        lab.Agent("openai:gpt-5", **{name: 3})  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"Agent takes no {name!r}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "max_time": "Did you mean 'timeout'?", "max_duration": "Did you mean 'timeout'?", "working_limit": "Did you mean 'timeout'?",
+        "max_requests": "Did you mean 'max_calls'?", "max_tunrs": "Did you mean 'max_turns'?", "max_step": "Did you mean 'max_turns'?",
+        "max_tool_calls": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`',
+        "tool_calls_limit": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`', "seconds": "It takes: max_turns,",
+    }.items(),
+)  # fmt: skip
+def test_a_limit_of_another_tool_is_the_same_limit_here(name: str, said: str) -> None:
+    with pytest.raises(errors.LimitError) as caught:
+        lab.Budget(**{name: 3})  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"Budget takes no {name!r}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "hooks": "Write `observers=[print]`", "usage": "It takes: prompt,", "store": "Write `store.keep(run)`.",
+        "input": 'Write `agent.run("…")`', "message": 'Write `agent.run("…")`', "tool": "Did you mean `lab.Agent(…, tools=3)`?",
+    }.items(),
+)  # fmt: skip
+def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        looping().run("x", **{name: 3})
+    assert str(caught.value).startswith(f"run takes no {name!r}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "ModelRetry": 'Write `ValueError("…")`, raised in the tool', "UsageLimits": "Write `lab.Budget`.",
+        "TerminationCondition": "Write `lab.StopCondition`.", "MaxMessageTermination": "Write `lab.StepCountIs`.",
+        "run_sync": "Write `asyncio.run(main())`", "MissingKeyError": "Write `lab.errors.MissingKeyError`.",
+        "ToolStarted": "Write `lab.events.ToolStarted`.", "message": "Did you mean 'Message'?",
+        "Telemetri": "Did you mean 'Telemetry'?",
+
+        "Wizard": "`dir(agentlab)` lists",
+    }.items(),
+)  # fmt: skip
+def test_a_name_that_lab_has_not(name: str, said: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(lab, name)
+    assert str(caught.value).startswith(f"agentlab has no name {name!r}. {said}")
 
 
 def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:

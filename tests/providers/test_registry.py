@@ -38,6 +38,18 @@ def test_a_model_may_hold_colons_and_slashes():
         pytest.param(":gpt", ["write provider:model"], id="empty provider"),
         pytest.param("", ["write provider:model"], id="empty"),
         pytest.param("_base:x", ["'_base'"], id="a file that is none"),
+        pytest.param("anthropic/claude-sonnet-4-6", ["write 'anthropic:claude-sonnet-4-6'."], id="slash"),
+        pytest.param("openai/gpt-5", ["write 'openai:gpt-5'."], id="slash of openai"),
+        pytest.param("openrouter/openai/gpt-5", ["write 'openrouter:openai/gpt-5'."], id="two slashes"),
+        pytest.param("x-ai/grok-4", ["write 'xai:grok-4'."], id="slash of another name"),
+        pytest.param("google/gemini-3.5-flash", ["write 'gemini:gemini-3.5-flash'."], id="slash of google"),
+        pytest.param("google:gemini-3.5-flash", ["No provider 'google': write 'gemini:gemini-3.5-flash'."], id="google"),
+        *(
+            pytest.param(f"{name}{sign}x", ['write lab.Provider("compatible", base_url="http', 'model="x")'], id=f"{name}{sign}")
+            for name in ("ollama", "groq", "together", "vllm", "lmstudio", "deepseek", "mistral")
+            for sign in ":/"
+        ),
+        pytest.param("nobody/x", ["write provider:model, e.g. 'openai:gpt-4.1-mini'"], id="slash of an unknown name"),
     ],
 )
 def test_wrong_strings(spec: str, words: list[str]):
