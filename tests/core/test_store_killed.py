@@ -292,6 +292,17 @@ def test_a_stored_fork_that_never_ran_keeps_the_hold(tmp_path: Path) -> None:
     assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
 
 
+def test_an_export_keeps_the_hold(tmp_path: Path) -> None:
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    with Store(path) as store:
+        store.export(tmp_path / "export")
+    other = Store()
+    assert other.import_from(tmp_path / "export") == [run_id]
+    result = asyncio.run(taken(other.resume(run_id, payer(paid, idempotent=False))))
+    assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
+
+
 @pytest.mark.parametrize(
     ("again", "says"),
     [(lambda call: input(), "EOFError"), (lambda: True, "TypeError"), (lambda call: {}["pay"], "KeyError")],
