@@ -35,6 +35,7 @@ from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolCall,
 
 G = TypeVar("G")
 T = TypeVar("T")
+F = TypeVar("F")
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
@@ -101,6 +102,10 @@ class Agent(Shown):
     ) -> None:
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise ConfigurationError(
+                f"retry={retry!r}: pass lab.RetryPolicy(attempts=4), for example; attempts=1 means no retry."
+            )
         self.model: Model = _as_model(model, retry or RetryPolicy())
         self.tools: Mapping[str, Tool] = types.MappingProxyType(as_tools(tools))
         self.tool_specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
@@ -112,9 +117,9 @@ class Agent(Shown):
         )
         self.stream = stream
         self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
-        self.middleware: tuple[Middleware, ...] = tuple(middleware)
-        self.tool_middleware: tuple[ToolMiddleware, ...] = tuple(tool_middleware)
-        self.observers: tuple[RunObserver, ...] = tuple(observers)
+        self.middleware: tuple[Middleware, ...] = _functions("middleware", middleware)
+        self.tool_middleware: tuple[ToolMiddleware, ...] = _functions("tool_middleware", tool_middleware)
+        self.observers: tuple[RunObserver, ...] = _functions("observers", observers)
         self.name: str = name or _name_of(self.model)
         if max_depth is not None and (isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0):
             raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents at all, or None for no limit.")
@@ -288,6 +293,14 @@ class Agent(Shown):
         tools = f", tools=[{', '.join(map(one_line, self.tools))}]" if self.tools else ""
         stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
         return f"Agent({one_line(_name_of(self.model))}{tools}, budget={self.settings.budget!r}{stop})"
+
+
+def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
+    """The functions given as one keyword of an agent."""
+    given = tuple(given) if isinstance(given, Iterable) else (given,)
+    if wrong := [one for one in given if not callable(one)]:
+        raise ConfigurationError(f"{name}={wrong[0]!r}: pass a list of functions, such as {name}=[mine].")
+    return given
 
 
 def _name_of(model: Model) -> str:

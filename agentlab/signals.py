@@ -110,7 +110,7 @@ class SignalRegistry:
         `status` is the HTTP status, None where it is not known: 400 and above is an error whatever the body says, or CONTENT_FILTERED
         where it says so. `requested_cap` is the output cap that was asked for, in tokens.
 
-        Never raises on what a provider sent. Of a body above 64 MiB nothing is examined: it is UNKNOWN, and the message says so.
+        Never raises on what a provider sent. Of text or bytes above 64 MiB nothing is examined: it is UNKNOWN, as the message says.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}

@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from agentlab.amounts import exactly, read_of
+from agentlab.amounts import as_set, exactly, read_of
 from agentlab.redaction import shown_without_keys, without_keys
 from agentlab.shown import Shown
 from agentlab.types import (
@@ -119,6 +119,8 @@ class Reading(Shown):
             return f"{self.name}({', '.join(map(str, self.children))})"
         if self.goal:
             return f"{self.name}({self.limit}): {self.value} call{'s' * (self.value != 1)}"
+        if self.value is None and self.met:  # what is known of it is enough
+            return f"{self.name} at least {as_set(self.name, self.limit)}, of which not all is known"
         return f"{self.name} {read_of(self.name, self.value, self.limit)}"
 
 

@@ -323,6 +323,12 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, sit
     if site is not None:
         yours = short.in_words(site.left())
         said += [f"Left of yours: {yours}."] if yours else []
-        more = "To ask it more" if result.terminated else "To let it go on"
-        said.append(f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else "."))
+        spent = calling.bound_below(site.run.outermost)
+        if spent is not None:
+            said.append(f"No sub-agent can make a further call: {spent[1]}")
+        elif not calling.is_spent(site.left()):
+            more = "To ask it more" if result.terminated else "To let it go on"
+            said.append(
+                f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else ".")
+            )
     return f"[{' '.join(said)}]"

@@ -164,11 +164,7 @@ def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
 
 
 def _told(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    hidden = (
-        Redactor().text(message).encode("ascii", "backslashreplace").decode()
-        if not message.isascii()
-        else Redactor().text(message)
-    )
+    hidden = Redactor().text(message).encode("utf-8", "backslashreplace").decode()  # a lone surrogate has no bytes
     return JSONResponse({"error": {"type": kind, "message": hidden}}, status, headers)
 
 

@@ -244,3 +244,11 @@ def test_the_documentation_names_every_provider_and_what_it_reports() -> None:
     for name, can in lab.capabilities().items():
         (row,) = [line for line in table if f"`{name}`" in line.split("|")[1]]
         assert ("reported" in row) is (can.reports_cost and not name.startswith("compatible")), name
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"), [("retry", 3), ("middleware", [5]), ("tool_middleware", 5), ("observers", [None])], ids=str
+)
+def test_what_an_agent_cannot_call_is_refused_when_it_is_made(keyword: str, value: object) -> None:
+    with pytest.raises(errors.ConfigurationError, match=f"{keyword}="):
+        lab.Agent("openai:gpt-5", **{keyword: value})  # type: ignore[arg-type]
