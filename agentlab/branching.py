@@ -113,6 +113,7 @@ class Branching(Drive):
             parent=self,
         )
         branch._take_over(past)
+        branch.holds, branch.again = tuple([hold.at(at) for hold in self.holds]), self.again
         self._has_branch(branch)
         return branch
 

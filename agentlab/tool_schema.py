@@ -42,6 +42,9 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
         parsed = schema.model_json_schema()
     except pydantic.errors.PydanticUserError as error:
         raise _no_schema(name, error) from error
+    if "$ref" in parsed:  # of a class that refers to itself, all of it is among the definitions
+        own_name = parsed.pop("$ref").removeprefix("#/$defs/")
+        parsed = {**parsed["$defs"][own_name], **parsed}
     if parsed.get("type") != "object":
         raise ToolDefinitionError(f"The tool {name!r} has schema={schema.__name__}, which is no object: give the class fields.")
     own = str(parsed.pop("description", ""))

@@ -261,6 +261,11 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
         arguments = target.validate(tool_call.arguments)
     except pydantic.ValidationError as error:
         return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_in_words(error)}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a validator raised what pydantic does not catch, such as a KeyError
+        said = f"The arguments of {tool_call.name} are not valid, nothing was executed. Their validation raised {in_words(error)}"
+        return _failed(tool_call, "invalid_arguments", said, value=error)
     came = await _call(target, arguments)
     executed = _result(tool_call, target, came)
     executed.cut, executed.left_behind = came.cut, came.left_behind

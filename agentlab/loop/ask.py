@@ -36,6 +36,7 @@ from agentlab.types import (
     ModelResponse,
     RateLimit,
     StopReason,
+    ToolCall,
     ToolResult,
     Usage,
     UsageSource,
@@ -64,6 +65,21 @@ class ExplicitStop:
     reason: str
     output: object
     who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A call that may have run in a step which ended with its process: its tool is not called again without a question.
+
+    `answered` is the step in which the tool was called again, None before that. A branch that begins before that step is held too.
+    """
+
+    call: ToolCall
+    answered: int | None = None
+
+    def at(self, steps: int) -> Hold:
+        """The hold as it is after so many steps of its run."""
+        return self if self.answered is None or self.answered <= steps else Hold(self.call)
 
 
 class Draft:

@@ -22,7 +22,7 @@ from agentlab.conversation import Conversation
 from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
 from agentlab.in_background import InBackground, RunState
-from agentlab.loop.ask import Draft, ExplicitStop
+from agentlab.loop.ask import Draft, ExplicitStop, Hold
 from agentlab.loop.calls import check_key
 from agentlab.loop.step import Ending, take_step
 from agentlab.never_met import never_met
@@ -97,7 +97,7 @@ class Drive(InBackground[RunResult]):
         self._cancelled = False
         self._interrupts = 0
         self.waits_for_tool = False
-        self.may_have_run: list[ToolCall] = []
+        self.holds: tuple[Hold, ...] = ()
         self.again: Callable[[ToolCall], object] | None = None
         self._end_is_told = False
         self._telling = threading.Lock()

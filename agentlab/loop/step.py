@@ -339,7 +339,7 @@ async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> 
 
 async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
-    if run.may_have_run and (refused := await _refused(run, tool_call)) is not None:
+    if run.holds and (refused := await _refused(run, tool_call)) is not None:
         return Executed(refused)
     executed = await _kept_from_cancel(run, tool_call)
     if executed.left_behind:
@@ -352,16 +352,20 @@ async def _called(run: Drive, tool_call: ToolCall) -> Executed:
 
 async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
     """The result of a call that is not to be executed again: it may have run in a try at this step that ended with its process."""
-    before = [call for call in run.may_have_run if call.name == tool_call.name]
+    before = [hold for hold in run.holds if hold.answered is None and hold.call.name == tool_call.name]
     if not before:
         return None
-    run.may_have_run = [call for call in run.may_have_run if call.name != tool_call.name]
-    allowed = False if run.again is None else run.again(tool_call)
-    if await allowed if inspect.isawaitable(allowed) else allowed:
-        return None
+    run.holds = tuple([replace(hold, answered=len(run.history) + 1) if hold in before else hold for hold in run.holds])
+    again, failed = run.again or run.outermost.again, ""
+    try:
+        allowed = False if again is None else again(tool_call)
+        if await allowed if inspect.isawaitable(allowed) else allowed:
+            return None
+    except Exception as error:  # without an answer it is not executed
+        failed = f" Whether to execute it again could not be asked: again raised {in_words(error).rstrip('.')}."
     said = (
         f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "
-        f"{' and '.join(call.arguments for call in before)}. Find out whether it did before you call it again."
+        f"{' and '.join(hold.call.arguments for hold in before)}. Find out whether it did before you call it again.{failed}"
     )
     return ToolResult(tool_call.id, tool_call.name, said, None, "may_have_run", tool_call.arguments)
 

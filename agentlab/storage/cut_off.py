@@ -5,7 +5,7 @@ that step is not among those that are kept, what they used until then counts in 
 `children`.
 
 Before a tool starts that must not run twice (`idempotent=False`), its call is noted in the same way. Where the run goes on, such a call
-may have run.
+may have run. The note keeps it with the step in which it came again, for branches that begin before that step.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from agentlab.errors import StorageError
 from agentlab.history import RunHistory
+from agentlab.loop.ask import Hold
 from agentlab.results import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, run_json
 from agentlab.types import StopReason, ToolCall
@@ -31,17 +32,22 @@ def note_of(step: int, children: Iterable[tuple[str, str, str]]) -> str:
     return json.dumps({"step": step, "children": list(children)}, separators=(",", ":"))
 
 
-def begun_note(step: int, calls: Iterable[ToolCall]) -> str:
-    """The note of tools that were begun: for each its call."""
-    kept = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
+def begun_note(step: int, held: Iterable[Hold]) -> str:
+    """The note of tools that were begun: for each its call, and the step in which it came again."""
+    kept = [
+        {"id": hold.call.id, "name": hold.call.name, "arguments": hold.call.arguments, "answered": hold.answered} for hold in held
+    ]
     return json.dumps({"step": step, "calls": kept}, separators=(",", ":"))
 
 
-def may_have_run(storage: Storage, kept: StoredRun) -> list[ToolCall]:
-    """The calls that were begun in the step that the run was cut off in."""
+def holds(storage: Storage, kept: StoredRun) -> tuple[Hold, ...]:
+    """The calls that were begun in the step that the run was cut off in, and earlier ones that have come again since."""
     text = storage.notes(BEGUN, [kept.head.run_id]).get(kept.head.run_id)
-    note: dict[str, Any] = {"step": 0} if text is None else json.loads(text)
-    return [ToolCall(**call) for call in note["calls"]] if note["step"] > kept.steps else []
+    note: dict[str, Any] = {"step": 0, "calls": ()} if text is None else json.loads(text)
+    noted = [
+        Hold(ToolCall(call["id"], call["name"], call["arguments"]), call.get("answered")).at(kept.steps) for call in note["calls"]
+    ]
+    return tuple([hold for hold in noted if hold.answered is not None or note["step"] > kept.steps])
 
 
 def cut_off(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:

@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from agentlab import events, message_json
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.errors import AgentlabWarning, StorageError
+from agentlab.loop.ask import Hold
 from agentlab.redaction import Redactor, known_secrets, text_of
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
@@ -53,7 +54,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._let_go = False
         self._called: list[tuple[str, str, str]] = []
-        self._tools = list(run.may_have_run)
+        self._tools: list[Hold] = []
         at_work[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
@@ -116,12 +117,14 @@ class Keeper:
         if tool is None or tool.idempotent:
             return
         with self._lock:
-            self._tools.append(event.tool_call)
+            self._tools.append(Hold(event.tool_call))
             self._write_tools(event.turn)
 
     def _write_tools(self, step: int) -> None:
         if self._begun and not self._let_go:
-            self._storage.note(self.run.id, cut_off.BEGUN, hidden(cut_off.begun_note(step, self._tools), self._hide))
+            self._storage.note(
+                self.run.id, cut_off.BEGUN, hidden(cut_off.begun_note(step, [*self.run.holds, *self._tools]), self._hide)
+            )
 
     def _save(self) -> None:
         run = self.run
@@ -134,19 +137,20 @@ class Keeper:
         if not self._begun:
             self._storage.begin(StoredHead(run.id, time.time(), self.writer, self._text(_head(run))), steps, end)
             self._begun = True
+            if run.holds:  # of the run that it branches from
+                self._write_tools(self._steps + len(new) + 1)
         elif steps or end != self._end:
             self._storage.add(run.id, self.writer, steps, end)
         else:
             return
         self._end = end
         if new:
+            before = self._steps
             self._steps, self._events = self._steps + len(new), self._events + len(happened)
             self._row_before = sums[-1]
-            self._called = []
-            if self._tools:
-                self._tools = list(self.run.may_have_run)
-                if self._tools:  # the run has not come to these again
-                    self._write_tools(self._steps + 1)
+            self._called, self._tools = [], []
+            if any(hold.answered is None or hold.answered > before for hold in run.holds):
+                self._write_tools(self._steps + 1)
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""

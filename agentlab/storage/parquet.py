@@ -19,7 +19,7 @@ import pandas as pd
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.recorder import array
 from agentlab.storage import StoredHead, StoredRun, StoredStep
-from agentlab.storage.cut_off import CALLED
+from agentlab.storage.cut_off import BEGUN, CALLED
 from agentlab.storage.frames import runs_frame, steps_frame
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _MARK = b"agentlab"
 _OF_RUNS = ["run_id", "begun_at_s", "writer", "head", "steps", "end"]
 _UNDER_WAY = "under_way"
 """What is noted of the step under way, where there is one; earlier exports have no such column."""
+_BEGUN = "tools_begun"
+"""What is noted of calls that may have run; earlier exports have no such column."""
 _OF_STEPS = ["run_id", "step", "row", "body"]
 
 
@@ -46,6 +48,8 @@ def export(store: Store, folder: str | Path) -> None:
     runs["end"] = array([run.end for run in kept], "string")
     notes = store.storage.notes(CALLED)
     runs[_UNDER_WAY] = array([None if run.end is not None else notes.get(run.head.run_id) for run in kept], "string")
+    begun = store.storage.notes(BEGUN)
+    runs[_BEGUN] = array([begun.get(run.head.run_id) for run in kept], "string")
     steps = _plainly(steps_frame(store, kept, all_of_them=True))
     with _told(place):
         place.mkdir(parents=True, exist_ok=True)
@@ -91,7 +95,7 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
     with _told(place):
         with pq.ParquetFile(place / "runs.parquet") as file:
             _check(place / "runs.parquet", file, _OF_RUNS)
-            there_is = [_UNDER_WAY] if _UNDER_WAY in file.schema_arrow.names else []
+            there_is = [name for name in (_UNDER_WAY, _BEGUN) if name in file.schema_arrow.names]
             runs = file.read(columns=[*_OF_RUNS, *there_is]).to_pylist()
         with pq.ParquetFile(place / "steps.parquet") as file:
             _check(place / "steps.parquet", file, _OF_STEPS)
@@ -121,8 +125,9 @@ def _added(store: Store, run: dict[str, Any], steps: list[StoredStep], here: Sto
             f"The run {run_id!r} is here already and stands otherwise ({here.steps} steps, there {run['steps']}): delete it first."
         )
     store.storage.begin(StoredHead(run_id, run["begun_at_s"], run["writer"], run["head"]), steps, run["end"])
-    if run.get(_UNDER_WAY) is not None:
-        store.storage.note(run_id, CALLED, run[_UNDER_WAY])
+    for name, column in ((CALLED, _UNDER_WAY), (BEGUN, _BEGUN)):
+        if run.get(column) is not None:
+            store.storage.note(run_id, name, run[column])
     return True
 
 

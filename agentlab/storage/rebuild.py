@@ -20,7 +20,7 @@ from agentlab.settings import RunSettings, as_policy
 from agentlab.stop import Custom, as_condition
 from agentlab.storage import Storage, StoredRun, run_json
 from agentlab.storage.but_for_keys import same_but_for_keys
-from agentlab.storage.cut_off import cut_off, of_end
+from agentlab.storage.cut_off import cut_off, holds, of_end
 from agentlab.storage.run_json import Forgotten
 from agentlab.termination import Policy
 from agentlab.transport import current
@@ -82,6 +82,7 @@ def _rebuilt(
         parent_step=head.get("parent_step"),
         called_by=head.get("called_by"),
     )
+    run.holds = holds(storage, kept)
     if end is not None:
         run.events.extend(run_json.made_events(end["events"], history))
         run.was_ended(_ending(end), end["at_s"])

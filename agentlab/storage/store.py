@@ -25,7 +25,6 @@ from agentlab.settings import RunSettings
 from agentlab.shown import Shown
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun, writers
 from agentlab.storage.children import put_back
-from agentlab.storage.cut_off import may_have_run
 from agentlab.storage.keeper import Keeper, at_work
 from agentlab.storage.rebuild import rebuilt, refuse_what_is_forgotten
 from agentlab.termination import Policy
@@ -229,6 +228,7 @@ class Store(Shown):
 
         So a tool may run twice. One with `idempotent=False` that was begun in that step does not: the next call of it gets an error
         result, which says that it may have run. `again`, a function of that call, sync or async, is asked first: True has it executed.
+        Where `again` raises, the call is not executed. Branches that begin before that call are held in the same way.
 
         `take_over` resumes what another process seems to have, such as one of a machine that is gone. Raises ConfigurationError where
         the run has ended or is under way, and where its tools, or other functions, are missing.
@@ -242,12 +242,14 @@ class Store(Shown):
             >>> len(result.history), result.stop_reason
             (3, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
+        if again is not None and not callable(again):
+            raise ConfigurationError(f"resume(again={again!r}): pass a function of the call, such as again=lambda call: True.")
         kept = self._one(run_id)
         self._refuse_to_resume(kept, take_over=take_over)
         run = rebuilt(self.storage, kept, agent, stop=stop, policy=policy)
         refuse_what_is_forgotten(run)
         self._ready(run)
-        run.may_have_run, run.again = may_have_run(self.storage, kept), again
+        run.again = again
         keeper = Keeper(self.storage, run, self._behind, begun=True)
         self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
         self._keepers[run_id] = keeper

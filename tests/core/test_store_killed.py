@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import random
 import signal
@@ -14,7 +16,9 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.events import Event, TurnCompleted
+from agentlab.in_background import RunState
 from agentlab.storage.store import Store
 from agentlab.testing import Said, ScriptedProvider, call, say
 from agentlab.types import ModelRequest, StopReason
@@ -230,6 +234,93 @@ def test_the_hold_is_for_one_call_and_lasts_until_it_comes(tmp_path: Path) -> No
         result = asyncio.run(taken(store.resume(run_id, payer(paid, idempotent=False, model=model))))
     assert [step.tool_results[0].error for step in result.history[1:-1]] == [None, "may_have_run", None]
     assert paid.read_bytes() == b"5\n6\n"
+
+
+def errors(result: lab.RunResult) -> list[str | None]:
+    return [one.error for step in result.history for one in step.tool_results if one.name == "pay"]
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["in-process", "loaded"])
+@pytest.mark.parametrize("way", ["error", "cancel", "cancel-first", "whole-then-fork", "fork-of-a-fork"])
+def test_the_hold_goes_along_with_what_comes_from_the_run(tmp_path: Path, way: str, loaded: bool) -> None:
+    """A resumed run that ends before the call comes again, or is forked from before that, has not answered for it."""
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    fails = [way == "error"]
+
+    def model(request: ModelRequest, index: int) -> Said:
+        if fails.pop() if fails else False:
+            raise ProviderConnectionError("no route")
+        if way == "cancel" and run.state is not RunState.ENDED and not run.parent:
+            run.cancel()
+        return [call("look", {"q": "it"}), call("pay", {"eur": 5}), say("end")][len(request.messages) // 2]
+
+    with Store(path) as store:
+        ready = payer(paid, idempotent=False, model=model, observers=[store])
+        run = store.resume(run_id, ready)
+        if way == "cancel-first":
+            run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(taken(run))
+        if loaded:
+            run = store.load(run_id, ready)
+        assert run.result is not None
+        ended = {"error": StopReason.ERROR, "cancel": StopReason.CANCELLED, "cancel-first": StopReason.CANCELLED}
+        assert run.result.stop_reason is ended.get(way, StopReason.COMPLETED)
+        if way == "whole-then-fork":
+            assert errors(run.result) == ["may_have_run"]
+            assert run.fork(at=2).holds[0].answered == 2
+            branch = run.fork(at=0)
+        elif way == "fork-of-a-fork":
+            branch = run.fork(at=2).fork(at=1)
+        else:
+            branch = run.go_on()
+        assert errors(asyncio.run(taken(branch))) == ["may_have_run"]
+        assert paid.read_bytes() == b"5\n"
+        store.keep(branch)
+        assert errors(asyncio.run(taken(store.load(branch.id, ready).fork(at=1)))) == ["may_have_run"]
+    assert paid.read_bytes() == b"5\n"
+
+
+def test_a_stored_fork_that_never_ran_keeps_the_hold(tmp_path: Path) -> None:
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    with Store(path) as store:
+        branch = store.keep(store.load(run_id, payer(paid, idempotent=False)).fork(at=0))
+        store.let_go(branch)
+        result = asyncio.run(taken(store.resume(branch.id, payer(paid, idempotent=False))))
+    assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
+
+
+def test_an_export_keeps_the_hold(tmp_path: Path) -> None:
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    with Store(path) as store:
+        store.export(tmp_path / "export")
+    other = Store()
+    assert other.import_from(tmp_path / "export") == [run_id]
+    result = asyncio.run(taken(other.resume(run_id, payer(paid, idempotent=False))))
+    assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
+
+
+@pytest.mark.parametrize(
+    ("again", "says"),
+    [(lambda call: input(), "EOFError"), (lambda: True, "TypeError"), (lambda call: {}["pay"], "KeyError")],
+    ids=["no-terminal", "arity", "key"],
+)
+def test_a_question_that_fails_is_a_refusal(tmp_path: Path, monkeypatch: Any, again: Any, says: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    with Store(path) as store:
+        result = asyncio.run(taken(store.resume(run_id, payer(paid, idempotent=False), again=again)))
+    assert (result.stop_reason, errors(result), paid.read_bytes()) == (StopReason.COMPLETED, ["may_have_run"], b"5\n")
+    assert f"again raised {says}" in result.history[1].tool_results[0].content
+
+
+def test_what_cannot_be_asked_is_refused_at_resume() -> None:
+    with pytest.raises(ConfigurationError, match="again=5"):
+        Store().resume("r1", again=5)  # type: ignore[arg-type]
 
 
 def test_only_such_tools_cost_a_note() -> None:

@@ -1039,6 +1039,59 @@ def test_a_call_that_was_cut_off_reaches_no_middleware_and_an_unknown_tool_does(
     assert [one.name for one in seen] == ["nowhere"]
 
 
+class Coded(pydantic.BaseModel):
+    code: str
+
+    @pydantic.field_validator("code")
+    @classmethod
+    def known(cls, code: str) -> str:
+        if code == "exit":
+            raise SystemExit(3)
+        return {"de": "Germany"}[code]
+
+
+@pytest.mark.parametrize(("code", "says"), [("xx", "KeyError: 'xx'"), ("exit", "SystemExit: 3")])
+@pytest.mark.parametrize("whole", [True, False], ids=["schema", "parameter"])
+def test_what_a_validator_raises_is_the_calls_result(code: str, says: str, whole: bool) -> None:
+    def look_up(country: Coded) -> str:
+        return country.code
+
+    made = tool(schema=Coded)(look_up) if whole else tool(look_up)
+    arguments = {"code": code} if whole else {"country": {"code": code}}
+    script = [call("look_up", arguments), call("look_up", json.loads(json.dumps(arguments).replace(code, "de"))), "end"]
+    run = lab.Agent(lab.testing.ScriptedProvider(script), tools=[made]).run("go")
+    result = go(ended(run))
+    failed, fine = result.history[0].tool_results[0], result.history[1].tool_results[0]
+    assert (failed.error, fine.content, result.stop_reason) == ("invalid_arguments", "Germany", lab.StopReason.COMPLETED)
+    assert failed.content == f"The arguments of look_up are not valid, nothing was executed. Their validation raised {says}"
+
+
+class Node(pydantic.BaseModel):
+    """A tree."""
+
+    name: str
+    kids: list[Node] = []
+
+
+class Nodes(pydantic.RootModel["list[Nodes]"]):
+    """No object, and recursive."""
+
+
+def test_a_class_that_refers_to_itself_is_a_tool() -> None:
+    for made in (tool(name="Node", schema=Node)(lambda tree: tree), as_tools([Node])["Node"]):
+        schema = made.spec.parameters
+        assert (schema["type"], schema["required"], set(schema["properties"])) == ("object", ["name"], {"name", "kids"})
+        assert schema["properties"]["kids"]["items"] == {"$ref": "#/$defs/Node"}
+        assert "$ref" not in schema
+        assert schema["$defs"]["Node"]["type"] == "object"
+    assert as_tools([Node])["Node"].spec.description == "A tree."
+    result = call_tool(as_tools([Node])["Node"], '{"name": "a", "kids": [{"name": "b"}]}')
+    assert result.value == Node(name="a", kids=[Node(name="b")])
+    assert call_tool(as_tools([Node])["Node"], '{"name": "a", "kids": [{}]}').error == "invalid_arguments"
+    with pytest.raises(ToolDefinitionError, match="which is no object"):
+        as_tools([Nodes])
+
+
 @pytest.mark.usefixtures("own_time")
 def test_a_cancel_keeps_what_was_executed_before_it() -> None:
     async def wait(call: ToolCall, execute: Any) -> Any:
