@@ -72,10 +72,12 @@ class Hold:
     """A call that may have run in a step which ended with its process: its tool is not called again without a question.
 
     `answered` is the step in which the tool was called again, None before that. A branch that begins before that step is held too.
+    `by` is that call's id: a middleware that executes the same call twice is held twice.
     """
 
     call: ToolCall
     answered: int | None = None
+    by: str = ""
 
     def at(self, steps: int) -> Hold:
         """The hold as it is after so many steps of its run."""

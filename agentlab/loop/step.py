@@ -352,10 +352,16 @@ async def _called(run: Drive, tool_call: ToolCall) -> Executed:
 
 async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
     """The result of a call that is not to be executed again: it may have run in a try at this step that ended with its process."""
-    before = [hold for hold in run.holds if hold.answered is None and hold.call.name == tool_call.name]
+    turn = len(run.history) + 1
+    this = (turn, tool_call.id)
+    before = [
+        hold
+        for hold in run.holds
+        if hold.call.name == tool_call.name and (hold.answered is None or (hold.answered, hold.by) == this)
+    ]
     if not before:
         return None
-    run.holds = tuple([replace(hold, answered=len(run.history) + 1) if hold in before else hold for hold in run.holds])
+    run.holds = tuple([replace(hold, answered=turn, by=tool_call.id) if hold in before else hold for hold in run.holds])
     again, failed = run.again or run.outermost.again, ""
     try:
         allowed = False if again is None else again(tool_call)

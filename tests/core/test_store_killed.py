@@ -292,6 +292,20 @@ def test_a_stored_fork_that_never_ran_keeps_the_hold(tmp_path: Path) -> None:
     assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
 
 
+def test_a_middleware_that_tries_again_is_held_again(tmp_path: Path) -> None:
+    async def twice(tool_call: Any, execute: Any) -> Any:
+        result = await execute(tool_call)
+        return await execute(tool_call) if result.error else result
+
+    path, paid = tmp_path / "runs.db", tmp_path / "paid"
+    run_id = killed_while_it_pays(path, paid, idempotent=False)
+    plain = payer(paid, idempotent=False)
+    agent = lab.Agent(plain.model, tools=list(plain.tools.values()), tool_middleware=[twice])
+    with Store(path) as store:
+        result = asyncio.run(taken(store.resume(run_id, agent)))
+    assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
+
+
 def test_an_export_keeps_the_hold(tmp_path: Path) -> None:
     path, paid = tmp_path / "runs.db", tmp_path / "paid"
     run_id = killed_while_it_pays(path, paid, idempotent=False)
