@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import CDPSession, expect
+from playwright.sync_api import CDPSession, Page, expect
 
 from .lab_page import LabPage
 from .widget_page import LIVE
@@ -52,12 +52,19 @@ COUNT_DRAWINGS = """() => {
 }"""
 
 
-def size(session: CDPSession) -> tuple[float, float]:
-    """Megabytes of the page's JavaScript and its number of DOM nodes, after the garbage has been collected."""
-    for _ in range(2):
-        session.send("HeapProfiler.collectGarbage")
-    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
-    return metrics["JSHeapUsedSize"] / 1e6, metrics["Nodes"]
+def size(session: CDPSession, page: Page) -> tuple[float, float]:
+    """Megabytes of the page's JavaScript and its number of DOM nodes, after the garbage has been collected.
+
+    The least of several measurements: while a drawing replaces another, both are there. What leaks is in each of them.
+    """
+    found = []
+    for _ in range(5):
+        for _ in range(2):
+            session.send("HeapProfiler.collectGarbage")
+        metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+        found.append((metrics["JSHeapUsedSize"] / 1e6, metrics["Nodes"]))
+        page.wait_for_timeout(250)
+    return min(mb for mb, _ in found), min(nodes for _, nodes in found)
 
 
 @pytest.mark.own_page
@@ -75,14 +82,14 @@ def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> No
     lab.button("Run").click()
     expect(lab.button("Resume")).to_be_enabled(timeout=100_000)
     expect(lab.output(1).locator("caption").locator("visible=true")).to_contain_text("of 1,000")
-    first_mb, first_nodes = size(session)
+    first_mb, first_nodes = size(session, lab.page)
     steps = int(lab.kernel_value("len(run.history)"))
     assert 1_000 <= steps < 1_100
     lab.page.evaluate(COUNT_DRAWINGS)
     lab.button("Resume").click()
     lab.wait_for_output(1, "truncated · stop_condition", timeout_s=200)
     expect(lab.output(1).locator("caption").locator("visible=true")).to_contain_text("of 5,000")
-    last_mb, last_nodes = size(session)
+    last_mb, last_nodes = size(session, lab.page)
     drawings = lab.page.evaluate("window.drawings")
     print(f"{first_mb:.1f} MB and {first_nodes:.0f} nodes, then {last_mb:.1f} MB and {last_nodes:.0f}; {drawings} drawings")
     assert lab.kernel_value("len(run.history)") == "5000"
