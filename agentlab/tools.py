@@ -58,7 +58,7 @@ class Tool(Shown):
     Python cannot end it.
 
     `on_cancel` says what becomes of a call where the run is cancelled, interrupted or out of time: with `cancel` an async function
-    is cancelled (its `finally` is awaited, at most 2 s), and one on a thread is left behind; what came of it is not known. With `wait`
+    is cancelled (its `finally` is awaited, at most 2 s), and one on a thread is left behind; its outcome is not known. With `wait`
     the run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off. An async
     function that does not end within 2 s of its cancel is left behind too, with a warning: it may still be running.
 
@@ -331,7 +331,7 @@ async def _call(target: Tool, arguments: dict[str, Any]) -> _Came:
 
 
 async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Came:
-    """Await what the function gave in a task of its own, which can be left where it does not end."""
+    """Await what the function returned in a separate task, which is left behind if it does not end."""
     task = asyncio.create_task(_carried(awaitable), name=f"agentlab-tool-{target.name}")
     try:
         cut = await _waited(task, until_s)

@@ -1,4 +1,4 @@
-"""What wires have in common: how calls are read out of blocks, and that each call has an id of its own."""
+"""What wires have in common: reading calls out of blocks, and a unique id for each call."""
 
 from __future__ import annotations
 
