@@ -64,7 +64,7 @@ kernels: $(VENV)/.dev ## the kernel tests on other versions of ipykernel too
 	$(BIN)/python -m tests.kernel.matrix
 
 inspect: $(VENV)/.dev ## the importer of Inspect's logs on logs that Inspect makes, in an environment of its own
-	$(BIN)/python -m tests.importers.with_inspect
+	$(BIN)/python -m tests.interop.with_inspect
 
 soak: $(VENV)/.dev ## what takes many minutes: load at its largest sizes, and the like
 	$(BIN)/python -m pytest -s -m soak tests

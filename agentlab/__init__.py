@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     from agentlab import errors as errors
     from agentlab import events as events
-    from agentlab import importers as importers
+    from agentlab import interop
     from agentlab import plots as plots
     from agentlab import providers as providers
     from agentlab import signals as signals
     from agentlab import storage as storage
-    from agentlab import telemetry as telemetry
     from agentlab import termination as termination
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
     from agentlab.going_on import Proposal as Proposal
     from agentlab.history import RunHistory as RunHistory
+    from agentlab.interop import otel_export
+    from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits import limit_field as limit_field
     from agentlab.lockstep import Lockstep as Lockstep
     from agentlab.loop.calls import RetryPolicy as RetryPolicy
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
     from agentlab.stop import StepCountIs as StepCountIs
     from agentlab.stop import StopCondition as StopCondition
     from agentlab.storage.store import Store as Store
-    from agentlab.telemetry import Telemetry as Telemetry
     from agentlab.terminating import TerminatingTools as TerminatingTools
     from agentlab.termination import DecisionContext as DecisionContext
     from agentlab.termination import decide as decide
@@ -102,6 +102,8 @@ if TYPE_CHECKING:
     from agentlab.widgets.explorer import explore as explore
 
     frame = to_frame
+    importers = interop
+    telemetry = otel_export
 
 _PLACES = {
     "agentlab.agent": ("Agent",),
@@ -143,7 +145,7 @@ _PLACES = {
         "StopCondition",
     ),
     "agentlab.storage.store": ("Store",),
-    "agentlab.telemetry": ("Telemetry",),
+    "agentlab.interop.otel_export": ("Telemetry",),
     "agentlab.terminating": ("TerminatingTools",),
     "agentlab.termination": ("DecisionContext", "decide"),
     "agentlab.tools": ("Tool", "tool"),
@@ -164,7 +166,18 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "events", "importers", "plots", "providers", "signals", "storage", "telemetry", "termination", "testing")
+_MODULES = {
+    "errors": "agentlab.errors",
+    "events": "agentlab.events",
+    "importers": "agentlab.interop",
+    "plots": "agentlab.plots",
+    "providers": "agentlab.providers",
+    "signals": "agentlab.signals",
+    "storage": "agentlab.storage",
+    "telemetry": "agentlab.interop.otel_export",
+    "termination": "agentlab.termination",
+    "testing": "agentlab.testing",
+}
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 
@@ -173,7 +186,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"agentlab.{name}")
+        return import_module(_MODULES[name])
     place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
     if not place:
         raise import_module("agentlab.no_such_name").no_such_name("agentlab", name, __all__)

@@ -209,7 +209,7 @@ class Redactor:
 
     Known are the secrets that it is given, and those that the whole process knows (`agentlab.known_keys`). They are looked for without
     their `Bearer` too, and as JSON, URLs, HTML and base64 write them. A key that a stream sends in pieces, one event each, is seen by
-    `agentlab.transport.split_keys`.
+    `agentlab.transport.stream_redaction`.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:

@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from agentlab.transport.cassettes import RecordedResponse, load_cassette
+from agentlab.transport.cassette import RecordedResponse, load_cassette
 
 
 class StandIn:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
     from agentlab.history import RunHistory
+    from agentlab.interop.otel_export import Telemetry
     from agentlab.lockstep import Lockstep
     from agentlab.results import StepResult
     from agentlab.run import Run
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
-    from agentlab.telemetry import Telemetry
     from agentlab.termination import DecisionContext
 
 _STEP_HEADS = ("step", "finish reason", "tools", "tokens", "cost, USD", "stop reason")

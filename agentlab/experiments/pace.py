@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentlab.errors import LimitError
-from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.loop.calls import CallContext, HttpModel, Model
 from agentlab.run import Run
 from agentlab.transport import Transport
+from agentlab.transport.http import HttpAnswer, HttpRequest
 from agentlab.types import ModelRequest, ModelResponse
 
 

@@ -23,7 +23,6 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 from agentlab.limits import in_seconds
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
@@ -35,6 +34,7 @@ from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_h
 from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure
 from agentlab.transport import Transport
+from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 from agentlab.types import (
     Confidence,
     FinishReason,

@@ -19,7 +19,6 @@ from agentlab.no_such_name import no_such_name
 if TYPE_CHECKING:
     from typing import Any
 
-    from agentlab.http import HttpRequest as HttpRequest
     from agentlab.providers._base import Capabilities as Capabilities
     from agentlab.providers._base import Provider as Provider
     from agentlab.providers._base import Signer as Signer
@@ -30,13 +29,14 @@ if TYPE_CHECKING:
     from agentlab.providers._request import find_key as find_key
     from agentlab.providers._responses_provider import Responses as Responses
     from agentlab.providers._signals import Table as Table
+    from agentlab.transport.http import HttpRequest as HttpRequest
 
 _PLACE_OF = {
     "Capabilities": "agentlab.providers._base",
     "ChatCompletions": "agentlab.providers._chat_provider",
     "Dialect": "agentlab.providers._chat_completions",
     "FINISH_REASONS": "agentlab.providers._chat_completions",
-    "HttpRequest": "agentlab.http",
+    "HttpRequest": "agentlab.transport.http",
     "Provider": "agentlab.providers._base",
     "Responses": "agentlab.providers._responses_provider",
     "Signer": "agentlab.providers._base",

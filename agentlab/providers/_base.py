@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agentlab.http import HttpRequest
 from agentlab.providers._signals import Table
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
 

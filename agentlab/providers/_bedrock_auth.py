@@ -13,8 +13,8 @@ from typing import Any
 
 from agentlab import known_keys
 from agentlab.errors import MissingKeyError
-from agentlab.http import HttpRequest
 from agentlab.providers._request import check_key
+from agentlab.transport.http import HttpRequest
 
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 NO_BOTOCORE = "botocore, which signs requests, is not installed"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from agentlab.http import HttpRequest
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._chat_completions import PLAIN, Dialect, Origin, read_body, request_body
 from agentlab.providers._chat_stream import ChatStreamParser
@@ -14,6 +13,7 @@ from agentlab.providers._request import clean_url, content_headers
 from agentlab.providers._signals import body_message
 from agentlab.providers._versions import place_version
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, ModelRequest, ModelResponse
 
 

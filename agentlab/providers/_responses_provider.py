@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-from agentlab.http import HttpRequest
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._request import clean_url, content_headers
 from agentlab.providers._responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
@@ -15,6 +14,7 @@ from agentlab.providers._responses_request import request_body
 from agentlab.providers._responses_stream import ResponsesStreamParser
 from agentlab.providers._signals import body_message
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, ModelRequest, ModelResponse
 
 NOTHING: Mapping[str, JSON] = MappingProxyType({})

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError
-from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers._base import Capabilities, StreamParser
@@ -24,6 +23,7 @@ from agentlab.providers._request import clean_url, content_headers, find_key, me
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
 from agentlab.providers._versions import check_date
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     Confidence,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from agentlab.http import HttpRequest
 from agentlab.providers import _azure as azure
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities
@@ -20,6 +19,7 @@ from agentlab.providers._chat_completions import Dialect, request_body
 from agentlab.providers._chat_provider import ChatCompletions
 from agentlab.providers._request import content_headers
 from agentlab.providers._signals import find_error
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, ModelRequest
 
 _VERDICTS = ("filtered", "detected")

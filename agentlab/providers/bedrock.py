@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from agentlab import event_frames
 from agentlab.errors import ConfigurationError
-from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._bedrock_auth import NO_BOTOCORE, bearer_key, missing_key, signed_headers
@@ -28,6 +27,7 @@ from agentlab.providers._event_stream import missing_decoder
 from agentlab.providers._request import clean_url
 from agentlab.providers._signals import Ended, Facts, Table, find_error, judge
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     FinishReason,

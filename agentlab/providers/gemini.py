@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from agentlab.http import HttpRequest
 from agentlab.providers import _read as read
 from agentlab.providers._base import Capabilities, StreamParser
 from agentlab.providers._gemini_arguments import is_open
@@ -22,6 +21,7 @@ from agentlab.providers._request import clean_url, content_headers, find_key
 from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
 from agentlab.providers._versions import place_version
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     Confidence,

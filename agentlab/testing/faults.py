@@ -36,10 +36,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.http import HttpAnswer
 from agentlab.no_such_name import only
-from agentlab.testing.damaged_bodies import BrokenGzip, Cut, Garbled, Padded, Repeated
-from agentlab.testing.fault import Ask, Attempt, Fault, Given, check_bytes, check_seconds, first, given, with_body
+from agentlab.testing.fault_bodies import (
+    Ask,
+    Attempt,
+    BrokenGzip,
+    Cut,
+    Fault,
+    Garbled,
+    Given,
+    Padded,
+    Repeated,
+    check_bytes,
+    check_seconds,
+    first,
+    given,
+    with_body,
+)
+from agentlab.transport.http import HttpAnswer
 
 __all__ = [
     "BrokenGzip",

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.http import HttpAnswer, HttpRequest
 from agentlab.redaction import redact_url
-from agentlab.testing.fault import Attempt, Fault, Given
+from agentlab.testing.fault_bodies import Attempt, Fault, Given
 from agentlab.transport import Switch, Transport, current
+from agentlab.transport.http import HttpAnswer, HttpRequest
 
 Plan: TypeAlias = Fault | Sequence[Fault | None] | Callable[[int], Fault | None]
 

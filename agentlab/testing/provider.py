@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 from unittest import SkipTest
 
 from agentlab.errors import MissingKeyError
-from agentlab.http import HttpRequest
 from agentlab.providers._base import Capabilities, Provider
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, Confidence, FinishReason, Message, ModelRequest, ModelResponse, ToolSpec
 
 Bodies: TypeAlias = Sequence[tuple[JSON, FinishReason]]

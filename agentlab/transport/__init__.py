@@ -1,275 +1,36 @@
-"""Where a run's requests go: to the provider, to the provider and a recording, or to a recording alone. `current()` says where."""
+"""Where the bytes of a request go: to the provider, to the provider and a recording, or to a recording alone.
 
-from __future__ import annotations
+`selection` says which transport a run uses (`lab.record`, `lab.replay`, `current()`); `live` is the only user of httpx; `recording` and
+`replaying` write and serve cassettes, whose format is in `cassette` and `cassette_format`.
+Imports `_internal`, errors, model and limits only.
+"""
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from contextvars import ContextVar
-from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
-from agentlab.errors import ProviderConnectionError
-from agentlab.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 
 if TYPE_CHECKING:
-    from agentlab.transport.cassettes import Interaction
-    from agentlab.transport.recording import Recorder, Tape
-    from agentlab.transport.replay_index import Match, ReplayIndex
-
-
-class Transport(Protocol):
-    """Where a run's requests go."""
-
-    @property
-    def needs_key(self) -> bool:
-        """Whether requests reach a provider, so that a key is needed."""
-        ...
-
-    def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
-    ) -> AbstractAsyncContextManager[HttpAnswer]:
-        """Send the request; the answer is open until the context ends. `timeout_s` bounds each wait for data, None not at all.
-
-        Raises ProviderConnectionError (also while the body is read), and from a recording ReplayMissError.
-        """
-        ...
-
-
-_stack: ContextVar[tuple[Any, ...]] = ContextVar("agentlab.transport", default=())
-
-
-def _live() -> Transport:
-    """The live transport, imported when it is first needed: replay needs no HTTP library."""
-    from agentlab.transport.httpx_transports import live
-
-    return live()
-
-
-def current() -> Transport:
-    """The transport of the innermost `replay` or `record` around the caller, else the live one."""
-    stack = _stack.get()
-    found: Transport = stack[-1] if stack else _live()
-    return found
-
-
-def is_chosen() -> bool:
-    """Whether there is a `replay` or a `record` around the caller."""
-    return bool(_stack.get())
-
-
-class Switch:
-    """A transport that is also a context manager: inside it, it is the current one. Nests, and may be left in any context."""
-
-    def __enter__(self) -> Self:
-        _stack.set((*_stack.get(), self))
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        stack = _stack.get()  # without this one in it where the block is left in another context than it was entered in
-        for index in range(len(stack) - 1, -1, -1):
-            if stack[index] is self:
-                _stack.set(stack[:index] + stack[index + 1 :])
-                break
-
-
-# Replay ------------------------------------------------------------------------------------------------------------------------
-
-
-class Replay(Switch):
-    """Recorded responses in place of a provider: no key, no network. Use it in `with`, or give it to a run as its transport.
-
-    Any number of runs, threads and event loops may share it.
-    """
-
-    needs_key = False
-
-    def __init__(self, index: ReplayIndex, pace: float) -> None:
-        self.index = index
-        self.pace = pace
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Replay, (self.index, self.pace)  # another process gets the recordings along, and need not see the folder
-
-    def __repr__(self) -> str:
-        return f"replay({self.index!r}, pace={self.pace:g})"
-
-    @asynccontextmanager
-    async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
-    ) -> AsyncIterator[HttpAnswer]:
-        """Look the request up. `auth` and `timeout_s` play no part."""
-        await asyncio.sleep(0)  # other tasks get their turn, as they would while a provider thinks
-        interaction = self.index.find(request.method, request.url, request.body, lane)
-        yield _ReplayedAnswer(interaction, self.pace)
-
-    def run_ended(self, lane: str) -> None:
-        """The run of this lane asks for nothing else: how far it has come need not be remembered."""
-        self.index.forget(lane)
-
-
-class _ReplayedAnswer:
-    """A recorded response."""
-
-    __slots__ = ("_interaction", "_pace")
-
-    def __init__(self, interaction: Interaction, pace: float) -> None:
-        self._interaction = interaction
-        self._pace = pace
-
-    @property
-    def status(self) -> int:
-        return self._interaction.response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._interaction.response.headers
-
-    @property
-    def recorded(self) -> Recorded:
-        return self._interaction.recorded
-
-    async def read(self) -> bytes:
-        if self._pace or self._interaction.response.incomplete:
-            return b"".join([chunk async for chunk in self.chunks()])
-        return self._interaction.response.body
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        response = self._interaction.response
-        if self._pace:
-            from agentlab.transport.replay_index import paced
-
-            async for piece in paced(response, self._pace):
-                yield piece
-        else:
-            for piece in response.pieces():
-                yield piece
-        if response.incomplete:
-            raise ProviderConnectionError(f"the connection broke off, as it did when {self._interaction.source} was recorded.")
-
-
-# Record ------------------------------------------------------------------------------------------------------------------------
-
-
-class Record(Switch):
-    """A provider whose responses are written down, each as soon as it is complete. Use it in `with`, or give it to a run."""
-
-    needs_key = True
-
-    def __init__(self, recorder: Recorder, transport: Transport) -> None:
-        self.recorder = recorder
-        self._transport = transport
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(record, self.recorder.path, origin=self.recorder.origin), ()
-
-    def __repr__(self) -> str:
-        count = self.recorder.count
-        return f"record({str(self.recorder.path)!r}): {count} interaction{'s' * (count != 1)} written"
-
-    @asynccontextmanager
-    async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
-    ) -> AsyncIterator[HttpAnswer]:
-        """Send the request, and write down what comes."""
-        tape = self.recorder.begin(request.method, request.url, request.headers, request.body, auth=auth, lane=lane)
-        async with self._transport.open(request, auth=auth, lane=lane, timeout_s=timeout_s) as answer:
-            tape.headers(answer.status, "", answer.headers)
-            try:
-                yield _TapedAnswer(answer, tape)
-            finally:
-                tape.close()
-
-
-class _TapedAnswer:
-    """An answer that is written down while it is read."""
-
-    __slots__ = ("_answer", "_tape")
-
-    def __init__(self, answer: HttpAnswer, tape: Tape) -> None:
-        self._answer = answer
-        self._tape = tape
-
-    @property
-    def status(self) -> int:
-        return self._answer.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._answer.headers
-
-    async def read(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        tape = self._tape
-        try:
-            async for chunk in self._answer.chunks():
-                tape.chunk(chunk)
-                yield chunk
-        except ProviderConnectionError:
-            tape.broke()
-            raise
-        tape.complete()
-
-
-# The public pair ---------------------------------------------------------------------------------------------------------------
-
-
-def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Replay:
-    """Answer requests from recorded cassettes: a file, or a folder of them. `with agentlab.replay("fixtures/research"): …`
-
-    `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` play no part),
-    "order" serves what was recorded at an address one after the other, whatever is asked. Either way each run goes through the
-    recordings on its own. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
-
-    Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError where a request matches nothing.
-
-    Example:
-        >>> with lab.replay("fixtures/trip"):
-        ...     result = await agent.run(TASK)
-        >>> result.stop_reason
-        <StopReason.STOP_CONDITION: 'stop_condition'>
-        >>> with lab.replay("fixtures/trip"):
-        ...     result = await agent.run("Another question.")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ReplayMissError: No recording matches this request to POST api.anthropic.com/v1/messages...
-    """
-    from agentlab.transport.replay_index import (  # loaded when a recording is: a live run needs neither them nor yaml
-        ReplayIndex,
-        check_pace,
-    )
-
-    return Replay(ReplayIndex.load(path, match), check_pace(pace))
-
-
-def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None) -> Record:
-    """Send requests to their providers and write what is answered into cassettes. `with agentlab.record("fixtures/research"): …`
-
-    `path` is a folder (one file for each host is made in it) or a file ending in .yaml or .json. What is there stays; a request that
-    is recorded again replaces its earlier recordings (comments in a file that is written anew are lost). Keys, cookies and
-    organisation ids are not written. `origin` says where the recordings come from; without it the date and the host are noted.
-
-    Example:
-        >>> from tempfile import mkdtemp
-        >>> folder = mkdtemp()
-        >>> with lab.record(folder):
-        ...     run = agent.run(TASK)  # `await run` would ask the model, and write down what it answers
-        >>> run
-        Run(anthropic:claude-sonnet-4-6, ready, 0 steps, Budget(max_turns=20))
-    """
-    from agentlab.transport.recording import Recorder
-
-    return Record(Recorder(path, origin=origin), _live())
+    from agentlab.transport.live import LiveTransport, RecordTransport, ReplayTransport
+
+__all__ = [
+    "LiveTransport",
+    "Record",
+    "RecordTransport",
+    "Replay",
+    "ReplayTransport",
+    "Switch",
+    "Transport",
+    "current",
+    "is_chosen",
+    "record",
+    "replay",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """The transports for httpx itself, which load httpx when they are asked for."""
+    """The transports built on httpx, which is loaded when one of them is asked for."""
     if name in ("LiveTransport", "RecordTransport", "ReplayTransport"):
-        from agentlab.transport import httpx_transports
+        from agentlab.transport import live
 
-        return getattr(httpx_transports, name)
+        return getattr(live, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,11 +30,10 @@ from agentlab.redaction import (
     secrets_in_headers,
     secrets_in_url,
 )
-from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
-from agentlab.transport.cassettes import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
-from agentlab.transport.frame_redaction import redact_frames
-from agentlab.transport.replay_index import address, same_question
-from agentlab.transport.split_keys import redact_lines
+from agentlab.transport.cassette import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
+from agentlab.transport.cassette_format import readable_body, write_document, write_interaction
+from agentlab.transport.replaying import address, same_question
+from agentlab.transport.stream_redaction import redact_frames, redact_lines
 from agentlab.types import JSON
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")

@@ -93,8 +93,8 @@ def peers(cassette: Path, size: int) -> float:
 
 def ours(cassette: Path, size: int) -> Prepare:
     """The replay transport as a run uses it, its index built before."""
-    from agentlab.http import HttpRequest
     from agentlab.transport import replay
+    from agentlab.transport.http import HttpRequest
 
     transport = replay(cassette)
     requests = [HttpRequest("POST", URL, HEADERS, content) for content in asked(size, REQUESTS)]
@@ -113,7 +113,7 @@ def ours(cassette: Path, size: int) -> Prepare:
 
 def ours_in_a_client(cassette: Path, size: int) -> Prepare:
     """The same in an httpx client, for other people's code."""
-    from agentlab.transport.httpx_transports import ReplayTransport
+    from agentlab.transport.live import ReplayTransport
 
     client = httpx.AsyncClient(transport=ReplayTransport(cassette))
     bodies = asked(size, REQUESTS)

@@ -11,7 +11,7 @@ from read_by_now import wait_until_read
 
 import agentlab as lab
 from agentlab.providers._registry import names
-from agentlab.transport.cassettes import load_cassette, load_cassettes
+from agentlab.transport.cassette import load_cassette, load_cassettes
 
 from .made import KEY, essence, finished, go
 from .server import Handler, Reply, serving

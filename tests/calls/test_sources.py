@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab.http import read_rate_limit
-from agentlab.transport.cassettes import Interaction
+from agentlab.transport.cassette import Interaction
+from agentlab.transport.http import read_rate_limit
 from agentlab.types import RateLimit, ResponseSource
 
 from .made import HELLO, agent, finished, go, looking_for, pieces, result_of, retried, whole_body

@@ -18,7 +18,7 @@ from providers.bodies import WIRES, Answer, Call
 import agentlab as lab
 from agentlab.events import AskedAgain, Event, TextReceived, ToolStarted
 from agentlab.loop.calls import KEPT_ALIVE, LONGEST_SILENCE_S
-from agentlab.testing.fault import given, with_body
+from agentlab.testing.fault_bodies import given, with_body
 from agentlab.types import Confidence, FinishReason, StopReason
 from agentlab.widgets.step_detail import detail
 

@@ -22,7 +22,7 @@ import agentlab as lab
 from agentlab.cards import LONGEST_TEXT
 from agentlab.cards.card import FIRST, LAST, MOST_ROWS
 from agentlab.condition_code import condition_code
-from agentlab.importers._imported import Imported
+from agentlab.interop.rows import Imported
 from agentlab.testing import ScriptedProvider, call, say
 
 KEY = "sk-ant-" + "a1B2" * 8

@@ -8,7 +8,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.results import RunResult
-from agentlab.transport.cassettes import load_cassette
+from agentlab.transport.cassette import load_cassette
 from agentlab.types import FinishReason
 
 from .record import FOLDER, cases, run

@@ -18,13 +18,13 @@ from botocore.validate import ParamValidator
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.http import HttpRequest
 from agentlab.loop.calls import HttpModel
 from agentlab.providers import _bedrock_auth
 from agentlab.providers._bedrock_request import tool_use_id
 from agentlab.providers._registry import resolve
 from agentlab.providers.bedrock import WIRE, Bedrock
 from agentlab.redaction import Redactor, secrets_in_headers
+from agentlab.transport.http import HttpRequest
 from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 
 from .bedrock_bodies import whole

@@ -16,7 +16,7 @@ from typing import Any
 import genai_prices
 
 from agentlab.pricing import cost_of
-from agentlab.transport.cassettes import load_cassette
+from agentlab.transport.cassette import load_cassette
 from agentlab.types import CostSource, ModelResponse
 
 from . import test_corpus as corpus

@@ -15,8 +15,8 @@ from providers.bodies import Answer, Call
 import agentlab as lab
 from agentlab.providers._registry import names
 from agentlab.transport import Replay, Transport
-from agentlab.transport.cassettes import parse_cassette
-from agentlab.transport.replay_index import ReplayIndex
+from agentlab.transport.cassette import parse_cassette
+from agentlab.transport.replaying import ReplayIndex
 from agentlab.types import FinishReason, ModelRequest
 
 NAMES = names()

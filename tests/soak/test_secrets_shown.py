@@ -21,7 +21,7 @@ from rich.traceback import Traceback
 
 import agentlab as lab
 from agentlab import known_keys
-from agentlab.importers._inspect import from_lines
+from agentlab.interop.import_inspect import from_lines
 from agentlab.testing import ScriptedProvider, call, say
 
 from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
@@ -32,7 +32,7 @@ from .test_secrets import _finished, agent_of
 # conditions that name hostile tools are what is shown here
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
 
-INSPECT_LINES = Path(__file__).parents[1] / "importers" / "inspect_lines.jsonl"
+INSPECT_LINES = Path(__file__).parents[1] / "interop" / "inspect_lines.jsonl"
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ BESIDE = ("opentelemetry-sdk>=1.32", "pyparsing>=3.2,<3.3")
 LEFT_OUT = (
     "tests/browser", "tests/kernel", "tests/live", "tests/soak",
     "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",  # vendors' libraries as oracles, which are newer than the bounds
-    "tests/importers/test_otel_own.py", "tests/importers/test_otel_others.py",
+    "tests/interop/test_otel_own.py", "tests/interop/test_otel_others.py",
     "tests/serve/test_schema.py",
     "tests/core/test_typed.py",  # builds a wheel and checks its types, with what only development needs
     "tests/docs",  # the site is built with the newest, and examples show frames as the newest pandas prints them

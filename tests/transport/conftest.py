@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentlab.http import HttpRequest
 from agentlab.transport import Transport
-from agentlab.transport.cassettes import Interaction, load_cassettes
+from agentlab.transport.cassette import Interaction, load_cassettes
+from agentlab.transport.http import HttpRequest
 
 from . import server
 

@@ -13,7 +13,7 @@ import pytest
 import agentlab as lab
 from agentlab.errors import ConfigurationError, ProviderConnectionError, ReplayMissError
 from agentlab.testing import faults, faulty
-from agentlab.testing.fault import Attempt, Given, given
+from agentlab.testing.fault_bodies import Attempt, Given, given
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PROMPT = "Do I need an umbrella in Graz on Saturday, 12 June 2027?"
@@ -89,7 +89,7 @@ def test_a_recording_that_has_no_more_still_says_so() -> None:
 
 async def ask_again(transport: Any, times: int) -> None:
     """One request, again and again, in a lane; another one between."""
-    from agentlab.http import HttpRequest
+    from agentlab.transport.http import HttpRequest
 
     first = recording().index.interactions[0]
     request = HttpRequest(first.method, first.uri, {}, first.body)

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.http import HttpRequest
 from agentlab.transport import current
-from agentlab.transport.httpx_transports import LiveTransport
+from agentlab.transport.http import HttpRequest
+from agentlab.transport.live import LiveTransport
 
 from .conftest import KEY, ask, asked
 from .server import EVENTS, Server
@@ -93,7 +93,7 @@ def test_a_body_that_cannot_be_decoded(base: str) -> None:
 
 
 def test_a_provider_that_does_not_connect(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
-    monkeypatch.setattr("agentlab.transport.httpx_transports.CONNECT_TIMEOUT_S", 1e-9)
+    monkeypatch.setattr("agentlab.transport.live.CONNECT_TIMEOUT_S", 1e-9)
     with pytest.raises(ProviderConnectionError, match="no connection within 1e-09 s"):
         asked(LiveTransport(), f"{base}/chat", {})
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from agentlab.errors import ProviderConnectionError
-from agentlab.http import HttpRequest
 from agentlab.transport import Record, RecordTransport, current, record, replay
-from agentlab.transport.cassettes import load_cassette
+from agentlab.transport.cassette import load_cassette
+from agentlab.transport.http import HttpRequest
 from agentlab.transport.recording import Recorder
 
 from .conftest import KEY, asked, interaction, interactions

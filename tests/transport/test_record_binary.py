@@ -27,7 +27,7 @@ from agentlab.providers.bedrock import Bedrock
 from agentlab.redaction import REDACTED, Redactor
 from agentlab.results import RunResult
 from agentlab.transport import current, record, replay
-from agentlab.transport.frame_redaction import redact_frames
+from agentlab.transport.stream_redaction import redact_frames
 from agentlab.types import TextDelta
 
 from .conftest import KEY, asked, interactions

@@ -12,7 +12,7 @@ import pytest
 
 from agentlab.errors import ConfigurationError, FixtureNotFoundError, ProviderConnectionError, ReplayMissError
 from agentlab.transport import ReplayTransport, replay
-from agentlab.transport.cassettes import Cassette, load_cassettes
+from agentlab.transport.cassette import Cassette, load_cassettes
 
 from .conftest import CORPUS, ask, asked, interaction
 

@@ -17,7 +17,7 @@ import vcr
 from vcr.cassette import Cassette
 
 from agentlab.transport import RecordTransport, record, replay
-from agentlab.transport.cassettes import load_cassettes
+from agentlab.transport.cassette import load_cassettes
 
 from .conftest import CORPUS, asked
 from .server import EVENTS

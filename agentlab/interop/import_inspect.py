@@ -1,0 +1,450 @@
+"""One run out of a sample, as the reader of Inspect's logs prints it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from agentlab.errors import ConfigurationError, StorageError
+from agentlab.interop import inspect_reader
+from agentlab.interop.rows import (
+    Imported,
+    ReadRun,
+    ReadTurn,
+    Where,
+    count_of,
+    files_of,
+    finish_reason_of,
+    frames,
+    money_of,
+    provider_of,
+    text_of,
+    usage_of,
+)
+from agentlab.pricing import cost_of
+from agentlab.redaction import without_keys
+from agentlab.results import Action
+from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage
+from agentlab.usage import FREE, NOTHING_USED
+
+STOP_REASONS: Mapping[str, StopReason] = {
+    "context": StopReason.TRUNCATED,
+    "time": StopReason.TIMEOUT,
+    "working": StopReason.TIMEOUT,
+    "message": StopReason.TURN_LIMIT,
+    "turn": StopReason.TURN_LIMIT,
+    "token": StopReason.TOKEN_BUDGET,
+    "cost": StopReason.COST_BUDGET,
+    "operator": StopReason.EXPLICIT_STOP,
+    "custom": StopReason.STOP_CONDITION,
+}
+"""Inspect's word for the limit that ended a sample (EvalSampleLimitType of inspect-ai 0.3.285), and ours."""
+
+_ENDS = {
+    FinishReason.END_TURN: StopReason.COMPLETED,
+    FinishReason.STOP_SEQUENCE: StopReason.COMPLETED,
+    FinishReason.MAX_TOKENS: StopReason.TRUNCATED,
+    FinishReason.CONTEXT_WINDOW_EXCEEDED: StopReason.TRUNCATED,
+    FinishReason.CONTENT_FILTERED: StopReason.CONTENT_FILTERED,
+}
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+SUBMIT = "submit"
+"""The tool with which Inspect's own agents hand in their answer."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What there is to be told of an import."""
+
+    counted: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def failed_log(self, line: Mapping[str, Any]) -> bool:
+        """Whether this line says that a log could not be read."""
+        if "failed" in line:
+            log = without_keys(str(line["log"])).rpartition("/")[2]
+            self.failures.append(f"{log}: {without_keys(str(line['failed']))}")
+        return "failed" in line
+
+    def sentences(self) -> list[str]:
+        """All of it, for the person who imports."""
+        said = []
+        if self.failures:
+            said.append(f"{_n(self.failures, 'log')} could not be read, the first: {self.failures[0]}")
+        for name, text in _SENTENCES.items():
+            if self.counted[name]:
+                said.append(text.format(f"{self.counted[name]:,}"))
+        return said
+
+
+_SENTENCES = {
+    "scorers": "Calls of models by scorers are no steps: {} left out.",
+    "pending": "Calls that had not come back when the log was written, left out: {}.",
+    "cached": "Answers out of Inspect's own cache, which count as no call, no tokens and no cost: {}.",
+    "included": "Calls whose input already included what was cached, by their total: {}.",
+    "unclear": "Calls whose total is not the sum of its parts, taken as Inspect defines the parts: {}.",
+    "from_messages": "Samples without events, read from their messages: {}. Tokens and times of their steps are not known.",
+    "no_steps": "Samples in which no model was called: {}; they are in the runs frame only.",
+    "no_end": "Samples of which the log does not say why they ended: {}.",
+    "unscored": "Scores that are no number, and NA: {}.",
+    "several": "Samples with several scorers: {}; `score` is the first one's.",
+}
+
+
+def _n(things: Sequence[Any], what: str) -> str:
+    return f"{len(things):,} {what}{'s' * (len(things) != 1)}"
+
+
+def run_of_sample(sample: Mapping[str, Any], log: str, told: Told) -> ReadRun:
+    """The run, and into `told` what there is to say of it."""
+    provider, model = _who(str(sample["model"]))
+    turns, called_last = _turns(sample, told)
+    if not turns:
+        turns, called_last = _turns_of_messages(sample["messages"])
+        told.counted["from_messages" if turns else "no_steps"] += 1
+    stop, detail = _end(sample, turns, called_last)
+    told.counted["no_end"] += stop is None
+    scores = _scores(sample["scores"], told)
+    uuid = sample["uuid"]
+    return ReadRun(
+        uuid if isinstance(uuid, str) and uuid else f"{log}/{sample['id']}/{sample['epoch']}",
+        turns,
+        provider=provider,
+        model=model,
+        prompt=text_of(sample["input"]),
+        stop_reason=stop,
+        detail=detail,
+        elapsed_s=sample["total_time"],
+        scores=scores,
+        limits=_limits(sample),
+        about={"task": str(sample["task"]), "sample": str(sample["id"]), "epoch": count_of(sample["epoch"]), "log": log},
+    )
+
+
+def _who(name: str) -> tuple[str | None, str]:
+    """Provider and model of `openai/gpt-4o`; a service in between, as in `openai/azure/gpt-4o`, is who answers."""
+    first, _, rest = name.partition("/")
+    if not rest:
+        return None, name
+    if first in ("openai", "anthropic") and rest.startswith(("azure/", "bedrock/")):
+        first, _, rest = rest.partition("/")
+    return provider_of(first), rest
+
+
+# Steps -------------------------------------------------------------------------------------------------------------------------------
+
+
+def _turns(sample: Mapping[str, Any], told: Told) -> tuple[list[ReadTurn], tuple[str, ...]]:
+    """The steps, and the names of the tools that the last one called."""
+    events = _without_scorers(sample["events"], told)
+    begin = _time(sample["started_at"]) or next((at for one in events if (at := _time(one["at"])) is not None), None)
+    groups: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
+    for one in events:
+        if one["event"] == "model":
+            if one["pending"]:
+                told.counted["pending"] += 1
+            else:
+                groups.append((one, []))
+        elif groups:
+            groups[-1][1].append(one)
+    turns = [_turn(call, tools, begin, told) for call, tools in groups]
+    return turns, (turns[-1].tools or ()) if turns else ()
+
+
+def _without_scorers(events: Sequence[Mapping[str, Any]], told: Told) -> list[Mapping[str, Any]]:
+    """The calls of models and of tools, but for those by which the sample was scored."""
+    above: dict[str, str | None] = {}
+    scorers: set[str] = set()
+    kept, in_scorer = [], 0
+    for one in events:
+        match one["event"]:
+            case "span_begin":
+                above[one["id"]] = one["parent"]
+                if one["type"] in ("scorer", "scorers") or one["parent"] in scorers:  # a span begins after the one it is in
+                    scorers.add(one["id"])
+            case "step":
+                if one["type"] == "scorer":
+                    in_scorer += 1 if one["action"] == "begin" else -1
+            case kind if one["span"] in scorers or in_scorer > 0:
+                told.counted["scorers"] += kind == "model"
+            case _:
+                kept.append(one)
+    return kept
+
+
+def _turn(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: float | None, told: Told) -> ReadTurn:
+    provider, model = _who(str(call["model"]))
+    answered = call["answered"] and call["error"] is None
+    word = call["stop_reason"] if answered else None
+    message = (call["message"] or {}) if answered else {}
+    asked = tuple(str(one["function"]) for one in message.get("tools", ()))
+    cached = call["cache"] == "read"
+    told.counted["cached"] += cached
+    usage = NOTHING_USED if cached else _usage(call["usage"] if answered else None, message.get("ran", ()), told)
+    start = _time(call["at"])
+    ends = [end for one in (call, *tools) if (end := _time(one["until"])) is not None]
+    return ReadTurn(
+        provider=provider,
+        model=model,
+        finish_reason=finish_reason_of(word, called_tools=bool(asked)),
+        raw_finish_reason=word,
+        action=Action.EXECUTE_TOOLS.value if asked and tools else None,
+        usage=usage,
+        cost=FREE if cached else _cost(call, provider, model, usage, call["usage"] if answered else None),
+        calls=int(answered and not cached),
+        tools=asked,
+        tool_errors=sum(bool(one["error"] or one["failed"]) for one in tools),
+        text=text_of(message.get("text")) if answered else None,
+        started_s=None if start is None or begin is None else max(0.0, start - begin),
+        duration_s=None if start is None or not ends else max(0.0, max(ends) - start),
+        error=_hidden(call["error"]),
+    )
+
+
+def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], told: Told) -> Usage:
+    """By our convention: Inspect keeps what was cached apart from the input, but older versions of some of its providers did not.
+    `ran` are the provider's own tools that it ran."""
+    if usage is None:
+        return Usage()
+    tokens_in, out, total = (count_of(usage.get(name)) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    read, written = count_of(usage.get("input_tokens_cache_read")), count_of(usage.get("input_tokens_cache_write"))
+    cached = (read or 0) + (written or 0)
+    if tokens_in is not None and out is not None:
+        included = cached > 0 and total == tokens_in + out
+        told.counted["included"] += included
+        told.counted["unclear"] += not included and total not in (None, tokens_in + cached + out)
+        tokens_in += 0 if included else cached
+    also = tuple(dict.fromkeys(str(name)[:200].replace("_", " ") for name in ran if "mcp" not in str(name)))
+    return usage_of(tokens_in, out, read, written, count_of(usage.get("reasoning_tokens")), also_charged=also)
+
+
+def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usage, told: Mapping[str, Any] | None) -> Cost:
+    """What Inspect says that it cost, by the prices it was given; else by public ones, where the model is known to them."""
+    usd = money_of(told.get("total_cost")) if told else None
+    if usd is not None:
+        return Cost(usd, CostSource.PRICED)
+    if provider is None:
+        return Cost(reason="The log does not say who answered.")
+    at = _time(call["at"])
+    return cost_of(provider, model, usage, at=None if at is None else datetime.fromtimestamp(at, UTC))
+
+
+def _turns_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[ReadTurn], tuple[str, ...]]:
+    """Of a sample without events, what its messages say."""
+    turns: list[ReadTurn] = []
+    for place, one in enumerate(messages):
+        if one["role"] != "assistant":
+            continue
+        names = tuple(str(call["function"]) for call in one["tools"])
+        answers = []
+        for later in messages[place + 1 :]:
+            if later["role"] == "assistant":
+                break
+            answers.append(later)
+        turns.append(
+            ReadTurn(
+                finish_reason=FinishReason.TOOL_CALLS if names else None,
+                calls=1,
+                tools=names,
+                tool_errors=sum(bool(answer["error"]) for answer in answers),
+                text=text_of(one["text"]),
+                action=Action.EXECUTE_TOOLS.value if answers else None,
+            )
+        )
+    return turns, (turns[-1].tools or ()) if turns else ()
+
+
+# The end -----------------------------------------------------------------------------------------------------------------------------
+
+
+def _end(
+    sample: Mapping[str, Any], turns: Sequence[ReadTurn], called_last: tuple[str, ...]
+) -> tuple[StopReason | None, str | None]:
+    """Why the sample ended, and what there is to say of it."""
+    if sample["limit"] is not None:
+        kind, limit = str(sample["limit"]["type"]), sample["limit"]["limit"]
+        return STOP_REASONS.get(kind), f"The {kind} limit of the sample, {limit:g}, was reached."
+    if sample["error"] is not None:
+        return StopReason.ERROR, _hidden(sample["error"])
+    if SUBMIT in called_last:
+        return StopReason.TERMINATING_TOOL, "The agent submitted its answer."
+    reason = turns[-1].finish_reason if turns else None
+    return (None if reason is None else _ENDS.get(reason)), None
+
+
+def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
+    """The sample's limits as columns: tokens where all of them count, turns, time and money."""
+    config, own = sample["config"], sample["limits"]
+    tokens = own["token_limit"] if own["token_limit"] is not None else config.get("token_limit")
+    kind = own["token_limit_type"] or config.get("token_limit_type") or "all"
+    cost = money_of(config.get("cost_limit"))
+    return {
+        "max_tokens": count_of(tokens) if kind == "all" else None,
+        "max_turns": count_of(config.get("turn_limit")),
+        "timeout_s": own["time_limit"] if own["time_limit"] is not None else config.get("time_limit"),
+        "max_cost_usd": None if cost is None else float(cost),
+    }
+
+
+def _scores(scores: Mapping[str, Any], told: Told) -> dict[str, bool | float]:
+    """`score`, and each scorer's under its name where there are several; a scorer's several values under both names."""
+    flat: dict[str, Any] = {}
+    for name, value in scores.items():
+        flat |= {f"{name}.{part}": one for part, one in value.items()} if isinstance(value, dict) else {name: value}
+    numbers = {name: _number(value) for name, value in flat.items()}
+    told.counted["unscored"] += sum(number is None for number in numbers.values())
+    told.counted["several"] += len(scores) > 1
+    known = {name: number for name, number in numbers.items() if number is not None}
+    made: dict[str, bool | float] = {}
+    first = next(iter(numbers), None)
+    if first in known:
+        made["score"] = known[first]
+    return made if len(numbers) < 2 else {**made, **{f"score.{name}": number for name, number in known.items()}}
+
+
+def _number(value: Any) -> bool | float | None:
+    """A score as Inspect's own `value_to_float` has it; None where that would warn and take 0."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        grade = _GRADES.get(value, _GRADES.get(value.lower()) if value.lower() != value.upper() and len(value) > 1 else None)
+        if grade is not None:
+            return grade
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _hidden(text: Any) -> str | None:
+    """What an error says, with whatever looks like a key replaced."""
+    kept = text_of(text)
+    return None if kept is None else without_keys(kept)
+
+
+def _time(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+ENDINGS = (".eval",)
+LARGEST_PART_BYTES = 512 * 2**20
+"""Of a sample, unpacked: a few kilobytes of zip may hold far more."""
+LOGS_AT_ONCE = 20
+"""Logs that one process of Inspect reads: starting it takes two seconds, and what it has read of a log it need not keep."""
+
+
+def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
+    """The samples of Inspect's .eval logs: a file, a folder, a pattern or a list of them.
+
+    They are read by Inspect's own dataframe reader, in a process of its own. `python` is the Python that has inspect-ai, where that is
+    another environment than this one; without, the package is needed here: the extra `agentlab-jupyter[inspect]`.
+
+    - a run is an epoch of a sample; `task`, `sample`, `epoch` and `log` are further columns of the runs frame, `score` is the first
+      scorer's and `score.<name>` each one's, where there are several, as numbers ("C" 1, "P" 0.5, "I" and "N" 0)
+    - a step is a call of a model, sub-agents' calls included, with the tools that were called; what a scorer asked a model is no step
+    - input tokens include what was read from and written to a cache; an answer out of Inspect's own cache used nothing
+    - `stop_reason` is the sample's limit or error, else what the last response says of it
+
+    Raises ConfigurationError where there is no such file or no Inspect, StorageError where no log can be read.
+
+    Example:
+        >>> lab.importers.inspect("no-such-folder/")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ConfigurationError: inspect(…): there is nothing at 'no-such-folder/'; pass a file, a fo...
+    """
+    paths = files_of(logs, ENDINGS, "inspect(…)")
+    source = str(paths[0]) if len(paths) == 1 else f"{len(paths):,} logs"
+    return from_lines(_lines(paths, _python(python)), source)
+
+
+def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
+    """The same of what the reader printed."""
+    told = Told()
+    runs = [
+        run_of_sample(line["sample"], Path(without_keys(str(line["log"]))).stem, told)
+        for line in lines
+        if not told.failed_log(line)
+    ]
+    if not runs:
+        why = f": {told.failures[0]}" if told.failures else ", they hold no samples"
+        raise StorageError(f"No run can be read from {source}{why}. Expected are .eval logs as `inspect eval` writes them.")
+    return Imported(*frames(runs), tuple(told.sentences()), source=source)
+
+
+def _python(python: str | Path | None) -> str:
+    if python is not None:
+        return str(python)
+    if find_spec("inspect_ai") is None:
+        raise ConfigurationError(
+            "Reading Inspect's logs needs the package inspect-ai: pip install 'agentlab-jupyter[inspect]'; or, where it is in another "
+            "environment, pass its Python: lab.importers.inspect(…, python='/path/to/env/bin/python')."
+        )
+    return sys.executable
+
+
+def _lines(paths: Sequence[Path], python: str) -> Iterator[dict[str, Any]]:
+    """What the reader prints of these logs."""
+    fit = []
+    for path in paths:
+        if why_not := _why_not(path):
+            yield {"log": str(path), "failed": why_not}
+        else:
+            fit.append(path)
+    for begin in range(0, len(fit), LOGS_AT_ONCE):
+        some = [str(path.resolve()) for path in fit[begin : begin + LOGS_AT_ONCE]]
+        isolated = [] if python == sys.executable else ["-I"]  # what is set for this environment is not for another
+        yield from _printed([python, *isolated, str(Path(inspect_reader.__file__)), *some], python)
+
+
+def _why_not(path: Path) -> str:
+    """Why a log is not given to Inspect, which unpacks each part of it into memory; empty where nothing is against it."""
+    if not zipfile.is_zipfile(path):
+        return "" if path.suffix == ".json" else "it is no zip file, as .eval logs are"
+    try:
+        with zipfile.ZipFile(path) as log:
+            largest = max(log.infolist(), key=lambda part: part.file_size, default=None)
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        return f"it cannot be unpacked: {error}"
+    if largest is not None and largest.file_size > LARGEST_PART_BYTES:
+        return f"{largest.filename[:100]!r} in it unpacks to {largest.file_size:,} bytes, more than {LARGEST_PART_BYTES:,}"
+    return ""
+
+
+def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
+    with tempfile.TemporaryFile() as errors:
+        try:
+            reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)  # noqa: S603
+        except OSError as error:
+            raise ConfigurationError(f"inspect(…, python={python!r}): it cannot be started: {error.strerror}.") from error
+        with reader, contextlib.ExitStack() as done:
+            done.callback(reader.kill)  # of a reader that has ended this does nothing
+            for line in reader.stdout or ():
+                try:
+                    yield json.loads(line)
+                except ValueError:  # something that was printed beside it
+                    continue
+            if reader.wait():
+                errors.seek(0)
+                last = errors.read().decode(errors="replace").strip().rpartition("\n")[2][-500:]
+                if "inspect_ai" in last and "ModuleNotFoundError" in last:
+                    raise ConfigurationError(
+                        f"inspect(…): {python!r} has no package inspect-ai; pass the Python of one that has it."
+                    )
+                raise StorageError(f"Inspect could not read the logs: {last or f'it ended with {reader.returncode}'}")

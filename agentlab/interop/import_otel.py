@@ -1,0 +1,503 @@
+"""One run out of the spans that belong to it."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from agentlab.errors import ConfigurationError, StorageError
+from agentlab.interop import genai_spans as genai
+from agentlab.interop import otel_attributes as names
+from agentlab.interop.rows import Imported, ReadRun, ReadTurn, files_of, finish_reason_of, frames, summed_cost, summed_usage
+from agentlab.interop.spans import Faults, Span, spans_of_file, spans_of_items
+from agentlab.printable import one_line
+from agentlab.results import Action
+from agentlab.types import Cost, FinishReason, StopReason, Usage
+
+Counted = MutableMapping[str, int]
+
+
+@dataclass
+class Group:
+    """The spans of one run: its own span where there is one, the calls of models in the order in which they began, and the tools.
+
+    `inner` are calls inside one of these calls, `subs` the runs of its sub-agents; `below` is the run that it is a sub-agent of, and
+    `called_by` the tool that began it. The steps are worked out when all spans are in.
+    """
+
+    run_id: str
+    root: Span | None = None
+    is_tool: bool = False
+    calls: list[Span] = field(default_factory=list)
+    tools: list[Span] = field(default_factory=list)
+    inner: defaultdict[tuple[str, str], list[Span]] = field(default_factory=lambda: defaultdict(list))
+    subs: list[Group] = field(default_factory=list)
+    below: Group | None = None
+    called_by: Span | None = None
+
+    @property
+    def start_ns(self) -> int | None:
+        """When it began."""
+        times = [
+            span.start_ns for span in ([self.root] if self.root else [*self.calls, *self.tools]) if span.start_ns is not None
+        ]
+        return min(times, default=None)
+
+    @cached_property
+    def steps(self) -> list[list[Span]]:
+        """The calls, step by step: each its own, but for agentlab's spans, which say to which step they belong."""
+        return [list(calls) for _, calls in itertools.groupby(self.calls, key=_step_key)]
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        """The places of agentlab's steps, by their numbers."""
+        numbers = [genai.number_at(calls[0].attributes, names.STEP) for calls in self.steps]
+        return {number: place for place, number in reversed([*enumerate(numbers)]) if number is not None}
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return [calls[0].start_ns or 0 for calls in self.steps]
+
+    def place_of(self, span: Span) -> int | None:
+        """The place of the step in which a tool or a sub-agent began, from 0; None before the first."""
+        number = genai.number_at(span.attributes, names.STEP)
+        if number in self._numbers:
+            return self._numbers[number]
+        place = bisect.bisect_right(self._begins, span.start_ns or 0) - 1
+        return place if place >= 0 else None
+
+
+def _step_key(call: Span) -> object:
+    return genai.number_at(call.attributes, names.STEP) or call.key
+
+
+def run_of(group: Group, counted: Counted) -> ReadRun:
+    """The run, and into `counted` what there is to be told of it."""
+    root = None if group.is_tool else group.root
+    told: Mapping[str, object] = {} if root is None else root.attributes
+    steps = group.steps
+    tools: dict[int, list[Span]] = defaultdict(list)
+    for tool in group.tools:
+        place = group.place_of(tool)
+        if place is None:
+            counted["early_tools"] += 1
+        else:
+            tools[place].append(tool)
+    subs: dict[int | None, list[str]] = defaultdict(list)
+    for sub in group.subs:
+        subs[group.place_of(sub.called_by or sub.root or group.calls[0]) if steps else None].append(sub.run_id)
+    stop = _stop_reason(root)
+    turns = [_turn(group, calls, tools[place], tuple(subs[place]), counted) for place, calls in enumerate(steps)]
+    if turns and stop is StopReason.COMPLETED and turns[-1].action is None and names.STOP_REASON in told:
+        turns[-1] = _with_action(turns[-1], Action.COMPLETE)
+    forked_from = genai.text_at(told, (names.PARENT_RUN_ID,))
+    later = bool(turns and turns[0].number and turns[0].number > 1)
+    counted["bare"] += not turns
+    counted["no_end"] += stop is None
+    counted["executed"] += bool(group.tools) and all(genai.answer(call)[1] is None for call in group.calls)
+    usage, cost = _own_sums(root, turns, counted)
+    asked = [span for span in ([root] if root else []) + group.calls[:1] if span is not None]
+    return ReadRun(
+        group.run_id,
+        turns,
+        provider=next((found for span in asked if (found := genai.provider(span))), None),
+        model=next((found for span in asked if (found := genai.model(span))), None),
+        prompt=next((found for span in asked if (found := genai.prompt(span))), None),
+        stop_reason=stop,
+        parent_run_id=forked_from or (group.below.run_id if group.below else None),
+        forked_at=turns[0].number - 1 if later and forked_from and turns[0].number else None,
+        parent_step=_parent_step(group),
+        called_by=None if group.called_by is None else genai.text_at(group.called_by.attributes, (names.TOOL_CALL_ID,)),
+        elapsed_s=_elapsed(group, root),
+        text=genai.answer(root)[0] if root else None,
+        usage=usage,
+        cost=cost,
+        children=tuple(subs[None]),
+        begins_later=later,
+    )
+
+
+def _turn(group: Group, calls: Sequence[Span], tools: Sequence[Span], children: tuple[str, ...], counted: Counted) -> ReadTurn:
+    answered = [call for call in calls if not _did_not_come_back(call)]
+    used = [_used(group, call, counted) for call in calls]
+    last = answered[-1] if answered else None
+    text, asked_for = genai.answer(calls[0]) if len(calls) == 1 else (None, None)
+    word = None if last is None else genai.finish_word(last)
+    own = None if last is None else genai.text_at(last.attributes, (names.FINISH_REASON,))
+    reason = (
+        FinishReason(own)
+        if own is not None and own in FinishReason.__members__.values()
+        else finish_reason_of(word, called_tools=bool(tools))
+    )
+    names_of: tuple[str, ...] | None = asked_for if asked_for is not None else tuple(genai.tool_name(tool) for tool in tools)
+    if answered and asked_for is None and not tools and (reason is None or reason is FinishReason.TOOL_CALLS):
+        names_of = None  # it may have called some that nobody wrote a span for
+    failed = None if last is calls[-1] else genai.text_at(calls[-1].attributes, (names.ERROR_TYPE,)) or "error"
+    begin = _least([span.start_ns for span in (*calls, *tools)])
+    end = _most([span.end_ns for span in (*calls, *tools)])
+    zero = group.start_ns
+    return ReadTurn(
+        provider=genai.provider(calls[0]),
+        model=genai.model(calls[0]),
+        finish_reason=reason,
+        raw_finish_reason=word,
+        action=Action.EXECUTE_TOOLS.value if tools else None,
+        usage=summed_usage([usage for usage, _ in used]),
+        cost=summed_cost([cost for _, cost in used]),
+        calls=sum(max(1, len(group.inner.get(call.key, ()))) for call in answered),
+        tools=names_of,
+        tool_errors=_failed(tools) if tools or names_of == () else None,
+        text=text,
+        started_s=None if begin is None or zero is None else max(0, begin - zero) / 1e9,
+        duration_s=None if begin is None or end is None else max(0, end - begin) / 1e9,
+        error=failed,
+        children=children,
+        number=genai.number_at(calls[0].attributes, names.STEP),
+    )
+
+
+def _with_action(turn: ReadTurn, action: Action) -> ReadTurn:
+    return replace(turn, action=action.value)
+
+
+def _used(group: Group, call: Span, counted: Counted) -> tuple[Usage, Cost]:
+    """Tokens and money of a call; of the calls inside it, where it says nothing itself."""
+    inner = group.inner.get(call.key)
+    read = [(call, *genai.usage(call))]
+    if inner and read[0][1].input_tokens is None and read[0][1].output_tokens is None:
+        read = [(span, *genai.usage(span)) for span in inner]
+    counted["apart"] += sum(apart for _, _, apart in read)
+    found = [(usage, genai.cost(span, usage, price=names.STEP not in span.attributes)) for span, usage, _ in read]
+    return summed_usage([usage for usage, _ in found]), summed_cost([cost for _, cost in found])
+
+
+def _did_not_come_back(call: Span) -> bool:
+    """Whether the call failed: of agentlab's own, those without a number."""
+    if names.STEP in call.attributes:
+        return names.CALL not in call.attributes
+    if not call.failed and names.ERROR_TYPE not in call.attributes:
+        return False
+    return genai.finish_word(call) is None and genai.usage(call)[0].output_tokens is None
+
+
+def _failed(tools: Sequence[Span]) -> int:
+    return sum(tool.failed or names.ERROR_TYPE in tool.attributes for tool in tools)
+
+
+def _stop_reason(root: Span | None) -> StopReason | None:
+    """Why a run ended: in agentlab's word, else ERROR where its span says that it failed."""
+    if root is None:
+        return None
+    word = root.attributes.get(names.STOP_REASON)
+    if isinstance(word, str) and word in StopReason.__members__.values():
+        return StopReason(word)
+    return StopReason.ERROR if root.failed or names.ERROR_TYPE in root.attributes else None
+
+
+def _own_sums(root: Span | None, turns: Sequence[ReadTurn], counted: Counted) -> tuple[Usage, Cost]:
+    """The sums that the run's span has; they are taken where there is no call to add up."""
+    if root is None or turns:
+        return Usage(), Cost()
+    usage, apart = genai.usage(root)
+    counted["apart"] += apart
+    return usage, genai.cost(root, usage, price=names.RUN_ID not in root.attributes, several=True)
+
+
+def _parent_step(group: Group) -> int | None:
+    if group.below is None or group.root is None:
+        return None
+    place = group.below.place_of(group.called_by or group.root)
+    if place is None:
+        return None
+    return genai.number_at(group.below.steps[place][0].attributes, names.STEP) or place + 1
+
+
+def _elapsed(group: Group, root: Span | None) -> float | None:
+    spans = [root] if root else [*group.calls, *group.tools]
+    begin, end = _least([span.start_ns for span in spans]), _most([span.end_ns for span in spans])
+    return None if begin is None or end is None else max(0, end - begin) / 1e9
+
+
+def _least(times: Sequence[int | None]) -> int | None:
+    return min([time for time in times if time is not None], default=None)
+
+
+def _most(times: Sequence[int | None]) -> int | None:
+    return max([time for time in times if time is not None], default=None)
+
+
+def with_their_beginning(runs: Sequence[ReadRun], counted: Counted) -> list[ReadRun]:
+    """The runs, each fork with the steps that it has from its parent, where those are in the record."""
+    by_id = {run.run_id: run for run in runs}
+    whole: dict[str, ReadRun] = {run.run_id: run for run in runs if not run.begins_later}
+    for run in runs:
+        way = []
+        one: ReadRun | None = run
+        while one is not None and one.run_id not in whole and one not in way:
+            way.append(one)
+            one = by_id.get(one.parent_run_id or "")
+        for fork in reversed(way):
+            whole[fork.run_id] = _whole(fork, whole.get(fork.parent_run_id or ""))
+    counted["later"] += sum(run.begins_later for run in whole.values())
+    return [whole[run.run_id] for run in runs]
+
+
+def _whole(fork: ReadRun, parent: ReadRun | None) -> ReadRun:
+    at = fork.forked_at
+    if (
+        at is None
+        or parent is None
+        or parent.begins_later
+        or [turn.number for turn in parent.turns[:at]] != list(range(1, at + 1))
+    ):
+        return fork
+    shared = parent.turns[:at]
+    before = (shared[-1].started_s or 0) + (shared[-1].duration_s or 0)
+    own = [replace(turn, started_s=None if turn.started_s is None else turn.started_s + before) for turn in fork.turns]
+    return replace(fork, turns=[*shared, *own], begins_later=False)
+
+
+ENDINGS = (".jsonl", ".json", ".ndjson")
+EXPECTED = (
+    'one JSON object a line, as OpenTelemetry\'s collector writes with its file exporter ({"resourceSpans": …}), '
+    "or spans as the SDK for Python prints them (span.to_json()), with gen_ai.* attributes"
+)
+Key = tuple[str, str]
+
+
+def otel(spans: str | Path | Iterable[Any]) -> Imported:
+    """Runs of whatever is instrumented by OpenTelemetry's GenAI conventions, from its spans as JSON.
+
+    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, as JSON texts or as an exporter
+    in memory holds them. Taken are the collector's file exporter's lines, and what the SDK for Python prints.
+
+    - a run is an `invoke_agent` span; calls of a model that are below none are together by `gen_ai.conversation.id`, else by trace
+    - a step is a call of a model (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next one; with
+      agentlab's own spans it is a step of agentlab
+    - what a tool called is a run of its own, a sub-agent's, below the step
+    - tokens are those of the calls, or where a run has none in the record, its own; never both
+    - why a run ended is known of agentlab's own spans, and of runs that failed; else it is NA
+
+    Raises ConfigurationError where there is no such file, StorageError where nothing in it is of use.
+
+    Example:
+        >>> span = {
+        ...     "name": "chat gpt-5.4-mini", "traceId": "a1", "spanId": "b1", "startTimeUnixNano": "1", "endTimeUnixNano": "9",
+        ...     "attributes": {
+        ...         "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5.4-mini",
+        ...         "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 3, "gen_ai.response.finish_reasons": ["stop"],
+        ...     },
+        ... }
+        >>> lab.importers.otel([span]).steps[["provider", "finish_reason", "total_tokens"]]
+          provider finish_reason  total_tokens
+        0   openai      end_turn            15
+    """
+    faults = Faults()
+    read: list[Span] = []
+    if not isinstance(spans, str | Path | Iterable):
+        raise ConfigurationError(f"otel({one_line(repr(spans))}): pass a file, a folder, a pattern, or spans in a list.")
+    items = [spans] if isinstance(spans, str | Path) else list(spans)
+    if _are_paths(items):
+        paths = files_of(items, ENDINGS, "otel(…)")
+        source = str(paths[0]) if len(paths) == 1 else f"{len(paths):,} files"
+        for path in paths:
+            try:
+                read += spans_of_file(path, faults)
+            except OSError as error:
+                raise StorageError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
+    else:
+        source = f"{len(items):,} objects"
+        read += spans_of_items(items, faults)
+    made = _Made(faults)
+    runs = made.runs(read)
+    if not runs:
+        raise StorageError(_nothing(source, read, faults))
+    return Imported(*frames(runs), tuple(made.told()), source=source)
+
+
+def _are_paths(items: list[Any]) -> bool:
+    return bool(items) and all(isinstance(one, str | Path) and not str(one).lstrip().startswith(("{", "[")) for one in items)
+
+
+def _nothing(source: str, read: list[Span], faults: Faults) -> str:
+    found = [f"{len(read):,} spans of which none is a call of a model"] if read else []
+    if faults.broken:
+        found.append(f"{_n(faults.broken, 'broken piece')}, the first at {faults.first}")
+    if faults.other:
+        seen = f" (keys: {', '.join(dict.fromkeys(faults.seen[:5]))})" if faults.seen else ""
+        found.append(f"{faults.other:,} objects that are no spans{seen}")
+    return f"No run can be read from {source}: it has {' and '.join(found) or 'nothing'}. Expected is {EXPECTED}."
+
+
+@dataclass(slots=True)
+class _Made:
+    """The work on one import: what has been found, and what is to be told of it."""
+
+    faults: Faults
+    by_key: dict[Key, Span] = field(default_factory=dict)
+    kinds: dict[Key, str | None] = field(default_factory=dict)
+    above: dict[Key, Key | None] = field(default_factory=dict)
+    owners: dict[Key, str] = field(default_factory=dict)  # the run of each tool
+    counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    round: set[Key] = field(default_factory=set)
+    """Spans whose parent is below them: the way up ends there."""
+
+    def runs(self, spans: list[Span]) -> list[ReadRun]:
+        """All of them, in the order in which they began."""
+        for span in spans:
+            if span.key in self.by_key:
+                self.counted["twice"] += 1
+            self.by_key.setdefault(span.key, span)
+        self.round = self._circles()
+        self.kinds = {key: genai.kind_of(span) for key, span in self.by_key.items()}
+        groups = {
+            run_id: one for run_id, one in self._groups().items() if one.calls or (one.root is not None and not one.is_tool)
+        }
+        for one in groups.values():
+            self._place(one, groups)
+        made = with_their_beginning([run_of(one, self.counted) for one in groups.values()], self.counted)
+        return made if any(run.turns or run.usage.known_tokens for run in made) else []
+
+    def _circles(self) -> set[Key]:
+        """One span of each circle that the record goes round in."""
+        found: set[Key] = set()
+        seen_from: dict[Key, int] = {}
+        for number, key in enumerate(self.by_key):
+            at: Key | None = key
+            while at is not None and at in self.by_key and at not in seen_from:
+                seen_from[at] = number
+                at = self.by_key[at].parent
+            if at is not None and seen_from.get(at) == number:
+                found.add(at)
+        return found
+
+    def _groups(self) -> dict[str, Group]:
+        """Spans that belong together, by the id of the run they make."""
+        order = sorted(self.by_key.values(), key=lambda span: (span.start_ns or 0, span.parent_id != ""))
+        groups: dict[str, Group] = {}
+        tools = []
+        for span in order:
+            kind = self.kinds[span.key]
+            if kind == genai.AGENT:
+                self._group(groups, span)
+            elif kind == genai.CHAT:
+                over = self._nearest(span)
+                if over is not None and self.kinds[over.key] == genai.CHAT:
+                    self._wrapped(groups, over, span)
+                else:
+                    self._group_of(groups, span, over).calls.append(span)
+            elif kind == genai.TOOL:
+                tools.append(span)
+        for span in tools:
+            over = self._nearest(span)
+            while over is not None and self.kinds[over.key] == genai.CHAT:  # a tool that the provider's client ran for the model
+                over = self._nearest(over)
+            if over is not None and self.kinds[over.key] == genai.TOOL and self._id(over) not in groups:
+                self.counted["inner_tools"] += 1
+                continue
+            group = self._group_of(groups, span, over)
+            group.tools.append(span)
+            self.owners[span.key] = group.run_id
+        return groups
+
+    def _wrapped(self, groups: dict[str, Group], over: Span, span: Span) -> None:
+        """A call of a model inside another one is the same call, told by two instrumentations."""
+        self.counted["wrapped"] += 1
+        outer = self._nearest(over)
+        while outer is not None and self.kinds[outer.key] == genai.CHAT:
+            over, outer = outer, self._nearest(outer)
+        self._group_of(groups, over, outer).inner[over.key].append(span)
+
+    def _group_of(self, groups: dict[str, Group], span: Span, over: Span | None) -> Group:
+        if over is not None:
+            return self._group(groups, over)
+        conversation = genai.conversation(span)
+        if conversation is None and names.STEP in span.attributes:  # agentlab's, of a run whose own span was never written
+            conversation = f"{span.trace_id}-{span.parent_id}"
+            self.counted["headless"] += conversation not in groups
+        return groups.setdefault(conversation or span.trace_id, Group(conversation or span.trace_id))
+
+    def _group(self, groups: dict[str, Group], root: Span) -> Group:
+        run_id = self._id(root)
+        return groups.setdefault(run_id, Group(run_id, root, is_tool=self.kinds[root.key] == genai.TOOL))
+
+    @staticmethod
+    def _id(root: Span) -> str:
+        told = root.attributes.get(names.RUN_ID)
+        return told[:200] if isinstance(told, str) and told else f"{root.trace_id}-{root.span_id}"
+
+    def _nearest(self, span: Span) -> Span | None:
+        """The nearest span above it that is a run, a call or a tool; each is looked for once, however long the way is."""
+        way: list[Key] = []
+        key: Key | None = span.key
+        found: Key | None = None
+        while key is not None:
+            if key in self.above:
+                found = self.above[key]
+                break
+            way.append(key)
+            self.above[key] = None  # where the record goes round in circles
+            over = self.by_key.get(self.by_key[key].parent)
+            if over is None or key in self.round:
+                break
+            if self.kinds[over.key] is not None:
+                found = over.key
+                break
+            key = over.key
+        for passed in way:
+            self.above[passed] = found
+        return None if found is None else self.by_key[found]
+
+    def _place(self, group: Group, groups: Mapping[str, Group]) -> None:
+        """Which run a sub-agent's run is below, and which tool call began it."""
+        over = None if group.root is None else group.root if group.is_tool else self._nearest(group.root)
+        while over is not None:
+            kind = self.kinds[over.key]
+            if kind == genai.AGENT:
+                group.below = groups.get(self._id(over))
+                break
+            if kind == genai.TOOL and over.key in self.owners:
+                group.below, group.called_by = groups.get(self.owners[over.key]), over
+                break
+            over = self._nearest(over)
+        if group.below is group:
+            group.below = None
+        if group.below is not None:
+            group.below.subs.append(group)
+
+    def told(self) -> list[str]:
+        """What there is to say."""
+        counted, faults = self.counted, self.faults
+        said = []
+        if faults.broken:
+            said.append(f"{_n(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
+        if faults.other:
+            said.append(f"{_n(faults.other, 'object')} that are no spans (logs, metrics or else) left out.")
+        rest = sum(kind is None for kind in self.kinds.values())
+        texts = {
+            "twice": "{} stood there twice: the first of both was taken.",
+            "wrapped": "{} inside another one are the same call told twice: the outer one was counted.",
+            "inner_tools": "{} inside another tool left out.",
+            "early_tools": "{} before their run's first call of a model left out.",
+            "apart": "{} gave what was cached beside the input, not in it: it was added, since here the input includes it.",
+            "headless": "{} had no invoke_agent span of their own in the record: how they ended is not known.",
+            "later": "{} without their first steps (forks): cumulative columns are NA, known_* count what is here.",
+            "bare": "{} have no calls of a model in the record: they are in the runs frame only.",
+            "no_end": "{} do not say why they ended: stop_reason is NA.",
+            "executed": "{} know their tool calls by the tools that were executed: what the model asked for is not in the spans.",
+        }
+        nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}
+        said += [text.format(_n(counted[name], nouns.get(name, "run"))) for name, text in texts.items() if counted.get(name)]
+        if rest:
+            said.append(f"{_n(rest, 'span')} that are neither a run nor a call of a model nor a tool left out.")
+        return said
+
+
+def _n(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

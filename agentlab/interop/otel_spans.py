@@ -1,0 +1,422 @@
+"""The spans and metrics of one run, from its events.
+
+A run's events carry its active time, which stands still between steps; spans want the time of day. Each step begins with an event, so
+what happens within it is placed by its distance to that event. Calls have no event at their start and become spans when their step
+is complete; tools are spans from their own events, so that what they do can be below them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
+
+from agentlab import events
+from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
+from agentlab.interop import otel_attributes as names
+from agentlab.redaction import Redactor, text_of, without_keys
+from agentlab.results import ModelCall, StepResult
+from agentlab.types import StopReason, ToolResult
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.util.types import AttributeValue
+
+    from agentlab.interop.otel_export import Telemetry
+    from agentlab.run import Run
+
+T = TypeVar("T")
+Attributes = dict[str, "AttributeValue"]
+
+LONGEST_NAME = 100
+"""Characters of a tool's name in a span's: it comes from the model."""
+_AT_A_LIMIT = (
+    StopReason.TURN_LIMIT,
+    StopReason.CALL_LIMIT,
+    StopReason.TOKEN_BUDGET,
+    StopReason.COST_BUDGET,
+    StopReason.TIMEOUT,
+)
+_CALL_FAILURES = (ProviderError, FixtureError, ConfigurationError)
+
+
+class RunSpans:
+    """The observer of one run that a Telemetry makes. It raises what a span processor raised, after having done all it could."""
+
+    def __init__(self, telemetry: Telemetry, run: Run) -> None:
+        self._to = telemetry
+        self._run = run
+        self._span: Span | None = None
+        self._below: Context | None = None  # the context whose current span is the run's
+        self._anchor: tuple[int, float] | None = None  # the time of day in ns at an active time in s
+        self._tools: list[tuple[Span, str]] = []  # with the key under which the context before is kept
+        self._tools_until_ns = 0
+        self._attempts = 0  # to continue or to repair, in the step under way
+        self._tokens: list[int | None] = [0, 0]  # in and out, of this run alone: a fork's result counts the steps it shares too
+        self._cost_usd: Decimal | None = Decimal(0)
+        self._failure: Exception | None = None
+        provider = getattr(run.agent.model, "provider", None)
+        self._who: Attributes = {
+            names.PROVIDER: names.provider_name(run.agent.model.name),
+            names.REQUEST_MODEL: _clean(run.agent.model.model),
+            **_server(getattr(provider, "base_url", None)),
+        }
+        key = getattr(provider, "api_key", None)
+        self._hide = Redactor([key] if isinstance(key, str) else []).text
+
+    def __call__(self, event: events.Event, /) -> None:
+        """Take an event."""
+        if isinstance(event, events.TextReceived):
+            return
+        self._failure = None
+        self._take(event)
+        if self._failure is not None:
+            raise self._failure
+
+    def _take(self, event: events.Event) -> None:
+        match event:
+            case events.RunStarted():
+                self._begin(self._now_of(event))
+            case events.TurnStarted():
+                self._anchor = (self._now_of(event), event.at_s)
+                self._begin(self._anchor[0])
+                self._attempts = 0
+            case events.ToolStarted():
+                self._tool_started(event)
+            case events.ToolFinished():
+                self._tool_finished(event.result)
+            case events.TurnCompleted():
+                self._step_completed(event)
+            case events.RunEnded():
+                self._end(event)
+            case _:
+                self._happened(event)
+
+    # The run -------------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, start_ns: int | None = None) -> None:
+        if self._span is not None:
+            return
+        run, agent = self._run, self._run.agent
+        attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: _clean(agent.name), names.RUN_ID: run.id} | self._who
+        links = []
+        if run.parent_run_id is not None:
+            attributes[names.PARENT_RUN_ID] = run.parent_run_id
+            parent = self._to.span_of(run.parent_run_id)
+            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.parent_run_id})]
+        if self._to.content:
+            attributes[names.INPUT_MESSAGES] = self._messages("user", run.prompt)
+            if agent.instructions:
+                attributes[names.SYSTEM_INSTRUCTIONS] = self._json([{"type": "text", "content": agent.instructions}])
+        self._span = self._start(
+            f"{names.INVOKE_AGENT} {_clean(agent.name)}", SpanKind.INTERNAL, attributes, links=links, start_time=start_ns
+        )
+        self._below = trace.set_span_in_context(self._span)
+        self._to.begun(run.id, self._span.get_span_context())
+
+    def _end(self, event: events.RunEnded) -> None:
+        result, span = event.result, self._span
+        reason = result.stop_reason
+        if reason in _AT_A_LIMIT or (reason is StopReason.TRUNCATED and not self._attempts):
+            self._try(lambda: self._to.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
+        if span is None:  # stopped before its first step
+            return
+        while self._tools:
+            self._close_tool(Status(StatusCode.ERROR), "interrupted")
+        attributes: Attributes = {names.STOP_REASON: result.stop_reason.value, names.STEPS: len(result.history)}
+        for name, tokens in zip((names.INPUT_TOKENS, names.OUTPUT_TOKENS), self._tokens, strict=True):
+            if tokens is not None:
+                attributes[name] = tokens
+        if self._cost_usd is not None:
+            attributes[names.COST_USD] = float(self._cost_usd)
+        if self._to.content and result.model_text:
+            attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.model_text)
+        if result.stop_reason is StopReason.ERROR:
+            attributes[names.ERROR_TYPE] = _error_type(result.error)
+            self._try(lambda: span.set_status(self._error(result.detail)))
+        self._try(lambda: span.set_attributes(attributes))
+        self._try(span.end)
+        self._to.ended(self._run.id)
+
+    # Calls ---------------------------------------------------------------------------------------------------------------------
+
+    def _step_completed(self, event: events.TurnCompleted) -> None:
+        step = event.step
+        end_s = step.started_s + step.duration_s
+        if self._anchor is None:  # we came in mid-step
+            self._anchor = (self._now_of(event), event.at_s)
+        self._begin(self._time_of(step.started_s))
+        last_ns = self._time_of(step.started_s)
+        for call in step.calls:
+            last_ns = self._time_of(call.started_s + call.duration_s)
+            self._call(step, call, self._time_of(call.started_s), last_ns)
+        failed = _failed_call(step)
+        if failed:
+            start_ns = max(last_ns, self._tools_until_ns)
+            self._failed_call(step, failed, start_ns, max(start_ns, self._time_of(end_s)))
+        self._anchor = None
+
+    def _call(self, step: StepResult, call: ModelCall, start_ns: int, end_ns: int) -> None:
+        response, usage = call.response, call.response.usage  # what was reported, whatever counts against the budget
+        raw = response.signal.raw_value
+        attributes = self._of_call(step, call.index) | {
+            names.FINISH_REASONS: [_clean(raw) if isinstance(raw, str) and raw else response.signal.finish_reason.value],
+            names.FINISH_REASON: response.signal.finish_reason.value,
+            names.RETRIES: call.retries,
+        }
+        optional = {
+            names.RESPONSE_MODEL: response.model,
+            names.RESPONSE_ID: response.response_id,
+            names.REQUEST_MAX_TOKENS: call.requested_cap,
+            names.INPUT_TOKENS: usage.input_tokens,
+            names.OUTPUT_TOKENS: usage.output_tokens,
+            names.CACHE_READ_TOKENS: usage.cache_read_tokens,
+            names.CACHE_WRITE_TOKENS: usage.cache_write_tokens,
+            names.REASONING_TOKENS: usage.reasoning_tokens,
+            names.COST_USD: None if call.cost.usd is None else float(call.cost.usd),
+            names.COST_SOURCE: None if call.cost.usd is None else call.cost.source.value,
+            names.COST_NOTE: call.cost.reason or None,
+        }
+        attributes |= {
+            name: _clean(value) if isinstance(value, str) else value for name, value in optional.items() if value is not None
+        }
+        if self._to.content:
+            attributes[names.OUTPUT_MESSAGES] = self._answer(call)
+        of_metric = {names.OPERATION: names.CHAT} | self._who
+        if response.model:
+            of_metric[names.RESPONSE_MODEL] = _clean(response.model)
+        status: Status | None = None
+        if response.signal.finish_reason.value == "error":
+            attributes[names.ERROR_TYPE] = of_metric[names.ERROR_TYPE] = "error"
+            status = self._error(response.signal.message)
+        self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
+        for place, (kind, tokens) in enumerate((("input", usage.input_tokens), ("output", usage.output_tokens))):
+            before = self._tokens[place]
+            self._tokens[place] = None if before is None or tokens is None else before + tokens
+            if tokens is not None:
+                self._record(self._to.token_usage.record, tokens, of_metric | {names.TOKEN_TYPE: kind})
+        cost_usd = call.cost.usd
+        self._cost_usd = None if self._cost_usd is None or cost_usd is None else self._cost_usd + cost_usd
+        self._record(self._to.operation_duration.record, call.duration_s, of_metric)
+        if response.detection_s is not None:
+            with_reason = self._model_only() | {names.FINISH_REASON: response.signal.finish_reason.value}
+            self._record(self._to.detection_duration.record, response.detection_s, with_reason)
+
+    def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
+        self._tokens, self._cost_usd = [None, None], None
+        attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
+        status = self._error("" if step.error is None else text_of(step.error))
+        self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
+        of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._who
+        self._record(self._to.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
+
+    def _of_call(self, step: StepResult, index: int | None) -> Attributes:
+        told: Attributes = {names.OPERATION: names.CHAT, names.STEP: step.index, **self._who}
+        if index is not None:
+            told[names.CALL] = index
+        if self._run.agent.stream:
+            told[names.REQUEST_STREAM] = True
+        return told
+
+    # Tools ---------------------------------------------------------------------------------------------------------------------
+
+    def _tool_started(self, event: events.ToolStarted) -> None:
+        self._begin()
+        tool_call, name = event.tool_call, _clean(event.tool_call.name)[:LONGEST_NAME]
+        attributes: Attributes = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL: name,
+            names.TOOL_TYPE: "function",
+            names.TOOL_CALL_ID: _clean(tool_call.id),
+            names.STEP: event.turn,
+        }
+        if self._to.content:
+            attributes[names.TOOL_ARGUMENTS] = _clean(self._hide(tool_call.arguments))
+        span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes, self._below)
+        # Current in the task that runs the tool, which is the one that tells of its start and of its end. Another Telemetry that takes
+        # the same event finds the same key, so that whoever comes first at the end puts back what was there before both.
+        key, before = f"agentlab.before.{id(event)}", contexts.get_current()
+        with_span = trace.set_span_in_context(span)
+        if contexts.get_value(key) is None:
+            with_span = contexts.set_value(key, before, with_span)
+        contexts.attach(with_span)
+        self._tools.append((span, key))
+
+    def _tool_finished(self, result: ToolResult) -> None:
+        if not self._tools:  # we came in mid-tool
+            return
+        if self._to.content:
+            span, content = self._tools[-1][0], _clean(self._hide(result.content))
+            self._try(lambda: span.set_attribute(names.TOOL_RESULT, content))
+        if result.error is None:
+            self._close_tool(None, "")
+        else:
+            raised = isinstance(result.value, BaseException) and result.error == "exception"
+            self._close_tool(self._error(result.content), _error_type(result.value) if raised else result.error)
+
+    def _close_tool(self, status: Status | None, error_type: str) -> None:
+        span, key = self._tools.pop()
+        before = contexts.get_value(key)
+        if before is not None:  # else this is another task, or it has been put back
+            contexts.attach(cast("Context", before))
+        if status is not None:
+            self._try(lambda: span.set_status(status))
+            self._try(lambda: span.set_attribute(names.ERROR_TYPE, error_type))
+        self._tools_until_ns = time.time_ns()
+        self._try(lambda: span.end(self._tools_until_ns))
+
+    # What happens at an instant ------------------------------------------------------------------------------------------------
+
+    def _happened(self, event: events.Event) -> None:
+        """An event on the run's span, and what is counted."""
+        if self._span is None:
+            return
+        told = _TOLD.get(type(event))
+        if told is not None:
+            span, (name, fields) = self._span, told
+            values: Attributes = {
+                f"agentlab.{field}": getattr(event, field) for field in fields if getattr(event, field) is not None
+            }
+            if isinstance(event, events.ContinuationAttempted) and event.budget_remaining is not None:
+                left = dataclasses.asdict(event.budget_remaining)
+                values |= {
+                    f"agentlab.budget_remaining.{field}": float(value) if isinstance(value, Decimal) else value
+                    for field, value in left.items()
+                    if value is not None
+                }
+            self._try(lambda: span.add_event(name, values))
+        who = self._model_only()
+        if isinstance(event, events.ContinuationAttempted):
+            self._attempts += 1
+            self._record(self._to.continuations.add, 1, who)
+        elif isinstance(event, events.ToolPayloadRepair):
+            self._attempts += event.attempted
+        elif isinstance(event, events.ContinuationEnded):
+            with_outcome: Attributes = who | {names.OUTCOME: event.outcome}
+            self._record(self._to.continuation_attempts.record, event.attempts, with_outcome)
+            if event.attempts:
+                self._record(self._to.continuation_duration.record, event.duration_s, with_outcome)
+
+    # Small things --------------------------------------------------------------------------------------------------------------
+
+    def _model_only(self) -> Attributes:
+        return {name: self._who[name] for name in (names.PROVIDER, names.REQUEST_MODEL)}
+
+    def _now_of(self, event: events.Event) -> int:
+        """The time of day, in ns, of an event that is being told: other observers may have kept it."""
+        return time.time_ns() - int((self._run.clock.elapsed_s() - event.at_s) * 1e9)
+
+    def _time_of(self, at_s: float) -> int:
+        """The time of day, in ns, of an active time within the step under way."""
+        wall_ns, anchor_s = self._anchor or (time.time_ns(), at_s)
+        return wall_ns + int((at_s - anchor_s) * 1e9)
+
+    def _start(self, name: str, kind: SpanKind, attributes: Attributes, below: Context | None = None, **more: Any) -> Span:
+        """A span, begun now unless `start_time` says otherwise; one that records nothing where a processor refused it."""
+        start = self._to.tracer.start_span
+        return self._try(lambda: start(_clean(name), below, kind, attributes, **more)) or INVALID_SPAN
+
+    def _whole_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
+        """A span of the past, below the run's."""
+        span = self._start(name, SpanKind.CLIENT, attributes, self._below, start_time=start_ns)
+        if status is not None:
+            self._try(lambda: span.set_status(status))
+        self._try(lambda: span.end(end_ns))
+
+    def _record(self, into: Callable[[Any, Any], object], value: float, attributes: Attributes) -> None:
+        self._try(lambda: into(value, attributes))
+
+    def _try(self, do: Callable[[], T]) -> T | None:
+        """Do it, and keep what an exporter raised until the event has been dealt with."""
+        try:
+            return do()
+        except Exception as error:
+            self._failure = error
+            return None
+
+    def _error(self, description: str) -> Status:
+        """The status of what failed; the description may repeat what was said."""
+        return Status(StatusCode.ERROR, _clean(self._hide(description)) if self._to.content and description else None)
+
+    def _messages(self, role: str, text: str) -> str:
+        return self._json([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+    def _answer(self, call: ModelCall) -> str:
+        response = call.response
+        parts: list[Mapping[str, str]] = [{"type": "text", "content": response.text}] if response.text else []
+        parts += [
+            {"type": "tool_call", "id": one.id, "name": one.name, "arguments": one.arguments} for one in response.tool_calls
+        ]
+        return self._json([{"role": "assistant", "parts": parts, "finish_reason": response.signal.finish_reason.value}])
+
+    def _json(self, value: object) -> str:
+        return _clean(self._hide(json.dumps(value, ensure_ascii=False)))
+
+
+_TOLD: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
+    events.ContinuationAttempted: (
+        "agentlab.continuation_attempted",
+        (
+            *("turn", "attempt", "output_tokens", "output_chars", "remaining", "tokens_remaining", "chars_remaining"),
+            *("repairs_remaining", "invocations_remaining"),
+        ),
+    ),
+    events.ContinuationEnded: ("agentlab.continuation_ended", ("turn", "outcome", "attempts", "duration_s")),
+    events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("turn", "issue", "attempted", "succeeded")),
+    events.Nudged: ("agentlab.nudged", ("turn", "consecutive", "allowed")),
+    events.CallRetried: ("agentlab.call_retried", ("turn", "attempt", "wait_s")),
+    events.AskedAgain: ("agentlab.asked_again", ("turn", "call", "attempt", "remaining")),
+    events.LimitsChanged: ("agentlab.limits_changed", ("by",)),
+    events.RunPaused: ("agentlab.run_paused", ()),
+    events.RunResumed: ("agentlab.run_resumed", ("paused_s",)),
+}
+
+
+def _failed_call(step: StepResult) -> str:
+    """The error type of a call of this step that did not come back; "" where all did.
+
+    No event tells of it. A call refused is an error of its own kind; one that was under way when the step was cut short leaves the
+    step without calls, or with a usage that is unknown although that of its calls is not.
+    """
+    error = step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error  # its calls came back, as a rule
+    if isinstance(error, _CALL_FAILURES) and step.decision.stop_reason is StopReason.ERROR:
+        return _error_type(error)
+    cut_short = StopReason.TIMEOUT if step.decision.stop_reason is StopReason.TIMEOUT else step.stop_reason
+    under_way = step.usage.total_tokens is None and all(call.usage.total_tokens is not None for call in step.calls)
+    if not under_way:
+        return ""
+    if cut_short in (StopReason.TIMEOUT, StopReason.CANCELLED):
+        return cut_short.value
+    return "" if error is None or step.calls else _error_type(error)
+
+
+def _error_type(error: object) -> str:
+    """An error in one word that has few values: an HTTP status, or the name of the exception."""
+    if isinstance(error, ProviderStatusError):
+        return str(error.status)
+    return "_OTHER" if error is None else type(error).__qualname__
+
+
+def _server(base_url: object) -> Attributes:
+    """Host and port of a server whose address is known."""
+    try:
+        parts = urlsplit(base_url) if isinstance(base_url, str) else None
+        host, port = (parts.hostname, parts.port) if parts is not None else (None, None)
+    except ValueError:
+        return {}
+    if parts is None or not host:
+        return {}
+    return {names.SERVER_ADDRESS: host, names.SERVER_PORT: port or (443 if parts.scheme == "https" else 80)}
+
+
+def _clean(text: str) -> str:
+    """Text that can be sent: without keys, and half a surrogate pair, from an answer cut inside an emoji, becomes `?`."""
+    return without_keys(text).encode(errors="replace").decode()

@@ -1,0 +1,304 @@
+"""Faults of a body that was true: cut, garbled, repeated, padded. All faults in one table, and under one name: faults.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.event_frames import FIRST_BYTES
+from agentlab.limits import in_seconds
+from agentlab.transport.http import HttpAnswer
+
+Ask: TypeAlias = Callable[[], Awaitable[HttpAnswer]]
+"""Passes the request on, and gives the true answer."""
+
+JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The request that a fault meets: where it goes (without its query), and how many seconds each wait for data may take (None: for
+    ever)."""
+
+    place: str
+    timeout_s: float | None
+
+    def broke_off(self) -> ProviderConnectionError:
+        """The error of a connection that breaks off."""
+        return ProviderConnectionError(f"{self.place}: the connection broke off (an injected reset). Try again.")
+
+    async def silence(self) -> ProviderConnectionError:
+        """Wait as long as a silent provider is waited for; the error that follows."""
+        await asyncio.Event().wait() if self.timeout_s is None else await asyncio.sleep(self.timeout_s)
+        return ProviderConnectionError(
+            f"{self.place}: the provider sent nothing within the time allowed (an injected silence). Try again, or allow more time."
+        )
+
+
+class Given:
+    """An answer of a fault's own, or the true one with another body."""
+
+    __slots__ = ("_chunks", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], chunks: Callable[[], AsyncIterator[bytes]]) -> None:
+        self.status = status
+        self.headers = headers
+        self._chunks = chunks
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives."""
+        return self._chunks()
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        return b"".join([chunk async for chunk in self._chunks()])
+
+
+def given(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> Given:
+    """An answer with this body."""
+    data = body.encode() if isinstance(body, str) else body
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield data
+
+    return Given(status, headers, chunks)
+
+
+def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> Given:
+    """The answer, its body changed on the way."""
+    return Given(answer.status, answer.headers, lambda: change(answer.chunks()))
+
+
+class Fault:
+    """One way to fail. A frozen dataclass below this one has its own `answer`.
+
+    Example:
+        >>> from agentlab.errors import ProviderConnectionError
+        >>> from agentlab.testing import faults, faulty
+        >>> class Unplugged(faults.Fault):
+        ...     async def answer(self, ask, attempt):
+        ...         raise ProviderConnectionError(f"{attempt.place}: somebody fell over the cable")
+        >>> with lab.replay("fixtures/trip"), faulty(Unplugged(), at=2, times=None):
+        ...     result = await agent.run(TASK)
+        >>> len(result.history), result.detail
+        (2, 'ProviderConnectionError: https://api.anthropic.com/v1/messages: somebody fell over the cable')
+    """
+
+    __slots__ = ()
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """What the run gets: an answer, or a ProviderConnectionError. `await ask()` is the true answer; without it nothing is sent.
+
+        Example:
+            >>> from agentlab.testing import faults
+            >>> class Late(faults.Fault):
+            ...     async def answer(self, ask, attempt):
+            ...         answer = await ask()  # the true one
+            ...         return answer
+            >>> with lab.replay("fixtures/trip"), lab.testing.faulty(Late()) as switch:
+            ...     result = await agent.run(TASK)
+            >>> switch.injected, result.stop_reason
+            (1, <StopReason.STOP_CONDITION: 'stop_condition'>)
+        """
+        raise NotImplementedError
+
+
+# Bytes ----------------------------------------------------------------------------------------------------------------------
+
+
+async def first(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
+    """The first so many bytes."""
+    async for chunk in chunks:
+        if len(chunk) >= count:
+            if count:
+                yield chunk[:count]
+            return
+        count -= len(chunk)
+        yield chunk
+
+
+def events(body: bytes) -> list[bytes]:
+    """The events of a stream, in text or in binary frames; a body that is neither, as one."""
+    start = body[:1]
+    if start and start[0] in FIRST_BYTES:
+        found = []
+        while body:
+            size = max(int.from_bytes(body[:4], "big"), 1)
+            found.append(body[:size])
+            body = body[size:]
+        return found
+    blank = b"\r\n\r\n" if b"\r\n\r\n" in body else b"\n\n"
+    if start in (b"{", b"[") or blank not in body:
+        return [body]
+    return [event + blank for event in body.split(blank) if event.strip()]
+
+
+def check_bytes(fault: Fault, **counts: int | None) -> None:
+    """Raise ConfigurationError for a number of bytes that cannot be."""
+    for name, count in counts.items():
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+            raise ConfigurationError(f"{type(fault).__name__}({name}={count!r}): give a number of bytes, 0 or more.")
+
+
+def check_seconds(fault: Fault, **values: float | timedelta | None) -> None:
+    """Raise ConfigurationError for a time that cannot be; a timedelta is kept as seconds."""
+    for name, given in values.items():
+        value = in_seconds(given)
+        if value is not given:
+            object.__setattr__(fault, name, value)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf")):
+            raise ConfigurationError(f"{type(fault).__name__}({name}={value!r}): give seconds, 0 or more.")
+
+
+_PIECE_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Fault):
+    """The body ends after so many bytes, in good order: what invalid JSON most often is. No header says how many there should be.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Cut(200), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
+    """
+
+    after_bytes: int = 200
+
+    def __post_init__(self) -> None:
+        check_bytes(self, after_bytes=self.after_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The beginning of the true answer."""
+        answer = await ask()
+        headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+        return with_body(Given(answer.status, headers, answer.chunks), lambda chunks: first(chunks, self.after_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled(Fault):
+    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Garbled(at_byte=0), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, len(result.history)
+        (<StopReason.ERROR: 'error'>, 2)
+    """
+
+    at_byte: int = 0
+
+    def __post_init__(self) -> None:
+        check_bytes(self, at_byte=self.at_byte)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer but for one byte."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            at = self.at_byte
+            async for chunk in chunks:
+                hit = 0 <= at < len(chunk)
+                yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
+                at -= len(chunk)
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenGzip(Fault):
+    """After so many bytes of it, the body cannot be unpacked any further.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.BrokenGzip(after_bytes=100), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 1, 0, 0])
+    """
+
+    after_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        check_bytes(self, after_bytes=self.after_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """A body that raises."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for piece in first(chunks, self.after_bytes):
+                yield piece
+            raise ProviderConnectionError(
+                f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
+                "is the server's fault."
+            )
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Fault):
+    """Each event of a stream comes `times` times, one after the other; a body that is no stream of events is repeated as a whole.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Repeated(), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, len(result.history)
+        (<StopReason.ERROR: 'error'>, 2)
+    """
+
+    times: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.times, int) or self.times < 2:
+            raise ConfigurationError(f"Repeated(times={self.times!r}): give a whole number of at least 2.")
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer, more than once."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            body = b"".join([chunk async for chunk in chunks])
+            for piece in events(body):
+                for _ in range(self.times):
+                    yield piece
+
+        return with_body(await ask(), change)
+
+
+@dataclass(frozen=True, slots=True)
+class Padded(Fault):
+    """So many bytes of white space before the body: as good an answer as without them, and a large one.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Padded(100_000), at=2):
+        ...     result = await agent.run(TASK)
+        >>> result.stop_reason, [call.retries for step in result.history for call in step.calls]
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, [0, 0, 0, 0])
+    """
+
+    size_bytes: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        check_bytes(self, size_bytes=self.size_bytes)
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """The true answer, at last."""
+
+        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            left = self.size_bytes
+            while left > 0:
+                yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
+                left -= _PIECE_BYTES
+                await asyncio.sleep(0)  # others get their turn, as they would between packets
+            async for chunk in chunks:
+                yield chunk
+
+        return with_body(await ask(), change)

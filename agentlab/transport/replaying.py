@@ -1,0 +1,259 @@
+"""Which recorded response a request gets: a hash look-up, and for a miss a report of what differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from agentlab.errors import ConfigurationError, ReplayMissError
+from agentlab.redaction import Redactor, is_key_parameter, redact_url
+from agentlab.transport.cassette import Cassette, Interaction, RecordedResponse, load_cassettes
+from agentlab.transport.request_matching import describe_difference, nearest, with_numbered_calls
+
+VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
+"""Fields at the top level of a body that name who asks and what for; they do not change what is answered, and are not compared."""
+
+Match = Literal["strict", "order"]
+_PORTS = {"http": 80, "https": 443}
+_REGIONAL = re.compile(r"(bedrock-runtime)\.[a-z0-9-]+(\.amazonaws\.com)")
+
+
+@lru_cache(maxsize=4096)
+def address(method: str, url: str) -> str:
+    """Method, host, path and query, in one spelling: as they are written, without keys; http equals https, and a region of AWS, which
+    the environment chooses, another one."""
+    parts = urlsplit(redact_url(url))
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    host = _REGIONAL.sub(r"\1\2", parts.hostname or "") + (f":{port}" if port and port != _PORTS.get(parts.scheme) else "")
+    pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not is_key_parameter(pair[0]))
+    query = "?" + "&".join(f"{name}={value}" for name, value in pairs) if pairs else ""
+    return f"{method.upper()} {host}{unquote(parts.path) or '/'}{query}"
+
+
+def canonical_body(body: bytes) -> bytes:
+    """A body in one spelling: of JSON the keys sorted, white space and VOLATILE_FIELDS left out, 1.0 as 1, and an instruction in
+    mid-conversation as the user's, as older recordings have it; of others the bytes."""
+    if not body:
+        return b""
+    try:
+        value = json.loads(body, parse_float=_number)
+        if isinstance(value, dict) and not VOLATILE_FIELDS.isdisjoint(value):
+            value = {key: part for key, part in value.items() if key not in VOLATILE_FIELDS}
+        if b'"system"' in body or b'"developer"' in body:
+            _say_as_the_user(value)
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return body
+
+
+def _say_as_the_user(value: object) -> None:
+    """Give the instructions behind the first other message the role of the user."""
+    for name in ("messages", "input"):
+        messages = value.get(name) if isinstance(value, dict) else None
+        behind = False
+        for message in messages if isinstance(messages, list) else ():
+            is_instruction = isinstance(message, dict) and message.get("role") in ("system", "developer")
+            if is_instruction and behind:
+                message["role"] = "user"
+            behind = behind or not is_instruction
+
+
+def same_question(body: bytes) -> bytes:
+    """The canonical form with numbers for the ids of tool calls: what two recordings of one request share, whenever they were made."""
+    return canonical_body(with_numbered_calls(body) or body)
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+class _Queue:
+    """The recordings of one request, or of one address, in order; `labels` holds those of each label again."""
+
+    __slots__ = ("interactions", "labels")
+
+    def __init__(self) -> None:
+        self.interactions: list[Interaction] = []
+        self.labels: dict[str, list[Interaction]] = {}
+
+    def add(self, interaction: Interaction) -> None:
+        self.interactions.append(interaction)
+        if interaction.lane:
+            self.labels.setdefault(interaction.lane, []).append(interaction)
+
+    def of(self, lane: str) -> list[Interaction]:
+        """What this lane goes through."""
+        return self.labels.get(lane.partition("#")[2], self.interactions) if self.labels else self.interactions
+
+
+class _Lane:
+    """How far one lane has come."""
+
+    __slots__ = ("positions", "served")
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.served: set[int] = set()
+
+    def next_of(self, recorded: list[Interaction]) -> Interaction | None:
+        position = self.positions.get(id(recorded), 0)
+        while position < len(recorded) and id(recorded[position]) in self.served:
+            position += 1
+        self.positions[id(recorded)] = position + 1
+        if position >= len(recorded):
+            return None
+        self.served.add(id(recorded[position]))
+        return recorded[position]
+
+
+_Queues = dict[tuple[str, bytes], _Queue]
+
+
+class ReplayIndex:
+    """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
+
+    A request gets the recording of the same bytes if there is one left, else one of the same canonical form, in recorded order;
+    where there was none ever, one that differs in the ids of tool calls alone.
+    Each lane (a run has its own) goes through the recordings on its own: the first time it asks it gets the first one. A lane may
+    end in `#label`: it is given what was recorded under that label, if anything was, so that the repeats of an experiment each
+    find their own recording.
+    """
+
+    def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", path: str = "") -> None:
+        self.path = path
+        self.match = match
+        self.cassettes = tuple(cassettes)
+        self.interactions = [interaction for cassette in self.cassettes for interaction in cassette.interactions]
+        self.skipped = sum(cassette.skipped for cassette in self.cassettes)
+        self._strict = match == "strict"
+        self._by_bytes = self._group(lambda body: body) if self._strict else self._group(lambda body: b"")
+        self._lanes: dict[str, _Lane] = {}
+        self._lock = threading.Lock()
+
+    def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
+        queues: _Queues = {}
+        for interaction in self.interactions:
+            key = (self._place(interaction.method, interaction.uri), form(interaction.body))
+            queue = queues.get(key)
+            if queue is None:
+                queue = queues[key] = _Queue()
+            queue.add(interaction)
+        return queues
+
+    def _place(self, method: str, url: str) -> str:
+        """The address; in order without its query, which other clients fill in their own way (`?beta=true`)."""
+        return address(method, url) if self._strict else address(method, url).partition("?")[0]
+
+    @cached_property
+    def _by_form(self) -> _Queues:
+        """By canonical form: made when a request comes that was recorded in other bytes."""
+        return self._group(canonical_body)
+
+    @cached_property
+    def _by_question(self) -> _Queues:
+        """By what was asked, whatever the ids of the calls in it: made when a request comes that was never recorded with its own."""
+        return self._group(same_question)
+
+    @classmethod
+    def load(cls, path: str | Path, match: Match = "strict") -> Self:
+        """The index of a file or a folder."""
+        if match not in ("strict", "order"):
+            raise ConfigurationError(f'match={match!r}: use "strict" (the same request) or "order" (one after the other).')
+        return cls(load_cassettes(path), match, str(path))
+
+    def __reduce__(self) -> tuple[type[ReplayIndex], tuple[tuple[Cassette, ...], Match, str]]:
+        return ReplayIndex, (self.cassettes, self.match, self.path)
+
+    def __repr__(self) -> str:
+        count, files = len(self.interactions), len(self.cassettes)
+        skipped = f" ({self.skipped} more are not HTTP)" if self.skipped else ""
+        inside = f"{count} interaction{'s' * (count != 1)} in {files} file{'s' * (files != 1)}{skipped}"
+        return f"{self.path!r}, match={self.match!r}: {inside}"
+
+    def find(self, method: str, url: str, body: bytes, lane: str = "") -> Interaction:
+        """The recording to serve. Raises ReplayMissError with the nearest one and what differs."""
+        place = self._place(method, url)
+        with self._lock:
+            here = self._lanes.get(lane)
+            if here is None:
+                here = self._lanes[lane] = _Lane()
+            queue = self._by_bytes.get((place, body if self._strict else b""))
+            found = here.next_of(queue.of(lane)) if queue else None
+            if found is None and self._strict:
+                queue = self._same_form(place, body)
+                found = here.next_of(queue.of(lane)) if queue else None
+        if found is not None:
+            return found
+        raise self._unknown(place, body) if queue is None else self._exhausted(place, queue.of(lane))
+
+    def forget(self, lane: str) -> None:
+        """How far a lane has come is of no use any more: it asks for nothing else."""
+        with self._lock:
+            self._lanes.pop(lane, None)
+
+    def _same_form(self, place: str, body: bytes) -> _Queue | None:
+        queue = self._by_form.get((place, canonical_body(body)))
+        if queue is None:  # what was recorded had its keys replaced
+            redacted, _ = Redactor().body(body)
+            queue = self._by_form.get((place, canonical_body(redacted))) if redacted != body else None
+            if queue is None and with_numbered_calls(redacted) is not None:
+                queue = self._by_question.get((place, same_question(redacted)))
+        return queue
+
+    # misses --------------------------------------------------------------------------------------------------------------------
+
+    def _exhausted(self, place: str, recorded: list[Interaction]) -> ReplayMissError:
+        times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
+        last = recorded[-1].source
+        if self.match == "order":
+            what = f"{place} was recorded {times} and all of it has been served to this run (the last was {last})"
+        else:
+            what = f"this request to {place} was recorded {times} and this run asks for it once more (the last was {last})"
+        return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
+
+    def _unknown(self, place: str, body: bytes) -> ReplayMissError:
+        here = [interaction for interaction in self.interactions if self._place(interaction.method, interaction.uri) == place]
+        if not here or self.match == "order":
+            places = list(dict.fromkeys(address(interaction.method, interaction.uri) for interaction in self.interactions))
+            shown = "\n".join(f"  {other}" for other in places[:8]) or "  nothing"
+            more = f"\n  and {len(places) - 8} more" if len(places) > 8 else ""
+            return ReplayMissError(f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how()}")
+        closest = nearest(body, here)
+        difference = describe_difference(closest.body, body, ignored=VOLATILE_FIELDS)
+        return ReplayMissError(
+            f"No recording matches this request to {place}. The nearest is {closest.source}, and differs in\n"
+            f"{difference}\n{self._how()}"
+        )
+
+    def _how(self) -> str:
+        skipped = f" ({self.skipped} of its interactions are not HTTP and cannot be replayed.)" if self.skipped else ""
+        folder = self.path or "…"
+        other = ', or `match="order"` to serve what is recorded whatever is asked' if self.match == "strict" else ""
+        return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
+
+
+def check_pace(pace: float) -> float:
+    """A pace that can be kept."""
+    if not 0 <= pace < float("inf"):
+        raise ConfigurationError(f"pace={pace!r}: use 0 (at once), 1 (as recorded), or a factor such as 0.5 (twice as fast).")
+    return pace
+
+
+async def paced(response: RecordedResponse, pace: float) -> AsyncIterator[bytes]:
+    """The body's chunks, each after its recorded delay times `pace`."""
+    delays = response.delays_s if pace else ()
+    for index, piece in enumerate(response.pieces()):
+        if index < len(delays):
+            await asyncio.sleep(delays[index] * pace)
+        yield piece

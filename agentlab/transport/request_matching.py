@@ -1,0 +1,177 @@
+"""What differs between a request and the nearest recorded one, field by field, for the message of a miss. Keys are never shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from agentlab.redaction import Redactor
+from agentlab.transport.cassette import Interaction
+from agentlab.types import JSON
+
+_Place = tuple[dict[str, Any], str]
+"""A part of a body and the field of it in which an id stands."""
+
+
+def with_numbered_calls(body: bytes) -> bytes | None:
+    """The body with numbers for the ids of its calls; None where it has none, or is no such JSON."""
+    try:
+        value = json.loads(body)
+        numbers: dict[str, str] = {}
+        for part, name in _declared(value):
+            numbers.setdefault(part[name], f"call {len(numbers) + 1}")
+        if not numbers:
+            return None
+        places = [(part, name) for part, name in (*_declared(value), *_referred_to(value)) if part[name] in numbers]
+        for part, name in {(id(part), name): (part, name) for part, name in places}.values():
+            part[name] = numbers[part[name]]
+        return json.dumps(value).encode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _declared(body: Any) -> Iterator[_Place]:
+    """Where the ids of calls stand, and on the Responses wire those of what a server said."""
+    for part in _parts(body):
+        kind = part.get("type")
+        kind = kind if isinstance(kind, str) else ""
+        for call in _dicts(part.get("tool_calls")):  # chat completions
+            yield from _text(call, "id")
+        if kind.endswith("tool_use"):  # Anthropic
+            yield from _text(part, "id")
+        elif kind.endswith("_call"):  # Responses
+            yield from _text(part, "call_id")
+            yield from _text(part, "id")
+        elif kind == "message" and part.get("content"):
+            yield from _text(part, "id")
+        yield from _text(part.get("toolUse"), "toolUseId")  # Bedrock
+        yield from _text(part.get("functionCall"), "id")  # Gemini
+
+
+def _referred_to(body: Any) -> Iterator[_Place]:
+    """Where such an id stands again."""
+    for part in _parts(body):
+        yield from _text(part, "tool_call_id")
+        yield from _text(part, "tool_use_id")
+        yield from _text(part, "call_id")
+        if part.get("type") == "item_reference":
+            yield from _text(part, "id")
+        yield from _text(part.get("toolResult"), "toolUseId")
+        yield from _text(part.get("functionResponse"), "id")
+
+
+def _parts(body: Any) -> Iterator[dict[str, Any]]:
+    """Messages and items, and the blocks in them; no deeper, where arguments and schemas are."""
+    if isinstance(body, dict):
+        for conversation in ("messages", "input", "contents"):
+            for one in _dicts(body.get(conversation)):
+                yield one
+                yield from _dicts(one.get("content"))
+                yield from _dicts(one.get("parts"))
+
+
+def _dicts(value: object) -> Iterator[dict[str, Any]]:
+    if isinstance(value, list):
+        yield from (one for one in value if isinstance(one, dict))
+
+
+def _text(part: object, name: str) -> Iterator[_Place]:
+    if isinstance(part, dict) and isinstance(part.get(name), str) and part[name]:
+        yield part, name
+
+
+MOST_COMPARED = 200
+MOST_SHOWN = 8
+_WIDTH = 70
+_MISSING = object()
+
+
+def nearest(body: bytes, candidates: Sequence[Interaction]) -> Interaction:
+    """The candidate whose body agrees most with this one; the first of equals."""
+    asked = _parsed(body)
+    try:
+        return max(candidates[:MOST_COMPARED], key=lambda candidate: _likeness(_parsed(candidate.body), asked))
+    except RecursionError:
+        return candidates[0]
+
+
+def describe_difference(recorded: bytes, asked: bytes, *, ignored: Collection[str] = ()) -> str:
+    """One line for each field that differs."""
+    before, after = _parsed(recorded), _parsed(asked)
+    if isinstance(before, dict) and isinstance(after, dict):
+        before, after = ({key: value for key, value in body.items() if key not in ignored} for body in (before, after))
+    try:
+        found = list(_differences(before, after, ""))
+    except RecursionError:
+        found = [("", "…", "something nested very deeply")]
+    lines = [f"  {Redactor().text(path) or 'body'}: {_pair(old, new)}" for path, old, new in found]
+    more = f"\n  and {len(lines) - MOST_SHOWN} more fields" if len(lines) > MOST_SHOWN else ""
+    return "\n".join(lines[:MOST_SHOWN]) + more
+
+
+def _parsed(body: bytes) -> JSON:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+
+
+def _likeness(recorded: JSON, asked: JSON) -> float:
+    """From 0 to 1, how much agrees. Lists (the messages, the tools) weigh most, and count as far as they begin alike."""
+    if recorded == asked:
+        return 1.0
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        weights = {key: 4 if isinstance(recorded.get(key, asked.get(key)), list) else 1 for key in recorded.keys() | asked.keys()}
+        shared = recorded.keys() & asked.keys()
+        return sum(weights[key] * _likeness(recorded[key], asked[key]) for key in shared) / sum(weights.values())
+    if isinstance(recorded, list) and isinstance(asked, list):
+        pairs = enumerate(zip(recorded, asked, strict=False))
+        equal = next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(asked)))
+        partly = _likeness(recorded[equal], asked[equal]) if equal < min(len(recorded), len(asked)) else 0.0
+        return (equal + partly) / max(len(recorded), len(asked))
+    if isinstance(recorded, str) and isinstance(asked, str):
+        return 0.5 * _common(recorded, asked) / max(len(recorded), len(asked))
+    return 0.0
+
+
+def _common(first: str, second: str) -> int:
+    """How many leading characters are equal."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if first[:middle] == second[:middle] else (low, middle - 1)
+    return low
+
+
+def _differences(recorded: JSON, asked: JSON, path: str) -> Iterator[tuple[str, JSON, JSON]]:
+    if recorded == asked and type(recorded) is type(asked):
+        return
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        for key in [*recorded, *(key for key in asked if key not in recorded)]:
+            inner = f"{path}.{key}" if path else str(key)
+            yield from _differences(recorded.get(key, _MISSING), asked.get(key, _MISSING), inner)
+    elif isinstance(recorded, list) and isinstance(asked, list):
+        for index in range(max(len(recorded), len(asked))):
+            old = recorded[index] if index < len(recorded) else _MISSING
+            new = asked[index] if index < len(asked) else _MISSING
+            yield from _differences(old, new, f"{path}[{index}]")
+    elif recorded != asked:
+        yield path, recorded, asked
+
+
+def _pair(recorded: JSON, asked: JSON) -> str:
+    """Both values, without keys, cut to where they begin to differ."""
+    old, new = _shown(recorded), _shown(asked)
+    common = _common(old, new)
+    if max(len(old), len(new)) > _WIDTH and common > 25:
+        old, new = (f'"…{text[common - 20 :]}' for text in (old, new))
+    return f"recorded {_cut(old)}, asked {_cut(new)}"
+
+
+def _shown(value: JSON) -> str:
+    return "nothing" if value is _MISSING else Redactor().text(json.dumps(value, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

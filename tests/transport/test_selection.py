@@ -1,0 +1,123 @@
+"""Which transport a run captures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentlab import transport
+
+from .conftest import asked, interaction
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def replays(cassette: Write) -> list[transport.Replay]:
+    return [transport.replay(cassette(interaction({"q": 1}, str(n)), name=f"{n}.json")) for n in (1, 2)]
+
+
+def test_live_is_the_default_and_shared() -> None:
+    assert transport.current() is transport.current()
+    assert transport.current().needs_key is True
+    assert repr(transport.current()) == "live transport"
+
+
+def test_blocks_nest(replays: list[transport.Replay]) -> None:
+    one, two = replays
+    live = transport.current()
+    with one as entered:
+        assert entered is one is transport.current()
+        with two:
+            assert transport.current() is two
+            with one:
+                assert transport.current() is one
+            assert transport.current() is two
+        assert transport.current() is one
+    assert transport.current() is live
+
+
+def test_a_block_ends_when_it_raises(replays: list[transport.Replay]) -> None:
+    live = transport.current()
+    with pytest.raises(RuntimeError, match="boom"), replays[0]:
+        raise RuntimeError("boom")
+    assert transport.current() is live
+
+
+def test_left_in_another_context_or_in_another_order(replays: list[transport.Replay]) -> None:
+    one, two = replays
+    live = transport.current()
+    elsewhere = contextvars.copy_context()
+    elsewhere.run(one.__enter__)
+    one.__exit__(None, None, None)  # as when a cell is left that ran in a context of its own
+    assert transport.current() is live
+    assert elsewhere.run(transport.current) is one
+    elsewhere.run(one.__exit__, None, None, None)
+    assert elsewhere.run(transport.current) is live
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert transport.current() is two
+    two.__exit__(None, None, None)
+    assert transport.current() is live
+
+
+def test_tasks_do_not_see_each_other(replays: list[transport.Replay]) -> None:
+    async def hold(mine: transport.Replay) -> bool:
+        with mine:
+            await asyncio.sleep(0.01)
+            return transport.current() is mine
+
+    async def both() -> list[bool]:
+        return await asyncio.gather(*(hold(one) for one in [*replays, *replays]))
+
+    assert asyncio.run(both()) == [True] * 4
+
+
+def test_a_captured_replay_outlives_its_block_and_works_in_any_thread_and_loop(replays: list[transport.Replay]) -> None:
+    with replays[0]:
+        captured = transport.current()
+    seen: list[transport.Transport] = []
+    thread = threading.Thread(target=lambda: seen.append(transport.current()))
+    thread.start()
+    thread.join()
+    assert seen == [transport.current()]  # a thread starts without: that is why a run captures it
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(
+            pool.map(lambda n: asked(captured, "https://llm.example/v1/chat", {"q": 1}, lane=str(n)).json(), range(40))
+        )
+    assert answers == [1] * 40
+
+
+def test_transports_travel_to_other_processes(replays: list[transport.Replay], tmp_path: Path) -> None:
+    one = pickle.loads(pickle.dumps(replays[0]))
+    assert asked(one, "https://llm.example/v1/chat", {"q": 1}).json() == 1
+    assert repr(one) == repr(replays[0])
+    assert pickle.loads(pickle.dumps(transport.current())) is transport.current()
+    recording = pickle.loads(pickle.dumps(transport.record(tmp_path / "rec", origin="synthetic")))
+    assert (recording.recorder.path, recording.recorder.origin) == (tmp_path / "rec", "synthetic")
+
+
+def test_the_transports_for_httpx_are_found_here_and_nothing_else() -> None:
+    from agentlab.transport import live
+
+    assert transport.ReplayTransport is live.ReplayTransport
+    assert transport.RecordTransport is live.RecordTransport
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        transport.Nothing  # noqa: B018
+
+
+def test_replay_needs_no_http_library(cassette: Write) -> None:
+    file = cassette(interaction())
+    code = f"import sys; from agentlab import transport; transport.replay({str(file)!r}); print('httpx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
+    assert done.stdout == "False\n"
