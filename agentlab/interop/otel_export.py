@@ -201,4 +201,4 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
 __all__ = ["Telemetry", "instrument", "is_instrumented"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only("agentlab.telemetry", __all__)

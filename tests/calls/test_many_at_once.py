@@ -12,7 +12,7 @@ from work_done import calls_in
 import agentlab as lab
 from agentlab import StopReason, owner
 from agentlab.testing import ScriptedProvider
-from agentlab.transport import live
+from agentlab.transport import live as live_module
 from agentlab.transport.live import LiveTransport
 
 from .made import HELLO, LOOK, agent, finished, go, reply_to, retried
@@ -22,14 +22,14 @@ from .server import PATIENCE_S, Asked, Handler, Reply, Server, hang, serving, st
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """So many connections to a host."""
-    monkeypatch.setattr(live, "CONNECTIONS_PER_HOST", 4)
+    monkeypatch.setattr(live_module, "CONNECTIONS_PER_HOST", 4)
     return 4
 
 
 @pytest.fixture
 def one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One connection to a host."""
-    monkeypatch.setattr(live, "CONNECTIONS_PER_HOST", 1)
+    monkeypatch.setattr(live_module, "CONNECTIONS_PER_HOST", 1)
 
 
 class AtOnce:
@@ -84,7 +84,7 @@ def test_a_request_costs_the_same_however_many_wait(few: int) -> None:
 
 
 def test_a_request_costs_the_same_however_many_connections_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "CONNECTIONS_PER_HOST", 40)
+    monkeypatch.setattr(live_module, "CONNECTIONS_PER_HOST", 40)
 
     def after(connections: int) -> int:
         """What one run costs once so many connections are open."""
@@ -167,7 +167,7 @@ def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch
         ((hosts, _),) = live._hosts.values()
         (connections,) = hosts.values()
         before = len(connections._idle)
-        monkeypatch.setattr(live, "KEPT_IDLE_S", 0.0)
+        monkeypatch.setattr(live_module, "KEPT_IDLE_S", 0.0)
         await asker.run("go", transport=live)
         return before, len(connections._idle)
 
