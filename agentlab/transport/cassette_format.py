@@ -75,15 +75,15 @@ def _read_json(data: bytes) -> JSON:
 
 def _refuse_expansion(document: JSON, limit: int) -> None:
     """Raise UnreadableText where aliases make a document of more values than a file of its size can hold."""
-    waiting, count = [document], 0
+    waiting = [document]
     for value in waiting:
-        count += 1
-        if count > limit:
-            raise UnreadableText("its aliases expand to far more than the file holds")
         if isinstance(value, dict):
             waiting += value.values()
         elif isinstance(value, list | tuple):
             waiting += value
+        if len(waiting) > limit:
+            raise UnreadableText("its aliases expand to far more than the file holds")
+
 
 
 # Writing -----------------------------------------------------------------------------------------------------------------------

@@ -1,184 +1,147 @@
-"""Keys that a stream says in pieces: `sk-ab` in one event, `cdef…` in the next ones. Neither is a key, and whoever reads on has it."""
+"""Secrets removed from recorded streams, also those that arrive in pieces: `sk-ab` in one event, `cdef…` in the next ones.
+
+A stream stays a stream: events keep their form, frames their checksums, and the sizes of the recorded chunks follow.
+"""
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentlab.event_frames import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.redaction import REDACTED, Redactor
 from agentlab.types import JSON
 
-_Place = tuple[int, tuple[Any, ...]]
-"""In which event, and where in it."""
-
-
-def hide_split(redactor: Redactor, events: Sequence[bytes]) -> dict[int, bytes]:
-    """Of the events of one stream, each as JSON, those in which a piece of a key stood: without it, by their number.
-
-    Put together is what stands in the same place of several events: the texts of one block, the arguments of one call.
-    """
-    loaded: dict[int, JSON] = {}
-    texts: dict[tuple[Any, ...], list[tuple[_Place, bytes]]] = {}
-    for number, event in enumerate(events):
-        try:
-            loaded[number] = value = json.loads(event)
-            for name, path, said in _texts(value, (), ()):
-                texts.setdefault(name, []).append(((number, path), said.encode("utf-8", "surrogatepass")))
-        except (ValueError, RecursionError):  # no JSON: the marks at the end of a stream
-            continue
-    changed: set[int] = set()
-    for pieces in texts.values():
-        if len({text for _, text in pieces}) > 1:  # else it is the same in each event: a name, an id
-            for (number, path), text in _without(redactor, pieces):
-                _put(loaded[number], path, text.decode("utf-8", "surrogatepass"))
-                changed.add(number)
-    return {number: json.dumps(loaded[number], separators=(",", ":")).encode() for number in changed}
-
-
-def _texts(value: JSON, name: tuple[Any, ...], path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], str]]:
-    """Each text in an event: what tells which text of the stream it continues, its place, and itself."""
-    if isinstance(value, str):
-        yield name, path, value
-    elif isinstance(value, dict):
-        kind = tuple(value.get(which) for which in ("type", "index", "item_id") if isinstance(value.get(which), str | int))
-        for key, part in value.items():
-            yield from _texts(part, (*name, kind, key), (*path, key))
-    elif isinstance(value, list):
-        for place, part in enumerate(value):
-            yield from _texts(part, (*name, place), (*path, place))
-
-
-def _without(redactor: Redactor, pieces: list[tuple[_Place, bytes]]) -> Iterator[tuple[_Place, bytes]]:
-    """The pieces that share a key with another one, without their part of it; the first says that there was one."""
-    ends = list(itertools.accumulate(len(text) for _, text in pieces))
-    at = 0
-    cuts: dict[int, list[tuple[int, int, bytes]]] = {}
-    for start, end in redactor.places(b"".join(text for _, text in pieces)):
-        at = bisect_right(ends, start, at)
-        parts: dict[int, tuple[int, int, bytes]] = {}
-        for one in range(at, bisect_left(ends, end, at) + 1):
-            begins = ends[one] - len(pieces[one][1])
-            part = max(start - begins, 0), min(end - begins, len(pieces[one][1]))
-            parts[one] = *part, b"" if parts else REDACTED.encode()
-        if not all(_is_seen(redactor, pieces[one][1], *part) for one, (*part, _) in parts.items()):
-            for one, cut in parts.items():
-                cuts.setdefault(one, []).append(cut)
-    for one, found in cuts.items():
-        place, text = pieces[one]
-        for start, end, instead in reversed(found):
-            text = text[:start] + instead + text[end:]
-        yield place, text
-
-
-def _is_seen(redactor: Redactor, text: bytes, start: int, end: int) -> bool:
-    """Whether this part of a piece is a key, or in one, as it stands there."""
-    return any(begins <= start and end <= ends for begins, ends in redactor.places(text))
-
-
-def _put(value: JSON, path: tuple[Any, ...], text: str) -> None:
-    for step in path[:-1]:
-        value = value[step]
-    if path:
-        value[path[-1]] = text
-
 
 def redact_lines(redactor: Redactor, data: bytes, chunks: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:
-    """A stream whose events are lines (`data: {…}`, or JSON alone) without keys, and the sizes of its chunks moved accordingly."""
+    """Return a stream of lines (`data: {…}`, or JSON alone) without secrets, and the new sizes of its chunks."""
     lines = data.splitlines(keepends=True)
     starts = [line.index(b"{") if b"{" in line[:16] else len(line) for line in lines]
-    hidden = hide_split(redactor, [line[start:] for line, start in zip(lines, starts, strict=True)])
-    if hidden:
-        new = [
-            line[: starts[number]] + hidden[number] + line[len(line.rstrip(b"\r\n")) :] if number in hidden else line
-            for number, line in enumerate(lines)
-        ]
-        chunks = moved(chunks, [0, *itertools.accumulate(map(len, lines))], [0, *itertools.accumulate(map(len, new))])
-        data = b"".join(new)
+    redacted = _redact_split(redactor, [line[start:] for line, start in zip(lines, starts, strict=True)])
+    if redacted:
+        new = list(lines)
+        for number, event in redacted.items():
+            line = lines[number]
+            new[number] = line[: starts[number]] + event + line[len(line.rstrip(b"\r\n")) :]
+        data, chunks = b"".join(new), _moved(chunks, lines, new)
     return redactor.body(data, chunks)
 
 
-def moved(chunks: tuple[int, ...], old_ends: Sequence[int], new_ends: Sequence[int]) -> tuple[int, ...]:
-    """The sizes of the chunks: a boundary between events stays between them, one inside an event stays as far in, by its length."""
+def redact_frames(redactor: Redactor, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
+    """Return a binary event stream without secrets, and the new sizes of its chunks.
+
+    Frames without a secret keep their bytes. Everything behind the last whole frame (a torn end, damage) is redacted as plain bytes.
+    """
+    frames = list(_frames(data))
+    old, new = [frame for frame, _, _ in frames], []
+    split = _redact_split(redactor, [payload for _, _, payload in frames])
+    for number, (frame, headers, payload) in enumerate(frames):
+        clean = _redact_headers(redactor, headers), redactor.body(split.get(number, payload))[0]
+        new.append(frame if clean == (headers, payload) else build_frame(*clean))
+    rest = data[sum(map(len, old)) :]
+    new.append(redactor.body(rest)[0])
+    return b"".join(new), _moved(chunks, [*old, rest], new)
+
+
+def _frames(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield each whole frame with its headers and its payload."""
+    at = 0
+    while len(data) - at >= PRELUDE_BYTES:
+        prelude = read_prelude(data, at)
+        if prelude is None or not is_whole(frame := data[at : at + prelude.total]):
+            break
+        yield frame, frame[PRELUDE_BYTES : prelude.headers_end], frame[prelude.headers_end : prelude.payload_end]
+        at += prelude.total
+
+
+def _redact_headers(redactor: Redactor, headers: bytes) -> bytes:
+    """Return a frame's headers without secrets; error messages arrive in them."""
+    if redactor.body(headers)[0] == headers:
+        return headers
+    return join_headers((name, kind, redactor.body(value)[0]) for name, kind, value in text_headers(headers))
+
+
+def _moved(chunks: tuple[int, ...], old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, ...]:
+    """Return the sizes of the chunks after `old` parts became `new`: boundaries between parts stay, those inside move in proportion."""
+    old_ends, new_ends = ([0, *itertools.accumulate(map(len, parts))] for parts in (old, new))
     places, at = [0], 0
     for position in itertools.accumulate(chunks):
         while at + 1 < len(old_ends) and old_ends[at + 1] <= position:
             at += 1
         inside = position - old_ends[at]
-        if inside and at + 1 < len(old_ends):
-            old, new = old_ends[at + 1] - old_ends[at], new_ends[at + 1] - new_ends[at]
-            inside = inside * new // old
+        if inside and at < len(old):
+            inside = inside * len(new[at]) // len(old[at])
         places.append(new_ends[at] + inside)
     return tuple(after - before for before, after in itertools.pairwise(places))
 
 
-def redact_frames(redactor: Redactor, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
-    """The stream with every secret in it replaced, and the sizes of the chunks it came in, moved accordingly.
+# Secrets in pieces -----------------------------------------------------------------------------------------------------------
 
-    Frames without a secret keep their bytes. What is no frame (the torn end of a stream, damage) is searched as it is.
+
+class _Piece(NamedTuple):
+    """A text in an event: the number of the event, and the mapping or list and the key at which the text is."""
+
+    event: int
+    container: Any
+    key: Any
+    text: bytes
+
+
+def _redact_split(redactor: Redactor, events: Sequence[bytes]) -> dict[int, bytes]:
+    """Return the JSON events that held a piece of a secret, without it, by their number.
+
+    Texts at the same place of several events are one text: those of one block, or the arguments of one call.
     """
-    old_ends, new_ends, parts = [0], [0], []
-    for old, new in _pieces(redactor, data):
-        parts.append(new)
-        old_ends.append(old_ends[-1] + old)
-        new_ends.append(new_ends[-1] + len(new))
-    return b"".join(parts), moved(chunks, old_ends, new_ends)
+    loaded: dict[int, JSON] = {}
+    texts: dict[tuple[Any, ...], list[_Piece]] = {}
+    for number, event in enumerate(events):
+        with suppress(ValueError, RecursionError):  # the marks at the end of a stream are no JSON
+            loaded[number] = value = json.loads(event)
+            for place, container, key in _texts(value, ()) if isinstance(value, dict | list) else ():
+                piece = _Piece(number, container, key, container[key].encode("utf-8", "surrogatepass"))
+                texts.setdefault(place, []).append(piece)
+    changed: set[int] = set()
+    for pieces in texts.values():
+        if len({piece.text for piece in pieces}) > 1:  # else the same in each event: a name, an id
+            changed |= _redact_pieces(redactor, pieces)
+    return {number: json.dumps(loaded[number], separators=(",", ":")).encode() for number in changed}
 
 
-def _pieces(redactor: Redactor, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The stream frame by frame: the length that each had, and what becomes of it."""
-    split = hide_split(redactor, [payload for _, _, payload in _frames(data)])
-    at = 0
-    for number, (frame, headers, payload) in enumerate(_frames(data)):
-        new_headers, new_payload = _redacted_headers(redactor, headers), _redacted_payload(redactor, split.get(number, payload))
-        at += len(frame)
-        if (new_headers, new_payload) == (headers, payload):
-            yield len(frame), frame
-        else:
-            built = build_frame(new_headers, new_payload)
-            damaged = built[:-1] + bytes([built[-1] ^ 1])
-            yield len(frame), built if is_whole(frame) else damaged  # damaged it was, damaged it stays
-    if at < len(data):
-        yield len(data) - at, redactor.body(data[at:])[0]
+def _texts(value: JSON, place: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    """Yield each text in an event: its place, equal for texts that continue each other, its container, and its key there."""
+    if isinstance(value, dict):
+        place = (*place, *(value.get(name) for name in ("type", "index", "item_id") if isinstance(value.get(name), str | int)))
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(part, str):
+            yield (*place, key), value, key
+        elif isinstance(part, dict | list):
+            yield from _texts(part, (*place, key))
 
 
-def _frames(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Each whole frame, its headers and its payload."""
-    at = 0
-    while len(data) - at >= PRELUDE_BYTES:
-        prelude = read_prelude(data, at)
-        if prelude is None or at + prelude.total > len(data):
-            break
-        frame = data[at : at + prelude.total]
-        headers, payload = frame[PRELUDE_BYTES : prelude.headers_end], frame[prelude.headers_end : prelude.payload_end]
-        yield frame, headers, payload
-        at += prelude.total
+def _redact_pieces(redactor: Redactor, pieces: list[_Piece]) -> set[int]:
+    """Take secrets that span several pieces out of them; the first piece gets REDACTED. Returns the numbers of the changed events."""
+    ends = list(itertools.accumulate(len(piece.text) for piece in pieces))
+    cuts: dict[int, list[tuple[int, int, bytes]]] = {}
+    for start, end in redactor.places(b"".join(piece.text for piece in pieces)):
+        parts: dict[int, tuple[int, int, bytes]] = {}
+        for number in range(bisect_right(ends, start), bisect_left(ends, end) + 1):
+            begin, size = ends[number] - len(pieces[number].text), len(pieces[number].text)
+            parts[number] = max(start - begin, 0), min(end - begin, size), b"" if parts else REDACTED.encode()
+        if not all(_is_found_alone(redactor, pieces[number].text, *part) for number, part in parts.items()):
+            for number, part in parts.items():
+                cuts.setdefault(number, []).append(part)
+    for number, found in cuts.items():
+        text = pieces[number].text
+        for start, end, instead in reversed(found):
+            text = text[:start] + instead + text[end:]
+        pieces[number].container[pieces[number].key] = text.decode("utf-8", "surrogatepass")
+    return {pieces[number].event for number in cuts}
 
 
-def _redacted_headers(redactor: Redactor, headers: bytes) -> bytes:
-    """Headers can hold what went wrong, in words."""
-    if redactor.body(headers)[0] == headers:
-        return headers
-    try:
-        return join_headers((name, kind, redactor.body(value)[0]) for name, kind, value in text_headers(headers))
-    except (ValueError, IndexError):
-        return b""
-
-
-def _redacted_payload(redactor: Redactor, payload: bytes) -> bytes:
-    """The payload; and where it wraps an event of another wire, `{"bytes": "…base64…"}`, what is inside."""
-    if (
-        b'"bytes"' in payload
-    ):  # first: to the eyes of the redactor a key in base64 is a key, and replacing it would spoil the rest
-        with suppress(ValueError, TypeError, KeyError, RecursionError):
-            wrapped = json.loads(payload)["bytes"]
-            inner = base64.b64decode(wrapped, validate=True)
-            hidden = redactor.body(inner)[0]
-            if hidden != inner:
-                payload = payload.replace(wrapped.encode(), base64.b64encode(hidden))
-    return redactor.body(payload)[0]
+def _is_found_alone(redactor: Redactor, text: bytes, start: int, end: int, _instead: bytes) -> bool:
+    """True if this part of a piece is found as a secret without the other pieces, so that redacting the event removes it."""
+    return any(begin <= start and end <= stop for begin, stop in redactor.places(text))
