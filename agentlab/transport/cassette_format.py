@@ -85,7 +85,6 @@ def _refuse_expansion(document: JSON, limit: int) -> None:
             raise UnreadableText("its aliases expand to far more than the file holds")
 
 
-
 # Writing -----------------------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Writes interactions into cassettes: each as soon as it is complete, filtered, and merged with what is there. No HTTP library here."""
+"""Writes interactions into cassettes: each as soon as it is complete, redacted, and merged with earlier recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentlab import event_frames
-from agentlab.errors import ConfigurationError, FixtureError, MalformedCassetteError
+from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.redaction import (
     Redactor,
     kept_request_headers,
@@ -37,20 +37,21 @@ from agentlab.transport.stream_redaction import redact_frames, redact_lines
 from agentlab.types import JSON
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
-"""Content types whose chunks are kept apart."""
-
-MOST_SECRETS = 64
-"""Secrets that are looked for in all that is written, the latest ones: signatures differ with each request."""
+"""Content types whose chunks are recorded one by one."""
 
 FULL_FILE_BYTES = 2**20
-"""In a folder, a file of this size is not added to."""
+"""Files of this size in a folder are not extended further."""
+
+_SECRETS_KEPT = 64
+"""The latest secrets, which are removed from all that is written: signatures differ with each request."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One interaction of a file. `key` is what recordings of one request share, `sequence` None for those from before this session.
+    """One interaction of a file.
 
-    `scanned_by` is what went through `text` last: all of a file's text is scanned before it is written, once by each redactor.
+    `key` is equal for recordings of the same request, `sequence` is None for those from before this session. `scanned_by` is the last
+    redactor that went through `text`: all text of a file is scanned before it is written, once by each redactor.
     """
 
     key: tuple[str, bytes] | None
@@ -61,11 +62,11 @@ class _Entry:
 
     @property
     def label(self) -> str:
-        """The run, by its label."""
+        """The label of the run."""
         return str(self.value.get("lane", "")) if isinstance(self.value, dict) else ""
 
     def replaces(self, other: _Entry) -> bool:
-        """Whether the other one is outdated by this one: the same request, by the same run where both are labelled."""
+        """True if this recording outdates the other one: the same request, by the same run where both have labels."""
         return other.sequence is None and self.key == other.key and (not self.label or other.label in ("", self.label))
 
 
@@ -78,23 +79,23 @@ class _File:
     entries: list[_Entry] = field(default_factory=list)
     stamp: tuple[int, int, int] | None = None
 
-    def refresh(self, ours: set[tuple[Any, str]]) -> None:
-        """Read the file again if somebody else wrote it: their interactions, and this session's own."""
+    def refresh(self, recorded: set[tuple[Any, str]]) -> None:
+        """Read the file again if another program wrote it, and keep this session's own interactions."""
         stamp = _stamp(self.path)
         if stamp == self.stamp:
             return
         others = []
         if stamp is not None:
             document = load_document(self.path)
-            parse_cassette(document, self.path)  # says what is wrong with it
+            parse_cassette(document, self.path)  # raises where something is wrong
             self.head = {key: value for key, value in document.items() if key != "interactions"}
             others = [_Entry(_key(value), value) for value in document["interactions"] or ()]
-        mine = [entry for entry in self.entries if entry.sequence is not None]
-        self.entries = [entry for entry in others if (entry.key, entry.label) not in ours] + mine
+        own = [entry for entry in self.entries if entry.sequence is not None]
+        self.entries = [entry for entry in others if (entry.key, entry.label) not in recorded] + own
         self.stamp = stamp
 
     def write(self, redactor: Redactor) -> None:
-        """Replace the file at once: whoever reads it, or loses power, finds the old one or the new one, whole."""
+        """Replace the file atomically: readers and power failures see the old file or the new one, whole."""
         as_json = self.path.suffix.lower() == ".json"
         for entry in self.entries:
             if entry.scanned_by is not redactor:
@@ -104,7 +105,7 @@ class _File:
         text = write_document(head, [entry.text for entry in self.entries], as_json=as_json)
         target = self.path.resolve()
         temporary = target.with_name(f".{target.name}.tmp")
-        temporary.unlink(missing_ok=True)  # of a link that stands there not what it points to is written
+        temporary.unlink(missing_ok=True)
         with temporary.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(text)
             stream.flush()
@@ -116,7 +117,7 @@ class _File:
 
 
 class Recorder:
-    """A folder of cassettes, or one file, that is being written. Safe for threads, loops and several processes at once."""
+    """Writes a folder of cassettes, or one file. Safe for threads, event loops and several processes at once."""
 
     def __init__(self, path: str | Path, *, origin: str | Mapping[str, JSON] | None = None) -> None:
         self.path = Path(path).expanduser().absolute()
@@ -132,7 +133,7 @@ class Recorder:
         self._redactor = Redactor()
         self._sequence = itertools.count()
         self._lock = threading.Lock()
-        self._look()
+        self._load()
 
     def begin(
         self,
@@ -144,7 +145,7 @@ class Recorder:
         auth: Mapping[str, str] | None = None,
         lane: str = "",
     ) -> Tape:
-        """A request is about to be sent. Raises here, before anything is paid for, where the folder cannot be written to."""
+        """Return the tape for a request about to be sent. Raises ConfigurationError where the folder cannot be written to."""
         folder = self.path.parent if self._single else self.path
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -155,14 +156,14 @@ class Recorder:
                 f"Cannot record into {folder}: {error.strerror}. Choose a folder that can be written to."
             ) from error
         with self._lock:
-            self._learn(secrets_in_headers(auth or {}, sure=True) | secrets_in_headers(headers) | secrets_in_url(url))
-            return Tape(self, next(self._sequence), _Asked(method.upper(), url, dict(headers), body, lane))
+            self._remember(secrets_in_headers(auth or {}, sure=True) | secrets_in_headers(headers) | secrets_in_url(url))
+            return Tape(self, next(self._sequence), _Request(method.upper(), url, dict(headers), body, lane))
 
     def add(self, sequence: int, host: str, entry: Mapping[str, JSON]) -> None:
-        """Write one interaction that is complete. Older recordings of the same request, from before this recorder, are taken out."""
+        """Write one complete interaction and remove recordings of the same request from before this session."""
         with self._lock, _locked(self.path.parent if self._single else self.path):
             self._waiting.append((host, _Entry(_key(entry), entry, sequence)))
-            while self._waiting:  # what could not be written before is tried again
+            while self._waiting:  # including those that could not be written before
                 host, new = self._waiting[0]
                 fresh = self._merge(host, new)
                 del self._waiting[0]
@@ -174,8 +175,8 @@ class Recorder:
                         file.write(self._redactor)
 
     def _merge(self, host: str, new: _Entry) -> bool:
-        """Write into the file of the host. True where this is the first time in this session that the request is recorded."""
-        self._look()
+        """Write into the host's file. True if the request is recorded for the first time in this session."""
+        self._load()
         fresh = (new.key, new.label) not in self._recorded
         target = self._target(host)
         before = target.entries
@@ -191,23 +192,23 @@ class Recorder:
         return fresh
 
     def redactor(self, more: set[str]) -> Redactor:
-        """Replaces every secret this recorder has seen, and these."""
+        """Return a redactor of every secret that this recorder has seen, and of these."""
         return Redactor({*self._secrets, *more}) if more - self._secrets.keys() else self._redactor
 
-    def _learn(self, secrets: set[str]) -> None:
+    def _remember(self, secrets: set[str]) -> None:
         if not secrets <= self._secrets.keys():
             remembered = [*self._secrets, *sorted(secrets - self._secrets.keys())]
-            self._secrets = dict.fromkeys(remembered[-MOST_SECRETS:])
+            self._secrets = dict.fromkeys(remembered[-_SECRETS_KEPT:])
             self._redactor = Redactor(self._secrets)
 
-    def _look(self) -> None:
-        """See what is on disk now."""
+    def _load(self) -> None:
+        """Read what is on disk now."""
         paths = [self.path] if self._single else cassette_files(self.path) if self.path.is_dir() else []
         for path in paths:
             self._files.setdefault(path, _File(path)).refresh(self._recorded)
 
     def _target(self, host: str) -> _File:
-        """The file for a host. A full one is followed by another, so that writing does not take longer and longer."""
+        """Return the file for a host: a new one where the last is full, so that each write stays short."""
         path, number = self.path, 1
         stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()[:100]).strip(".-") or "unknown-host"
         while not self._single:
@@ -216,8 +217,6 @@ class Recorder:
             if stamp is None or stamp[1] < FULL_FILE_BYTES:
                 break
             number += 1
-        if not self._single and not path.resolve().is_relative_to(self.path.resolve()):
-            raise MalformedCassetteError(f"{path} is a link out of its folder, through which nothing is written: take it away.")
         file = self._files.setdefault(path, _File(path))
         file.refresh(self._recorded)
         return file
@@ -232,8 +231,8 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request as it was sent, but for what `auth` added."""
+class _Request:
+    """A request as it was sent, without authentication."""
 
     method: str
     url: str
@@ -243,12 +242,12 @@ class _Asked:
 
 
 class Tape:
-    """One interaction while it happens."""
+    """Collects one interaction while it happens, and writes it at its end."""
 
-    def __init__(self, recorder: Recorder, sequence: int, asked: _Asked) -> None:
+    def __init__(self, recorder: Recorder, sequence: int, request: _Request) -> None:
         self._recorder = recorder
         self._sequence = sequence
-        self._asked = asked
+        self._request = request
         self._status = 0
         self._message = ""
         self._headers: dict[str, str] = {}
@@ -258,25 +257,25 @@ class Tape:
         self._broke = self._done = False
 
     def headers(self, status: int, message: str, headers: Mapping[str, str]) -> None:
-        """The response begins."""
+        """Take the status and the headers of the response."""
         self._status, self._headers = status, {name.lower(): value for name, value in headers.items()}
         self._message = message or (HTTPStatus(status).phrase if status in set(HTTPStatus) else "")
 
     def chunk(self, data: bytes, at: float | None = None) -> None:
-        """The next piece of the decoded body; `at` is when it came, by the monotonic clock."""
+        """Take the next piece of the decoded body; `at` is its arrival by the monotonic clock."""
         self._chunks.append(data)
         self._times.append(time.monotonic() if at is None else at)
 
     def broke(self) -> None:
-        """The connection broke off."""
+        """Note that the connection broke off."""
         self._broke = True
 
     def complete(self) -> None:
-        """The body has ended."""
+        """Write the interaction with its whole body."""
         self._write(incomplete=False)
 
     def close(self) -> None:
-        """Nobody reads on. What came so far is kept, marked as incomplete; nothing is, if nothing came and nothing broke."""
+        """Write an incomplete interaction if the caller stopped reading or the connection broke off; nothing if no byte arrived."""
         if self._status and (self._chunks or self._broke):
             self._write(incomplete=True)
 
@@ -286,12 +285,12 @@ class Tape:
         self._done = True
         entry = self._entry(incomplete)
         try:
-            self._recorder.add(self._sequence, urlsplit(self._asked.url).netloc.rpartition("@")[2], entry)
-        except (OSError, FixtureError) as error:  # the answer is paid for: the run goes on
-            warnings.warn(f"{self._recorder.path}: this answer could not be recorded: {error}", RuntimeWarning, stacklevel=2)
+            self._recorder.add(self._sequence, urlsplit(self._request.url).netloc.rpartition("@")[2], entry)
+        except (OSError, FixtureError) as error:  # the run has its response all the same
+            warnings.warn(f"{self._recorder.path}: this response could not be recorded: {error}", RuntimeWarning, stacklevel=2)
 
     def _entry(self, incomplete: bool) -> dict[str, JSON]:
-        asked = self._asked
+        sent = self._request
         redactor = self._recorder.redactor(secrets_in_headers(self._headers))
         as_json = self._recorder.path.suffix.lower() == ".json"
         content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -311,12 +310,12 @@ class Tape:
         if incomplete:
             response["incomplete"] = True
         request: dict[str, JSON] = {
-            "method": asked.method,
-            "uri": redactor.text(redact_url(asked.url)),
-            "body": readable_body(redactor.body(asked.body)[0], as_json=as_json) if asked.body else None,
-            "headers": _listed(kept_request_headers(asked.headers), redactor),
+            "method": sent.method,
+            "uri": redactor.text(redact_url(sent.url)),
+            "body": readable_body(redactor.body(sent.body)[0], as_json=as_json) if sent.body else None,
+            "headers": _listed(kept_request_headers(sent.headers), redactor),
         }
-        label = asked.lane.partition("#")[2]  # what comes before differs each time
+        label = sent.lane.partition("#")[2]  # the part before it differs with each run
         entry: dict[str, JSON] = {"request": request, "response": response}
         entry["recorded_at"] = self._began.isoformat(timespec="seconds").replace("+00:00", "Z")
         return entry | ({"lane": redactor.text(label)} if label else {})
@@ -327,7 +326,7 @@ def _listed(headers: Mapping[str, str], redactor: Redactor) -> dict[str, list[st
 
 
 def _key(value: JSON) -> tuple[str, bytes] | None:
-    """What two recordings of one request share; None where it is not HTTP."""
+    """Return what two recordings of one request have in common; None where it is not HTTP."""
     if not isinstance(value, dict) or "request" not in value:
         return None
     parsed = Interaction(value, "the recording", 1)
@@ -344,7 +343,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing here meanwhile, where the system can."""
+    """Keep other processes from writing into the folder, where the system can."""
     try:
         import fcntl
     except ImportError:  # Windows: the last writer wins

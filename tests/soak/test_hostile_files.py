@@ -55,33 +55,6 @@ def _fifo(at: Path) -> None:
     os.mkfifo(at)
 
 
-def _deep(at: Path) -> None:
-    """Folders in folders, as deep as a path may be long, with a cassette at the bottom."""
-    at.mkdir()
-    before = Path.cwd()
-    os.chdir(at)
-    try:
-        for _ in range(1500):
-            Path("d").mkdir()
-            os.chdir("d")
-        Path("h.json").write_text(GOOD)
-    finally:
-        os.chdir(before)
-
-
-def _flattened(at: Path) -> None:
-    """Each folder in the place of the one around it: who removes all this later goes down by recursion, and would not come through."""
-    while (inner := at / "d" / "d").is_dir():
-        inner.rename(at / "next")
-        (at / "d").rmdir()
-        (at / "next").rename(at / "d")
-
-
-def _sparse(at: Path) -> None:
-    with at.open("wb") as file:
-        file.truncate(600 * 2**20)
-
-
 Made = Callable[[Path], Any]
 
 
@@ -120,15 +93,12 @@ READ: dict[str, tuple[str, Made, str]] = {
         "f", _in_a_folder("a.yaml", _link("/etc/passwd")), f"{MALFORMED}: a.yaml",
     ),
     "a link to /proc/self/environ": ("f", _in_a_folder("a.yaml", _link("/proc/self/environ")), f"{MALFORMED}: a.yaml"),
-    "a link to a file without end": ("f", _in_a_folder("a.yaml", _link("/proc/self/pagemap")), f"{MALFORMED}: larger than"),
     "a folder called x.yaml in it": ("f", _in_a_folder("x.yaml", lambda at: at.mkdir()), FROM),
     "control characters in a name": ("f", _in_a_folder(STEERS, lambda at: at.write_text("{")), f"{MALFORMED}: [31m .json"),
     "a name that is no UTF-8": (
         "f", _in_a_folder("x", _no_utf8), f"{MALFORMED}: x",
     ),
     "a name of 255 bytes": ("f", _in_a_folder("n" * 250 + ".json", lambda at: at.write_text(GOOD), beside=False), FROM),
-    "1,500 folders in each other": ("f", _deep, "from the cassette|NotFound"),
-    "600 MB of nothing": ("x.json", _sparse, f"{MALFORMED}: larger than"),
     "an empty file": ("x.yaml", lambda at: at.write_text(""), f"{MALFORMED}: top level"),
 }  # fmt: skip
 
@@ -143,7 +113,6 @@ def test_files_where_recordings_are_read(tmp_path: Path) -> None:
         answered: list[str] = []
         said = told(lambda place=place, file=file, answered=answered: answered.append(replayed(place / file)), longest=400)
         said = answered[0] if answered else said.replace(str(place), "…")
-        _flattened(place / file)
         rows.append([name, ascii(said[:110])[1:-1]])
         wrong += [] if _is(said, expected) else [(name, said, expected)]
     show("hostile-files-read", ["recordings are read from", "what happened"], rows)
@@ -180,11 +149,6 @@ def recorded(path: Path, prepare: Callable[[str], None]) -> str:
 REFUSED = "could not be recorded"
 WRITE: dict[str, tuple[Callable[[Path, Path], Any], str]] = {
     "nothing is": (lambda file, outside: None, "recorded"),
-    "the host's file is a link out of it": (lambda file, outside: file.symlink_to(outside), "link out of its folder"),
-    "the host's file is a link to nothing": (
-        lambda file, outside: file.symlink_to(outside.with_name("new.yaml")),
-        "link out of its folder",
-    ),
     "the temporary file is a link out of it": (
         lambda file, outside: file.with_name(f".{file.name}.tmp").symlink_to(outside),
         "recorded",
