@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from agentlab import importers as importers
     from agentlab import plots as plots
     from agentlab import providers as providers
-    from agentlab import signals as signals
     from agentlab import storage as storage
     from agentlab import telemetry as telemetry
     from agentlab import termination as termination
@@ -49,8 +48,10 @@ if TYPE_CHECKING:
     from agentlab.limits import limit_field as limit_field
     from agentlab.lockstep import Lockstep as Lockstep
     from agentlab.loop.calls import RetryPolicy as RetryPolicy
-    from agentlab.providers._registry import Provider as Provider
-    from agentlab.providers._registry import capabilities as capabilities
+    from agentlab.providers import finish_detection
+    from agentlab.providers.finish_detection import detect as detect
+    from agentlab.providers.registry import Provider as Provider
+    from agentlab.providers.registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
     from agentlab.results import Action as Action
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from agentlab.serving.chat import ChatReply as ChatReply
     from agentlab.settings import LiveSettings as LiveSettings
     from agentlab.settings import RunSettings as RunSettings
-    from agentlab.signals import detect as detect
     from agentlab.stop import AllOf as AllOf
     from agentlab.stop import AnyOf as AnyOf
     from agentlab.stop import Custom as Custom
@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from agentlab.widgets.explorer import explore as explore
 
     frame = to_frame
+    signals = finish_detection
 
 _PLACES = {
     "agentlab.agent": ("Agent",),
@@ -122,13 +123,13 @@ _PLACES = {
     "agentlab.history": ("RunHistory",),
     "agentlab.limits": ("limit_field",),
     "agentlab.lockstep": ("Lockstep",),
-    "agentlab.providers._registry": ("Provider", "capabilities"),
+    "agentlab.providers.registry": ("Provider", "capabilities"),
     "agentlab.recorder": ("termination_report",),
     "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),
     "agentlab.run": ("Run", "RunState"),
     "agentlab.budget": ("Budget",),
     "agentlab.settings": ("LiveSettings", "RunSettings"),
-    "agentlab.signals": ("detect",),
+    "agentlab.providers.finish_detection": ("detect",),
     "agentlab.stop": (
         "AllOf",
         "AnyOf",
@@ -164,7 +165,11 @@ _PLACES = {
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
-_MODULES = ("errors", "events", "importers", "plots", "providers", "signals", "storage", "telemetry", "termination", "testing")
+_MODULES = {
+    **{name: f"agentlab.{name}" for name in ("errors", "events", "importers", "plots", "providers", "storage", "telemetry")},
+    "signals": "agentlab.providers.finish_detection",
+    **{name: f"agentlab.{name}" for name in ("termination", "testing")},
+}
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
 
@@ -173,7 +178,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"agentlab.{name}")
+        return import_module(_MODULES[name])
     place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
     if not place:
         raise import_module("agentlab.no_such_name").no_such_name("agentlab", name, __all__)

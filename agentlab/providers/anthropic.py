@@ -16,13 +16,11 @@ from typing import Any, ClassVar
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError
 from agentlab.http import HttpRequest
-from agentlab.providers import _read as read
-from agentlab.providers._anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
-from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._blocks import Asked, tool_calls
-from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
-from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
-from agentlab.providers._versions import check_date
+from agentlab.providers.anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
+from agentlab.providers.base import Capabilities, StreamParser, check_date, clean_url, content_headers, find_key, merge_options
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, Facts, Table, body_message, find_error, judge
+from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.shown import Shown
 from agentlab.types import (
     JSON,
@@ -359,4 +357,4 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
     return NativeContent(wire=WIRE, content=kept) if kept else None
 
 
-PROVIDER = Anthropic
+PROVIDERS = (Anthropic,)

@@ -3,39 +3,53 @@
 Vendor pages: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
 https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html, read 2026-11-22; the words as the vendor's service model
 (botocore 1.44) lists them.
+
+Bedrock's requests: the body of Converse out of a ModelRequest.
+
+Vendor page: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html, read 2026-11-22; the fields as the
+vendor's service model (botocore 1.44) has them, whose validation a test lets loose on what is sent.
+
+Who calls Bedrock: an API key, or a signature with AWS credentials as botocore finds them.
+
+Vendor pages, read 2026-11-22: https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys-use.html and
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from agentlab import event_frames
-from agentlab.errors import ConfigurationError
+from agentlab import known_keys
+from agentlab.conversation import encode_messages
+from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
-from agentlab.providers import _read as read
-from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._bedrock_auth import NO_BOTOCORE, bearer_key, missing_key, signed_headers
-from agentlab.providers._bedrock_request import request_body, tool_use_id
-from agentlab.providers._bedrock_stream import BedrockStreamParser, end_details, is_own_tool
-from agentlab.providers._blocks import Asked, tool_calls
-from agentlab.providers._event_stream import missing_decoder
-from agentlab.providers._request import clean_url
-from agentlab.providers._signals import Ended, Facts, Table, find_error, judge
+from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options
+from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
+from agentlab.providers.wires.incoming import missing_decoder
+from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.shown import Shown
+from agentlab.transport import aws_eventstream as event_frames
 from agentlab.types import (
     JSON,
     FinishReason,
+    Message,
     ModelRequest,
     ModelResponse,
     NativeContent,
     TerminationSignal,
     ToolCall,
+    ToolResult,
     Usage,
     UsageSource,
 )
@@ -320,4 +334,178 @@ def _sendable(tool_use: dict[str, Any], number: int) -> dict[str, Any]:
     return {**tool_use, "toolUseId": call_id, "input": given}
 
 
-PROVIDER = Bedrock
+_CONFIG_KEYS = frozenset({"maxTokens", "stopSequences", "temperature", "topP"})
+"""Fields of `inferenceConfig`: in `options` they may also stand at the top, so that `temperature` is written alike everywhere."""
+
+_LONGEST_NAME = 64
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
+_USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
+_END = b"]}"
+
+
+def request_body(request: ModelRequest, wire: str) -> bytes:
+    """The JSON body. Each message is encoded once in a conversation's life; the fields stand in a fixed order.
+
+    `options` are further fields at the top level. The fields of `inferenceConfig` may stand in an object of that name or directly
+    in `options`; `max_output_tokens` of the request wins over both. The tools of its `toolConfig` and the blocks of its
+    `system` (cache points, the vendor's own tools) are added to the request's own.
+    """
+    fields = {
+        "messages": read.json_array(_alternating(encode_messages(request.messages, wire, partial(encode_message, wire=wire))))
+    }
+    if request.instructions.strip():
+        fields["system"] = read.dumps([{"text": request.instructions}])
+    options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS}
+    if request.tools:
+        fields["toolConfig"] = _tool_config(request, options)
+    config = dict(options.pop("inferenceConfig", None) or {})
+    config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
+    if request.max_output_tokens is not None:
+        config["maxTokens"] = request.max_output_tokens
+    if config:
+        fields["inferenceConfig"] = read.dumps(config)
+    merge_options(fields, options, reserved=("messages", "modelId", "stream"))
+    return read.json_object(fields.items())
+
+
+def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
+    """The request's own tools, then those of `options`; the rest of that `toolConfig` is merged with all the other options."""
+    tools = [
+        b'{"toolSpec":{"name":%b%b,"inputSchema":{"json":%b}}}'
+        % (
+            read.dumps(tool.name),
+            b',"description":%b' % read.dumps(tool.description) if tool.description else b"",
+            tool.parameters_json.encode(),
+        )
+        for tool in request.tools
+    ]
+    given = options.get("toolConfig")
+    more = given.get("tools") if isinstance(given, Mapping) else None
+    return b'{"tools":%b}' % read.json_array([*tools, *map(read.dumps, read.as_list(more))])
+
+
+def _alternating(messages: Iterable[bytes]) -> list[bytes]:
+    """The messages, those of one role that follow each other put into one: this wire wants the roles to take turns."""
+    found: list[bytes] = []
+    for message in messages:
+        head = _USER if message.startswith(_USER) else _ASSISTANT
+        if message and found and found[-1].startswith(head):
+            found[-1] = found[-1][: -len(_END)] + b"," + message[len(head) :]
+        elif message:
+            found.append(message)
+    return found
+
+
+def encode_message(message: Message, *, wire: str) -> bytes:
+    """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
+    if message.role == "tool":
+        return _encoded(_USER, [read.dumps({"toolResult": _result(result)}) for result in message.tool_results])
+    if message.role in ("user", "system"):
+        return _encoded(_USER, [read.dumps({"text": message.text})] if message.text.strip() else [])
+    if message.native is not None and message.native.wire == wire:
+        return _encoded(_ASSISTANT, map(read.dumps, read.as_list(message.native.content)))
+    blocks = [read.dumps({"text": message.text})] if message.text.strip() else []
+    blocks += [
+        b'{"toolUse":{"toolUseId":%b,"name":%b,"input":%b}}'
+        % (read.dumps(tool_use_id(call.id)), read.dumps(_name(call.name)), read.arguments_object(call.arguments))
+        for call in message.tool_calls
+    ]
+    return _encoded(_ASSISTANT, blocks)
+
+
+def _encoded(head: bytes, blocks: Iterable[bytes]) -> bytes:
+    content = b",".join(blocks)
+    return head + content + _END if content else b""
+
+
+def _result(result: ToolResult) -> dict[str, JSON]:
+    block = {"toolUseId": tool_use_id(result.call_id), "content": [{"text": result.content}]}
+    return {**block, "status": "error"} if result.is_error else block  # some models take no status at all
+
+
+def tool_use_id(call_id: str) -> str:
+    """A tool call's id in the letters and the length that this wire accepts; those of its own stay as they are."""
+    plain = _NOT_IN_ID.sub("_", call_id)
+    if len(plain) <= _LONGEST_NAME:
+        return plain
+    told_apart = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{plain[: _LONGEST_NAME - 17]}_{told_apart}"
+
+
+def _name(name: str) -> str:
+    """A tool's name that this wire accepts, also where a model made one up."""
+    return read.plain_id(name)[:_LONGEST_NAME] or "unnamed"
+
+
+KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
+NO_BOTOCORE = "botocore, which signs requests, is not installed"
+_SERVICE = "bedrock"  # the name that is signed, which is not that of the host
+
+_found: dict[str | None, Any] = {}  # credentials by profile; they renew themselves, and some are slow to find
+_lock = threading.Lock()
+
+
+def bearer_key(provider: str, api_key: str | None) -> str:
+    """The API key given, else that of the environment, else an empty string."""
+    key = api_key or os.environ.get(KEY_VARIABLE, "")
+    return check_key(provider, key) if key.strip() else ""
+
+
+def missing_key(provider: str, why: str = "") -> MissingKeyError:
+    """What to do where there is neither a key nor credentials."""
+    return MissingKeyError(
+        f"No API key for {provider}, and no AWS credentials{f' ({why})' if why else ''}. Set the environment variable "
+        f'{KEY_VARIABLE}, or pass lab.Provider("{provider}", model=…, api_key=…); or, with '
+        "pip install 'agentlab-jupyter[bedrock]', set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile; "
+        "or run on recorded responses, without a key, inside lab.replay(folder)."
+    )
+
+
+def signed_headers(
+    request: HttpRequest, more: Mapping[str, str], *, provider: str, region: str, profile: str | None
+) -> dict[str, str]:
+    """The headers of a signed request, `more` of them included: the signature, its time and, for temporary credentials, their token.
+
+    Credentials are those of the environment (unless a profile is asked for), else what botocore's chain finds: shared files, single
+    sign-on, container and instance metadata, of which the last ask the network. Blocking. Raises MissingKeyError.
+    """
+    try:
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+    except ImportError:
+        raise missing_key(provider, NO_BOTOCORE) from None
+    credentials = _credentials(provider, profile)
+    known_keys.remember(filter(None, (credentials.secret_key, credentials.token)))
+    signed = AWSRequest(method=request.method, url=request.url, headers={**request.headers, **more}, data=request.body)
+    SigV4Auth(credentials, _SERVICE, region).add_auth(signed)
+    sent_anyway = {name.lower() for name in request.headers} - {name.lower() for name in more}
+    return {name.lower(): value for name, value in signed.headers.items() if name.lower() not in sent_anyway}
+
+
+def _credentials(provider: str, profile: str | None) -> Any:
+    from botocore.credentials import Credentials
+    from botocore.exceptions import BotoCoreError
+
+    identity, secret = os.environ.get("AWS_ACCESS_KEY_ID", ""), os.environ.get("AWS_SECRET_ACCESS_KEY", "")
+    if profile is None and identity and secret:  # read anew each time, so that a change in a notebook counts at once
+        return Credentials(identity, secret, os.environ.get("AWS_SESSION_TOKEN") or None)
+    profile = profile or os.environ.get("AWS_PROFILE") or None
+    with _lock:
+        if profile not in _found:
+            from botocore.session import Session
+
+            try:
+                credentials = Session(profile=profile).get_credentials()
+            except BotoCoreError as error:
+                raise missing_key(provider, str(error)) from None
+            if credentials is None:
+                raise missing_key(provider)
+            _found[profile] = credentials
+        credentials = _found[profile]
+    try:
+        return credentials.get_frozen_credentials()  # renewed if need be
+    except BotoCoreError as error:
+        raise missing_key(provider, str(error)) from None
+
+
+PROVIDERS = (Bedrock,)

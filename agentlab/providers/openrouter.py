@@ -3,6 +3,11 @@
 Vendor pages, read 2026-11-22: https://openrouter.ai/docs/api-reference/overview, https://openrouter.ai/docs/api/reference/errors-and-debugging
 (errors inside a 200 and in mid-stream), https://openrouter.ai/docs/use-cases/usage-accounting (usage and cost come with every response,
 unasked), https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning_details` go back with a turn that calls tools).
+
+OpenRouter, over its Responses API.
+
+Vendor page: https://openrouter.ai/docs/api/reference/responses/overview, read 2026-11-22: it keeps nothing, and sends encrypted
+reasoning without being asked. The tables of finish reasons are the wire's own, in `_responses.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentlab.providers import _read as read
-from agentlab.providers._base import Capabilities
-from agentlab.providers._chat_completions import Dialect, native_word
-from agentlab.providers._chat_provider import VersionedChat
-from agentlab.providers._request import find_key
-from agentlab.providers._signals import Table
+from agentlab.providers.base import Capabilities, find_key
+from agentlab.providers.wires import read
+from agentlab.providers.wires.chat import Dialect, native_word
+from agentlab.providers.wires.chat_provider import VersionedChat
+from agentlab.providers.wires.finish_rules import Table
+from agentlab.providers.wires.responses_provider import Responses
 from agentlab.types import JSON, FinishReason
 
 BASE_URL = "https://openrouter.ai/api/v1"
@@ -111,4 +116,20 @@ class OpenRouter(VersionedChat):
         return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, KEY_VARIABLES)}"}
 
 
-PROVIDER = OpenRouter
+@dataclass(frozen=True, slots=True)
+class OpenRouterResponses(Responses):
+    """OpenRouter's server, or a proxy of it at `base_url`, to which the key of OPENROUTER_API_KEY goes too."""
+
+    name: ClassVar[str] = "openrouter-responses"
+    wire: ClassVar[str] = "openrouter.responses"
+    capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    full_items: ClassVar[bool] = True
+
+    base_url: str = BASE_URL
+
+    def auth_headers(self) -> dict[str, str]:
+        """The key as a bearer token. Raises MissingKeyError."""
+        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, KEY_VARIABLES)}"}
+
+
+PROVIDERS = (OpenRouter, OpenRouterResponses)

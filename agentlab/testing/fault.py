@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.event_frames import FIRST_BYTES
 from agentlab.http import HttpAnswer
 from agentlab.limits import in_seconds
+from agentlab.transport.aws_eventstream import FIRST_BYTES
 
 Ask: TypeAlias = Callable[[], Awaitable[HttpAnswer]]
 """Passes the request on, and gives the true answer."""

@@ -27,7 +27,7 @@ from unittest import SkipTest
 
 from agentlab.errors import MissingKeyError
 from agentlab.http import HttpRequest
-from agentlab.providers._base import Capabilities, Provider
+from agentlab.providers.base import Capabilities, Provider
 from agentlab.types import JSON, Confidence, FinishReason, Message, ModelRequest, ModelResponse, ToolSpec
 
 Bodies: TypeAlias = Sequence[tuple[JSON, FinishReason]]

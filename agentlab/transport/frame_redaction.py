@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 
-from agentlab.event_frames import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.redaction import Redactor
+from agentlab.transport.aws_eventstream import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.transport.split_keys import hide_split, moved
 
 

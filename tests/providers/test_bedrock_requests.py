@@ -20,10 +20,9 @@ import agentlab as lab
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
 from agentlab.loop.calls import HttpModel
-from agentlab.providers import _bedrock_auth
-from agentlab.providers._bedrock_request import tool_use_id
-from agentlab.providers._registry import resolve
-from agentlab.providers.bedrock import WIRE, Bedrock
+from agentlab.providers import bedrock as _bedrock_auth
+from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
+from agentlab.providers.registry import resolve
 from agentlab.redaction import Redactor, secrets_in_headers
 from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 

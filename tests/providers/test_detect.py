@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from work_done import calls_in
 
 import agentlab as lab
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
 from agentlab.types import Confidence, FinishReason
 
 from .bodies import WIRES, Answer, stream, whole
@@ -181,7 +181,7 @@ def test_other_refusals_stay_errors(code: Any):
 @pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
 @pytest.mark.parametrize("streaming", [None, True, False])
 def test_a_body_that_is_too_large_is_not_examined_and_said_so(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
-    for module in ("agentlab.providers._detect", "agentlab.detectors"):
+    for module in ("agentlab.providers.finish_detection", "agentlab.providers.finish_detection"):
         monkeypatch.setattr(f"{module}.LARGEST_ANSWER_BYTES", 2_000)
     body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
     just = body + b"\n" * (2_000 - len(body))

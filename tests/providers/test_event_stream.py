@@ -15,12 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.errors import ConfigurationError
-from agentlab.event_frames import build_frame, encode_headers, is_whole, join_headers, read_prelude, text_headers
-from agentlab.providers._event_stream import FrameDecoder
-from agentlab.providers._incoming import Incoming
-from agentlab.providers._registry import Provider
-from agentlab.providers._sse import UNREADABLE
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
+from agentlab.providers.registry import Provider
+from agentlab.providers.wires.incoming import UNREADABLE, FrameDecoder, Incoming
+from agentlab.transport.aws_eventstream import build_frame, encode_headers, is_whole, join_headers, read_prelude, text_headers
 from agentlab.types import Confidence, FinishReason, ReasoningDelta, TextDelta
 
 from .bedrock_bodies import chunk_frames, events, frame, frames, stream

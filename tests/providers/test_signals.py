@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentlab.providers import _signals
+from agentlab.providers.wires import finish_rules as _signals
 from agentlab.types import Confidence, FinishReason
 
 from .bodies import CALL, CUT_CALL, FUNCTION_CALL, TOOL_USE, chat, claude, google, provider

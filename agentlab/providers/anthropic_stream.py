@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from agentlab.providers import _read as read
-from agentlab.providers._signals import Ended, Facts
-from agentlab.providers._stream import BROKEN, NO_START, BodyParser
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, Facts
+from agentlab.providers.wires.stream import BROKEN, NO_START, BodyParser
 from agentlab.types import (
     JSON,
     ModelResponse,

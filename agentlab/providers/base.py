@@ -1,13 +1,23 @@
-"""What a provider is: a translation between agentlab's values and one vendor's HTTP wire, without I/O and without state."""
+"""What a provider is: a translation between agentlab's values and one vendor's HTTP wire, without I/O and without state.
+
+What all requests have in common: options merged into the body, addresses, and keys that never show.
+
+API versions in provider names (`gemini@v1`, `anthropic@2023-06-01`): what they look like, and where they go in an address.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
-from agentlab.providers._signals import Table
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Table
+from agentlab.redaction import Redactor
 from agentlab.shown import Shown
 from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
@@ -265,3 +275,106 @@ class Signer(Protocol):
             {'authorization': 'Bearer a key'}
         """
         ...
+
+
+def content_headers(*, stream: bool) -> dict[str, str]:
+    """What is sent and what is wanted."""
+    return {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
+
+
+def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, reserved: Sequence[str]) -> None:
+    """Add a person's further fields to a request body, in place.
+
+    A field that the request has already keeps its value, so that a budget's output cap holds; but `tools` are added to the
+    request's own (a vendor's server-side tools), and objects are merged. `reserved` fields raise ConfigurationError.
+    """
+    for name, value in options.items():
+        if name in reserved:
+            raise ConfigurationError(
+                f"options[{name!r}] is not for options: agentlab writes {', '.join(reserved)} itself. Leave it out."
+            )
+        try:
+            encoded = read.dumps(value)
+        except TypeError as error:
+            raise ConfigurationError(f"options[{name!r}] cannot be sent as JSON: {error}") from None
+        if name not in fields:
+            fields[name] = encoded
+        elif fields[name].startswith(b"[") and isinstance(value, list) and value:
+            fields[name] = fields[name][:-1] + b"," + encoded[1:]
+        elif fields[name].startswith(b"{") and isinstance(value, Mapping):
+            fields[name] = read.dumps({**value, **read.loads(fields[name])})
+
+
+def clean_url(base_url: str, provider: str) -> str:
+    """A base address without its last slash. Raises ConfigurationError where it is not an http address, or could hold a secret:
+    addresses are shown and recorded."""
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address: it begins with https:// or http://")
+    if "@" in base_url or "?" in base_url or "#" in base_url:
+        raise ConfigurationError(
+            f"The base_url of {provider} holds a name, a password or a query: give keys as api_key= or headers=."
+        )
+    return base_url.rstrip("/")
+
+
+def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> str:
+    """The key given, else the first environment variable that holds one. Raises MissingKeyError.
+
+    Example:
+        >>> from agentlab.providers import find_key
+        >>> find_key("kiosk", "a key", ["KIOSK_API_KEY"])
+        'a key'
+        >>> find_key("kiosk", None, ["KIOSK_API_KEY"])
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.MissingKeyError: No API key for kiosk. Set the environment variable KIOSK_API_KEY, or pass...
+    """
+    key = api_key or next((value for name in variables if (value := os.environ.get(name, "").strip())), "")
+    if not key:
+        raise MissingKeyError(
+            f"No API key for {provider}. Set the environment variable {' or '.join(variables)}, or pass "
+            f'lab.Provider("{provider}", model=…, api_key=…); or run on recorded responses, without a key, inside lab.replay(folder).'
+        )
+    return check_key(provider, key)
+
+
+def check_key(provider: str, key: str) -> str:
+    """The key without white space around it. Raises ConfigurationError where no header can carry it; never shows it."""
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigurationError(f"The API key for {provider} holds a character that no key has: copy it again, in one line.")
+    return key
+
+
+_IN_PATH = re.compile(r"v\d{1,3}(?:p\d{1,2})?(?:(?:alpha|beta|internal)\d{0,2})?", re.ASCII)
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?:-preview)?", re.ASCII)
+_SHOWN_CHARACTERS = 20
+
+
+def place_version(base_url: str, version: str | None, provider: str) -> tuple[str, str | None]:
+    """An address that ends in its version, and that version.
+
+    `version` takes the place of the one that the address ends in, or is added; None keeps the address's own, which may have none.
+    Raises ConfigurationError for what is no version.
+    """
+    bare, _, last = base_url.rpartition("/")
+    in_address = last if _IN_PATH.fullmatch(last) else None
+    if version is None:
+        return base_url, in_address
+    if not isinstance(version, str) or not _IN_PATH.fullmatch(version):
+        raise _no_version(version, provider, "v1")
+    return f"{bare if in_address else base_url}/{version}", version
+
+
+def check_date(version: str, provider: str) -> str:
+    """A version that is a date. Raises ConfigurationError for what is none."""
+    if not isinstance(version, str) or not _DATED.fullmatch(version):
+        raise _no_version(version, provider, "2023-06-01")
+    return version
+
+
+def _no_version(version: object, provider: str, example: str) -> ConfigurationError:
+    shown = repr(Redactor().text(str(version)))
+    if len(shown) > _SHOWN_CHARACTERS + 2:
+        shown = "What was given"  # a key pasted in the wrong place is not repeated
+    return ConfigurationError(f"{shown} is no API version of {provider}: write one such as {provider}@{example}:model.")

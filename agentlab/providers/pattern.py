@@ -9,23 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from agentlab.providers import _read as read
-from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import BodyDetector, WireDetector, explained, provider_detector
-from agentlab.providers._incoming import Incoming
-from agentlab.providers._signals import Facts, Table, find_error, judge, not_whole
-from agentlab.providers._sse import UNREADABLE, Event
-from agentlab.providers._stream import BROKEN
-from agentlab.types import (
-    JSON,
-    Confidence,
-    FinishReason,
-    Hole,
-    ModelResponse,
-    SignalSeen,
-    StreamEvent,
-    TerminationSignal,
-)
+from agentlab.providers.base import StreamParser
+from agentlab.providers.finish_detection import BodyDetector, WireDetector, explained, provider_detector
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Facts, Table, find_error, judge, not_whole
+from agentlab.providers.wires.incoming import UNREADABLE, Event, Incoming
+from agentlab.providers.wires.stream import BROKEN
+from agentlab.types import JSON, Confidence, FinishReason, Hole, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
 """How vendors call it."""

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from pydantic_core import from_json
 
-from agentlab.providers import _read as read
-from agentlab.providers._incoming import Incoming
-from agentlab.providers._signals import Ended, find_error, not_whole
-from agentlab.providers._sse import UNREADABLE
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, find_error, not_whole
+from agentlab.providers.wires.incoming import UNREADABLE, Incoming
 from agentlab.types import (
     JSON,
     Confidence,
