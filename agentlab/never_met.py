@@ -23,8 +23,8 @@ from agentlab.stop import AnyOf, FinishReasonIs, HasToolCall, Not, Off, StopCond
 from agentlab.types import FinishReason
 
 _VENDORS = {
-    "openai": "_chat_completions",
-    "openai-responses": "_responses",
+    "openai": "chat",
+    "openai-responses": "responses",
     "anthropic": "anthropic",
     "gemini": "gemini",
     "bedrock": "bedrock",

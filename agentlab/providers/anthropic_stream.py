@@ -229,7 +229,7 @@ class AnthropicStreamParser(BodyParser):
         left_open = self._message.get("stop_reason") in _PROPER_ENDS and not all(block.closed for block in blocks)
         self._doubtful = self._doubtful or not self._begun or left_open
 
-    def _newest(self) -> int:
+    def _block_count(self) -> int:
         return len(self._blocks)
 
     def _is_over(self) -> bool:

@@ -1,8 +1,6 @@
-"""What a provider is: a translation between agentlab's values and one vendor's HTTP wire, without I/O and without state.
+"""The provider protocol: a translation between agentlab's values and one vendor's HTTP wire, without I/O and without state.
 
-What all requests have in common: options merged into the body, addresses, and keys that never show.
-
-API versions in provider names (`gemini@v1`, `anthropic@2023-06-01`): what they look like, and where they go in an address.
+Below it what requests have in common: options merged into the body, addresses, keys, and API versions such as `gemini@v1`.
 """
 
 from __future__ import annotations
@@ -17,15 +15,14 @@ from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table
-from agentlab.redaction import Redactor
 from agentlab.shown import Shown
 from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities(Shown):
-    """What can be expected of a provider's wire. `tables` are its words for why a response ended; a subclass of ChatCompletions or
-    Responses has those of its wire.
+    """The capabilities of a provider's wire. `tables` are its finish reasons; a subclass of ChatCompletions or Responses has those of
+    its wire.
 
     Example:
         >>> from agentlab.providers import Capabilities
@@ -41,8 +38,8 @@ class Capabilities(Shown):
 
     @property
     def reasons(self) -> Mapping[FinishReason, Mapping[str, tuple[str | int, ...]]]:
-        """The finish reasons that the wire can send: for each the fields that say it, and their values. Where an ordinary end with tool
-        calls is a request for tools, its values are under both.
+        """The finish reasons that the wire can send, each with the fields and values that mean it. If an ordinary end with tool calls
+        asks for tools, its values are listed under both.
 
         Example:
             >>> lab.capabilities("anthropic").reasons[lab.FinishReason.PAUSED]
@@ -73,7 +70,7 @@ class StreamParser(Protocol):
     """
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and tell what they add. Never raises on what a provider sent.
+        """Take the next bytes and return the events that they complete. Never raises on what a provider sent.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -85,7 +82,7 @@ class StreamParser(Protocol):
         ...
 
     def finish(self) -> TerminationSignal:
-        """The stream has ended: why. A stream that broke off is MEDIUM or LOW, never a clean end.
+        """Return why the stream ended. A stream that broke off is MEDIUM or LOW, never a clean end.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -97,7 +94,7 @@ class StreamParser(Protocol):
         ...
 
     def response(self) -> ModelResponse:
-        """What was put together from the stream; to be called after `finish`.
+        """Return the response assembled from the stream. Call it after `finish`.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -110,19 +107,19 @@ class StreamParser(Protocol):
 
     @property
     def sound(self) -> bool:
-        """Whether the stream came to its own end with nothing lost; known after `finish`.
+        """True if the stream is complete and nothing was lost; known after `finish`.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
             >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}, "finish_reason": "stop"}]}\\n\\n')
-            >>> parser.finish().finish_reason, parser.sound  # its last word, `data: [DONE]`, did not come
+            >>> parser.finish().finish_reason, parser.sound  # its end marker, `data: [DONE]`, is missing
             (<FinishReason.END_TURN: 'end_turn'>, False)
         """
         ...
 
     @property
     def cut_short(self) -> bool:
-        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`.
+        """True if the body ended within an event, or before the first; known after `finish`.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -133,7 +130,7 @@ class StreamParser(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forget everything, to be used for another stream.
+        """Forget everything, to parse another stream.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -166,7 +163,7 @@ class Provider(Protocol):
 
     @property
     def wire(self) -> str:
-        """The name of the message format: providers that share it accept each other's NativeContent.
+        """The name of the message format. Providers that share it accept each other's NativeContent.
 
         Example:
             >>> lab.Provider("gemini", model="gemini-3.5-flash").wire
@@ -176,7 +173,7 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str:
-        """The model asked for.
+        """The requested model.
 
         Example:
             >>> lab.Provider("gemini", model="gemini-3.5-flash").model
@@ -186,7 +183,7 @@ class Provider(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the wire can do.
+        """The capabilities of the wire.
 
         Example:
             >>> lab.Provider("openrouter", model="openai/gpt-5.4-mini").capabilities.reports_cost
@@ -195,7 +192,7 @@ class Provider(Protocol):
         ...
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """The HTTP request for this model request; `request.stream` says whether a stream is wanted.
+        """Return the HTTP request for a model request; `request.stream` asks for a stream.
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
@@ -209,10 +206,10 @@ class Provider(Protocol):
         ...
 
     def auth_headers(self) -> dict[str, str]:
-        """The headers that carry the key. Raises MissingKeyError, naming the environment variable to set; also asked for before the
-        first step of a live run.
+        """Return the headers that carry the key. Raises MissingKeyError, which names the environment variable to set. Also called before
+        the first step of a live run.
 
-        A provider that signs each request has a method `sign` beside it (see `Signer`), which is then asked instead.
+        A provider that signs each request has a method `sign` too (see `Signer`), which is called instead.
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
@@ -233,7 +230,7 @@ class Provider(Protocol):
         ...
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream.
+        """Return a new parser for one stream.
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
@@ -243,7 +240,7 @@ class Provider(Protocol):
         ...
 
     def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string.
+        """Return the vendor's message in an error body, or an empty string.
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
@@ -254,9 +251,9 @@ class Provider(Protocol):
 
 
 class Signer(Protocol):
-    """What a provider is besides, where its authentication depends on the request.
+    """A provider whose authentication depends on the request.
 
-    Beside `sign` it may have `check_key()`, which raises MissingKeyError before the first step where no key can be found.
+    It may also have `check_key()`, which raises MissingKeyError before the first step if no key can be found.
 
     Example:
         >>> hasattr(lab.Provider("bedrock", model="amazon.nova-lite-v1:0"), "sign")
@@ -264,7 +261,7 @@ class Signer(Protocol):
     """
 
     def sign(self, request: HttpRequest) -> dict[str, str]:
-        """The headers that authenticate this request, for live calls only. It may block, since it is called off the event loop.
+        """Return the headers that authenticate this request. Called for live calls only and off the event loop, so it may block.
         Raises MissingKeyError.
 
         Example:
@@ -277,21 +274,24 @@ class Signer(Protocol):
         ...
 
 
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+
 def content_headers(*, stream: bool) -> dict[str, str]:
-    """What is sent and what is wanted."""
+    """Return the headers for the formats of request and response."""
     return {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
 
 
 def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, reserved: Sequence[str]) -> None:
-    """Add a person's further fields to a request body, in place.
+    """Add the user's further fields to a request body, in place.
 
-    A field that the request has already keeps its value, so that a budget's output cap holds; but `tools` are added to the
-    request's own (a vendor's server-side tools), and objects are merged. `reserved` fields raise ConfigurationError.
+    A field that the request already has keeps its value, so that a budget's output cap holds; but arrays are extended (a vendor's
+    server-side tools) and objects are merged. `reserved` fields raise ConfigurationError.
     """
     for name, value in options.items():
         if name in reserved:
             raise ConfigurationError(
-                f"options[{name!r}] is not for options: agentlab writes {', '.join(reserved)} itself. Leave it out."
+                f"options[{name!r}] cannot be set by options: agentlab writes {', '.join(reserved)} itself. Leave it out."
             )
         try:
             encoded = read.dumps(value)
@@ -306,19 +306,19 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
 
 
 def clean_url(base_url: str, provider: str) -> str:
-    """A base address without its last slash. Raises ConfigurationError where it is not an http address, or could hold a secret:
+    """Return a base address without a final slash. Raises ConfigurationError if it is not an http address or could hold a secret, since
     addresses are shown and recorded."""
     if not base_url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address: it begins with https:// or http://")
+        raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address. Begin it with https:// or http://.")
     if "@" in base_url or "?" in base_url or "#" in base_url:
         raise ConfigurationError(
-            f"The base_url of {provider} holds a name, a password or a query: give keys as api_key= or headers=."
+            f"The base_url of {provider} holds a name, a password or a query. Pass keys as api_key= or headers=."
         )
     return base_url.rstrip("/")
 
 
 def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> str:
-    """The key given, else the first environment variable that holds one. Raises MissingKeyError.
+    """Return the given key, else that of the first environment variable with one. Raises MissingKeyError.
 
     Example:
         >>> from agentlab.providers import find_key
@@ -339,23 +339,26 @@ def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> st
 
 
 def check_key(provider: str, key: str) -> str:
-    """The key without white space around it. Raises ConfigurationError where no header can carry it; never shows it."""
+    """Return the key without surrounding white space. Raises ConfigurationError, without showing it, if no header can carry it."""
     key = key.strip()
     if not key.isascii() or not key.isprintable():
-        raise ConfigurationError(f"The API key for {provider} holds a character that no key has: copy it again, in one line.")
+        raise ConfigurationError(
+            f"The API key for {provider} holds a character that keys do not have. Copy it again, in one line."
+        )
     return key
 
 
+# Versions ------------------------------------------------------------------------------------------------------------------
+
 _IN_PATH = re.compile(r"v\d{1,3}(?:p\d{1,2})?(?:(?:alpha|beta|internal)\d{0,2})?", re.ASCII)
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?:-preview)?", re.ASCII)
-_SHOWN_CHARACTERS = 20
 
 
 def place_version(base_url: str, version: str | None, provider: str) -> tuple[str, str | None]:
-    """An address that ends in its version, and that version.
+    """Return an address that ends in its version, and that version.
 
-    `version` takes the place of the one that the address ends in, or is added; None keeps the address's own, which may have none.
-    Raises ConfigurationError for what is no version.
+    `version` replaces the one at the end of the address, or is appended; None keeps the address, whose version may be None.
+    Raises ConfigurationError for a malformed version.
     """
     bare, _, last = base_url.rpartition("/")
     in_address = last if _IN_PATH.fullmatch(last) else None
@@ -367,14 +370,11 @@ def place_version(base_url: str, version: str | None, provider: str) -> tuple[st
 
 
 def check_date(version: str, provider: str) -> str:
-    """A version that is a date. Raises ConfigurationError for what is none."""
+    """Return a version that is a date. Raises ConfigurationError for another format."""
     if not isinstance(version, str) or not _DATED.fullmatch(version):
         raise _no_version(version, provider, "2023-06-01")
     return version
 
 
 def _no_version(version: object, provider: str, example: str) -> ConfigurationError:
-    shown = repr(Redactor().text(str(version)))
-    if len(shown) > _SHOWN_CHARACTERS + 2:
-        shown = "What was given"  # a key pasted in the wrong place is not repeated
-    return ConfigurationError(f"{shown} is no API version of {provider}: write one such as {provider}@{example}:model.")
+    return ConfigurationError(f"{version!r} is not an API version of {provider}. Write one such as {provider}@{example}:model.")

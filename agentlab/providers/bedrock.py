@@ -1,17 +1,8 @@
-"""Amazon Bedrock, over Converse and ConverseStream, which speak one wire for the models of many makers.
+"""Amazon Bedrock, over Converse and ConverseStream: one wire for the models of many vendors.
 
-Vendor pages: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
-https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html, read 2026-11-22; the words as the vendor's service model
-(botocore 1.44) lists them.
-
-Bedrock's requests: the body of Converse out of a ModelRequest.
-
-Vendor page: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html, read 2026-11-22; the fields as the
-vendor's service model (botocore 1.44) has them, whose validation a test lets loose on what is sent.
-
-Who calls Bedrock: an API key, or a signature with AWS credentials as botocore finds them.
-
-Vendor pages, read 2026-11-22: https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys-use.html and
+Vendor pages, read 2026-11-22: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
+https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html; finish reasons and request fields as the vendor's service
+model (botocore 1.44) lists them. Keys and signatures: https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys-use.html and
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html.
 """
 
@@ -36,10 +27,9 @@ from agentlab.providers.base import Capabilities, StreamParser, check_key, clean
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
-from agentlab.providers.wires.incoming import missing_decoder
 from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.shown import Shown
-from agentlab.transport import aws_eventstream as event_frames
+from agentlab.transport.aws_eventstream import CONTENT_TYPE
 from agentlab.types import (
     JSON,
     FinishReason,
@@ -80,13 +70,12 @@ _REGION = re.compile(r"[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Bedrock(Shown):
-    """Bedrock's own endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
+    """Bedrock's endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
 
-    `model` is a model's id, an inference profile's, or an ARN. The region is `region`, else that of AWS_REGION or
-    AWS_DEFAULT_REGION, else us-east-1. Live calls carry `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without one they are
-    signed, with the credentials of the environment, of `profile`, or of wherever else botocore finds them: that needs
-    `pip install 'agentlab-jupyter[bedrock]'`, as do binary streams. `headers` are further ones, sent with live calls only. Keys and
-    headers are never shown.
+    `model` is the id of a model or an inference profile, or an ARN. The region is `region`, else that of AWS_REGION or
+    AWS_DEFAULT_REGION, else us-east-1. Live calls carry `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without a key they are signed
+    with the credentials of the environment, of `profile`, or of any other place where botocore finds them, which needs
+    `pip install 'agentlab-jupyter[bedrock]'`. `headers` are further headers of live calls. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "bedrock"
@@ -104,39 +93,33 @@ class Bedrock(Shown):
         if self.base_url:
             object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
         if self.region and not _REGION.fullmatch(self.region):
-            raise ConfigurationError(f"region={self.region!r} is no region of AWS: write something like {DEFAULT_REGION!r}.")
+            raise ConfigurationError(f"region={self.region!r} is not an AWS region. Write one such as {DEFAULT_REGION!r}.")
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `/model/…/converse`, or to `…/converse-stream`; `request_body` tells about `options`."""
+        """Return a POST to `/model/…/converse` or `…/converse-stream`; see `request_body` for `options`."""
         operation = "converse-stream" if request.stream else "converse"
         base_url = self.base_url or f"https://bedrock-runtime.{self._region()}.amazonaws.com"
         return HttpRequest(
             method="POST",
             url=f"{base_url}/model/{quote(self.model, safe='')}/{operation}",
-            headers={
-                "content-type": "application/json",
-                "accept": event_frames.CONTENT_TYPE if request.stream else "application/json",
-            },
+            headers={"content-type": "application/json", "accept": CONTENT_TYPE if request.stream else "application/json"},
             body=request_body(request, self.wire),
         )
 
     def auth_headers(self) -> dict[str, str]:
-        """The API key as a bearer token. Raises MissingKeyError: signatures are `sign`'s."""
+        """Return the API key as a bearer token. Raises MissingKeyError where there is none; `sign` makes signatures."""
         if key := bearer_key(self.name, self.api_key):
             return {**self.headers, "authorization": f"Bearer {key}"}
         raise missing_key(self.name)
 
     def check_key(self) -> None:
-        """Raise MissingKeyError where there is no key and nothing to sign with. Whether there are credentials is not looked for here:
-        that may ask the network."""
+        """Raise MissingKeyError if there is no key and botocore is missing. Credentials are not looked up: that may use the network."""
         if not bearer_key(self.name, self.api_key) and find_spec("botocore") is None:
             raise missing_key(self.name, NO_BOTOCORE)
 
     def sign(self, request: HttpRequest) -> dict[str, str]:
-        """The API key as a bearer token, else the headers of a signature (SigV4). Blocking: looking for credentials may read
-        files and ask the network. Raises MissingKeyError, or ConfigurationError where nobody could decode the answer."""
-        if request.headers.get("accept") == event_frames.CONTENT_TYPE and find_spec("botocore") is None:
-            raise missing_decoder()
+        """Return the API key as a bearer token, else the headers of a signature (SigV4). Blocks: finding credentials may read files and
+        use the network. Raises MissingKeyError."""
         if bearer_key(self.name, self.api_key):
             return self.auth_headers()
         return signed_headers(request, self.headers, provider=self.name, region=self._region(), profile=self.profile)
@@ -146,7 +129,7 @@ class Bedrock(Shown):
         return read_body(payload, self.model, requested_cap)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """Return a new parser for one stream."""
         return BedrockStreamParser(
             lambda body, calls, ended, damaged: read_body(
                 body, self.model, requested_cap, calls=calls, ended=ended, damaged=damaged
@@ -155,14 +138,14 @@ class Bedrock(Shown):
         )
 
     def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string."""
+        """Return the vendor's message in an error body, or an empty string."""
         error = read_error(payload)
         return error if isinstance(error, str) else read.as_text(read.as_dict(error).get("message"))
 
     def _region(self) -> str:
         found = self.region or next((value for name in REGION_VARIABLES if (value := os.environ.get(name, "").strip())), "")
         if found and not _REGION.fullmatch(found):
-            raise ConfigurationError(f"{' or '.join(REGION_VARIABLES)} is {found!r}, which is no region of AWS.")
+            raise ConfigurationError(f"{' or '.join(REGION_VARIABLES)} is {found!r}, which is not an AWS region.")
         return found or DEFAULT_REGION
 
 
@@ -178,8 +161,8 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """A whole body as a ModelResponse; or what was put together from a stream, with its `calls`: a stream tells more of them than the
-    body does (the raw text of the arguments, and whether the block was closed)."""
+    """Read a whole body, or one assembled from a stream. A stream passes its `calls`, since it knows more of them: the raw text of the
+    arguments, and if the block was closed."""
     body = read.as_dict(payload)
     message = read.as_dict(read.as_dict(body.get("output")).get("message"))
     blocks = [block for block in read.as_list(message.get("content")) if isinstance(block, dict)]
@@ -206,7 +189,7 @@ def read_body(
         tool_calls=calls,
         usage=usage,
         reasoning=read.whole_text("".join(map(_reasoning, blocks))),
-        model=read.some_text(router.get("invokedModelId")),  # other bodies do not say
+        model=read.some_text(router.get("invokedModelId")),  # other bodies do not name it
         native=_native(blocks),
         raw=payload,
     )
@@ -217,7 +200,7 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
 
 
 def _text(block: dict[str, Any]) -> str:
-    """A block's part of the answer: text, or text with citations."""
+    """Return a block's part of the answer: text, or text with citations."""
     text = read.as_text(block.get("text"))
     if "citationsContent" not in block:
         return text
@@ -234,11 +217,11 @@ def _reasoning_text(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(body: dict[str, Any]) -> Usage:
-    """Tokens by the one convention. Here `inputTokens` are those that were neither read from nor written to a cache; where the vendor's
-    total is the sum without them, they are included already.
+    """Return the usage by the convention of `Usage`. `inputTokens` leave out tokens read from or written to a cache, unless the total
+    shows that they are included.
 
-    What is charged beside the tokens: https://aws.amazon.com/bedrock/pricing/, read 2026-11-23. Guardrails by the text that they read,
-    prompt routers by the request, and a tool that the vendor ran by its use; latency-optimised inference has prices of its own."""
+    Other charges: https://aws.amazon.com/bedrock/pricing/, read 2026-11-23. Guardrails are charged by text, prompt routers by request,
+    tools run by the vendor by use; latency-optimised inference has its own prices."""
     usage = read.as_dict(body.get("usage"))
     fresh, output = read.count(usage.get("inputTokens")), read.count(usage.get("outputTokens"))
     cache_read, cache_write = read.count(usage.get("cacheReadInputTokens")), read.count(usage.get("cacheWriteInputTokens"))
@@ -284,14 +267,13 @@ def _also_charged(body: dict[str, Any]) -> Iterator[str]:
 
 
 def read_error(payload: JSON) -> JSON:
-    """The error inside a body, or None. Bedrock's own say their kind in `__type` or in a header alone, and little else; an exception in
-    mid-stream comes under its name."""
+    """Return the error inside a body, or None. Bedrock's own errors have their kind in `__type` or in a header only."""
     if (error := find_error(payload)) is not None:
         return error
     body = read.as_dict(payload)
     if "output" in body or "stopReason" in body:
         return None
-    body = read.as_dict(body.get("Output")) or body  # of AWS's front door: {"Output": {"__type": …}, "Version": …}
+    body = read.as_dict(body.get("Output")) or body  # AWS's gateway: {"Output": {"__type": …}, "Version": …}
     kind = read.as_text(body.get("__type")).rpartition("#")[2]
     message = next((text for key in ("message", "Message") if (text := read.as_text(body.get(key)))), "")
     if not kind:
@@ -300,7 +282,7 @@ def read_error(payload: JSON) -> JSON:
 
 
 def _asked(block: dict[str, Any]) -> Asked | None:
-    """A call of a tool of the person's."""
+    """Return a call of one of the request's tools."""
     asked = block.get("toolUse")
     if not isinstance(asked, dict) or not is_own_tool(asked):
         return None
@@ -308,8 +290,8 @@ def _asked(block: dict[str, Any]) -> Asked | None:
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """The content to send back: as it came, without what the vendor refuses (blank text, reasoning without the signature that only some
-    models give it), and with arguments that are an object."""
+    """Return the content to send back: as received, without what the vendor refuses (blank text, unsigned reasoning), and with
+    arguments that are an object."""
     kept: list[dict[str, Any]] = []
     calls = 0
     for block in blocks:
@@ -326,7 +308,7 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
 
 
 def _sendable(tool_use: dict[str, Any], number: int) -> dict[str, Any]:
-    """A call with the id that its result is given, and with arguments that are an object."""
+    """Return a call with the id that its result will have, and with arguments that are an object."""
     given = tool_use.get("input")
     if not isinstance(given, dict):
         given = read.loads(read.arguments_object(read.arguments_text(given, closed=False)))
@@ -334,21 +316,22 @@ def _sendable(tool_use: dict[str, Any], number: int) -> dict[str, Any]:
     return {**tool_use, "toolUseId": call_id, "input": given}
 
 
-_CONFIG_KEYS = frozenset({"maxTokens", "stopSequences", "temperature", "topP"})
-"""Fields of `inferenceConfig`: in `options` they may also stand at the top, so that `temperature` is written alike everywhere."""
+# Requests ------------------------------------------------------------------------------------------------------------------
 
-_LONGEST_NAME = 64
+_CONFIG_KEYS = frozenset({"maxTokens", "stopSequences", "temperature", "topP"})
+"""Fields of `inferenceConfig` that may also be at the top level of `options`, as with other providers."""
+
+_NAME_LENGTH = 64  # of tools and of call ids, at most
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
 _END = b"]}"
 
 
 def request_body(request: ModelRequest, wire: str) -> bytes:
-    """The JSON body. Each message is encoded once in a conversation's life; the fields stand in a fixed order.
+    """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
-    `options` are further fields at the top level. The fields of `inferenceConfig` may stand in an object of that name or directly
-    in `options`; `max_output_tokens` of the request wins over both. The tools of its `toolConfig` and the blocks of its
-    `system` (cache points, the vendor's own tools) are added to the request's own.
+    `options` are further fields at the top level. Fields of `inferenceConfig` may be in an object of that name or directly in
+    `options`; the request's `max_output_tokens` wins over both. The tools of `toolConfig` and the blocks of `system` are added.
     """
     fields = {
         "messages": read.json_array(_alternating(encode_messages(request.messages, wire, partial(encode_message, wire=wire))))
@@ -369,7 +352,7 @@ def request_body(request: ModelRequest, wire: str) -> bytes:
 
 
 def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
-    """The request's own tools, then those of `options`; the rest of that `toolConfig` is merged with all the other options."""
+    """Return the request's own tools and those of `options`; the rest of its `toolConfig` is merged with the other options."""
     tools = [
         b'{"toolSpec":{"name":%b%b,"inputSchema":{"json":%b}}}'
         % (
@@ -385,7 +368,7 @@ def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
 
 
 def _alternating(messages: Iterable[bytes]) -> list[bytes]:
-    """The messages, those of one role that follow each other put into one: this wire wants the roles to take turns."""
+    """Merge consecutive messages of one role, since this wire wants roles to alternate."""
     found: list[bytes] = []
     for message in messages:
         head = _USER if message.startswith(_USER) else _ASSISTANT
@@ -397,7 +380,7 @@ def _alternating(messages: Iterable[bytes]) -> list[bytes]:
 
 
 def encode_message(message: Message, *, wire: str) -> bytes:
-    """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
+    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
     if message.role == "tool":
         return _encoded(_USER, [read.dumps({"toolResult": _result(result)}) for result in message.tool_results])
     if message.role in ("user", "system"):
@@ -424,35 +407,37 @@ def _result(result: ToolResult) -> dict[str, JSON]:
 
 
 def tool_use_id(call_id: str) -> str:
-    """A tool call's id in the letters and the length that this wire accepts; those of its own stay as they are."""
+    """Return a call id in the characters and the length that this wire accepts."""
     plain = _NOT_IN_ID.sub("_", call_id)
-    if len(plain) <= _LONGEST_NAME:
+    if len(plain) <= _NAME_LENGTH:
         return plain
-    told_apart = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:16]
-    return f"{plain[: _LONGEST_NAME - 17]}_{told_apart}"
+    digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{plain[: _NAME_LENGTH - 17]}_{digest}"
 
 
 def _name(name: str) -> str:
-    """A tool's name that this wire accepts, also where a model made one up."""
-    return read.plain_id(name)[:_LONGEST_NAME] or "unnamed"
+    """Return a tool name that this wire accepts, also for one that a model made up."""
+    return read.plain_id(name)[:_NAME_LENGTH] or "unnamed"
 
+
+# Keys and signatures -------------------------------------------------------------------------------------------------------
 
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 NO_BOTOCORE = "botocore, which signs requests, is not installed"
-_SERVICE = "bedrock"  # the name that is signed, which is not that of the host
+_SERVICE = "bedrock"  # the signed name differs from the host's
 
-_found: dict[str | None, Any] = {}  # credentials by profile; they renew themselves, and some are slow to find
+_credentials_of_profile: dict[str | None, Any] = {}  # they renew themselves, and some are slow to find
 _lock = threading.Lock()
 
 
 def bearer_key(provider: str, api_key: str | None) -> str:
-    """The API key given, else that of the environment, else an empty string."""
+    """Return the given API key, else that of the environment, else an empty string."""
     key = api_key or os.environ.get(KEY_VARIABLE, "")
     return check_key(provider, key) if key.strip() else ""
 
 
 def missing_key(provider: str, why: str = "") -> MissingKeyError:
-    """What to do where there is neither a key nor credentials."""
+    """Return the error that says what to do without a key and without credentials."""
     return MissingKeyError(
         f"No API key for {provider}, and no AWS credentials{f' ({why})' if why else ''}. Set the environment variable "
         f'{KEY_VARIABLE}, or pass lab.Provider("{provider}", model=…, api_key=…); or, with '
@@ -464,10 +449,10 @@ def missing_key(provider: str, why: str = "") -> MissingKeyError:
 def signed_headers(
     request: HttpRequest, more: Mapping[str, str], *, provider: str, region: str, profile: str | None
 ) -> dict[str, str]:
-    """The headers of a signed request, `more` of them included: the signature, its time and, for temporary credentials, their token.
+    """Return `more` headers with the signature, its time and the token of temporary credentials.
 
-    Credentials are those of the environment (unless a profile is asked for), else what botocore's chain finds: shared files, single
-    sign-on, container and instance metadata, of which the last ask the network. Blocking. Raises MissingKeyError.
+    Credentials are those of the environment (unless a profile is given), else those that botocore finds: shared files, single sign-on,
+    container and instance metadata, some over the network. Blocks. Raises MissingKeyError.
     """
     try:
         from botocore.auth import SigV4Auth
@@ -487,11 +472,11 @@ def _credentials(provider: str, profile: str | None) -> Any:
     from botocore.exceptions import BotoCoreError
 
     identity, secret = os.environ.get("AWS_ACCESS_KEY_ID", ""), os.environ.get("AWS_SECRET_ACCESS_KEY", "")
-    if profile is None and identity and secret:  # read anew each time, so that a change in a notebook counts at once
+    if profile is None and identity and secret:  # read each time: a notebook may change them
         return Credentials(identity, secret, os.environ.get("AWS_SESSION_TOKEN") or None)
     profile = profile or os.environ.get("AWS_PROFILE") or None
     with _lock:
-        if profile not in _found:
+        if profile not in _credentials_of_profile:
             from botocore.session import Session
 
             try:
@@ -500,8 +485,8 @@ def _credentials(provider: str, profile: str | None) -> Any:
                 raise missing_key(provider, str(error)) from None
             if credentials is None:
                 raise missing_key(provider)
-            _found[profile] = credentials
-        credentials = _found[profile]
+            _credentials_of_profile[profile] = credentials
+        credentials = _credentials_of_profile[profile]
     try:
         return credentials.get_frozen_credentials()  # renewed if need be
     except BotoCoreError as error:

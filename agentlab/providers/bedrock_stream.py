@@ -260,7 +260,7 @@ class BedrockStreamParser(BodyParser):
         left_open = proper and self._error is None and not all(block.closed for block in self._blocks.values())
         self._doubtful = self._doubtful or left_open
 
-    def _newest(self) -> int:
+    def _block_count(self) -> int:
         return len(self._blocks)
 
     def _ended(self) -> Ended:

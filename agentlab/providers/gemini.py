@@ -23,7 +23,7 @@ from agentlab.http import HttpRequest
 from agentlab.providers.base import Capabilities, StreamParser, clean_url, content_headers, find_key, merge_options, place_version
 from agentlab.providers.gemini_stream import GeminiStreamParser, is_open, unwrapped
 from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
+from agentlab.providers.wires.finish_rules import Ended, Facts, Table, body_message, find_error, judge, log_unknown, raw_value
 from agentlab.shown import Shown
 from agentlab.types import (
     JSON,
@@ -201,7 +201,7 @@ def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bo
     raw = raw_value(reason)
     documented = raw in BLOCK_REASONS.reasons
     if not documented and raw is not None:
-        tell_unknown(Gemini.name, model, raw)
+        log_unknown(Gemini.name, model, raw)
     return TerminationSignal(
         finish_reason=FinishReason.CONTENT_FILTERED,
         confidence=Confidence.HIGH if documented and not answered else Confidence.MEDIUM,

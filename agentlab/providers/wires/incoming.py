@@ -1,62 +1,52 @@
-"""The body of a stream, whatever it turns out to be.
+"""The body of a stream: server-sent events, binary frames or JSON, decoded as the bytes arrive.
 
-Asked for a stream, servers answer with server-sent events, or with binary frames (Bedrock); but also with one JSON object (an error, or
-the whole response), with a JSON array of chunks, or with one JSON object a line. The first byte tells which.
+Asked for a stream, servers answer with server-sent events or with binary frames (Bedrock); but also with one JSON object (an error, or
+the whole response), with a JSON array of chunks, or with one JSON object per line. The first byte tells which. A frame becomes the same
+kind of event as one of a text stream, so every stream parser reads both. Time is linear in the bytes, wherever they are cut.
 
-Server-sent events, decoded as the bytes arrive.
+Server-sent events are decoded here and not by a library for speed: nearly all events are one `data:` line, with or without an `event:`
+line before it, and cost a few searches. Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6, with one
+difference: an event whose blank line never came is returned at the end, since some servers leave out the last newline.
 
-Own code, since the transport is the only place that knows the HTTP library, and for its speed: an event of one `data:` line, with or
-without an `event:` line before it, is nearly all there is, and costs a few searches. Time is linear in the bytes, whatever the
-chunks and however long an event.
-
-Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6, with one difference: an event whose blank line
-never came is not thrown away but told at the end, since servers leave out the last newline.
-
-Binary event streams (`application/vnd.amazon.eventstream`), as Bedrock sends them, decoded as the bytes arrive.
-
-The frames are taken apart by botocore, the vendor's own code (the extra `agentlab-jupyter[bedrock]`), one at a time: it does not tell a
-stream that ends inside a frame from one that ends after it, and stops at the first frame that is damaged. A frame becomes the
-same kind of event as one of a text stream, so every stream parser reads both. Time is linear in the bytes, whatever the chunks.
-
-Vendor pages: https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html and
+Vendor pages of the frames: https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html and
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html, read 2026-11-22.
-
-The answer inside a line of a batch's results, as vendors hand them out: the body of one response, and what became of it.
-
-Vendor pages, read 2026-11-22: https://platform.openai.com/docs/guides/batch,
-https://platform.claude.com/docs/en/build-with-claude/batch-processing, https://ai.google.dev/gemini-api/docs/batch-api and
-https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-import struct
-from collections.abc import Callable
 from json import JSONDecoder
 from typing import Any, TypeAlias
 
-from agentlab.errors import ConfigurationError
 from agentlab.providers.wires import read
 from agentlab.providers.wires.read import ends_early, loads
-from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_prelude
-from agentlab.types import JSON, Confidence, FinishReason, TerminationSignal
+from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_frame, read_prelude
+from agentlab.types import JSON
 
 LARGEST_ANSWER_BYTES = 64 * 2**20
-"""What is read of one answer, at most: live, an answer that goes on beyond this is left; `lab.detect` does not examine a larger body.
-No model says so much, a server that never ends would use up the memory, and reading takes up to a second for each megabyte."""
+"""The most that is read of one answer, so that a server that never ends does not use up the memory. No model says so much."""
 
-_BEFORE = b" \t\r\n\xef\xbb\xbf"
-"""What may stand before the first event, in any number: white space, which some servers send to keep the connection alive, and the
-bytes of a byte order mark."""
+Event: TypeAlias = tuple[bytes, bytes]
+"""The event's name (empty where there is none) and its data, both as bytes."""
 
-_BETWEEN = " \t\r\n,"
+UNREADABLE = b"\0"
+"""Begins the data of an event that stands for a lost one; no JSON begins so. What could be kept of the lost event follows it."""
+
+_LEADING = b" \t\r\n\xef\xbb\xbf"
+"""Skipped before the first event: white space, which some servers send to keep the connection open, and a byte order mark."""
+
+_KEEP_ALIVE_NAMES = (b"ping", b"keepalive")
+_KEEP_ALIVE_TYPE = re.compile(rb'"type": *"(ping|keepalive)"')
+_KEEP_ALIVE_BYTES = 80
 
 
 class Incoming:
-    """The bytes of one stream. `is_json` is true where the body is JSON and not events; `is_quiet` where the newest bytes hold nothing
-    of an answer; `cut_short`, known after `finish`, where it ended within a piece, or ahead of the first."""
+    """The bytes of one stream.
+
+    `is_json`: the body is JSON and not events. `is_quiet`: the newest bytes hold nothing of an answer. `cut_short`, known after
+    `finish`: the body ended within an event, or before the first.
+    """
 
     __slots__ = ("_begun", "_broken_json", "_decoder", "_json", "_started", "cut_short", "is_json", "is_quiet")
 
@@ -72,13 +62,13 @@ class Incoming:
 
     @property
     def damaged(self) -> bool:
-        """Whether a piece so far was unreadable."""
+        """True if a piece so far was unreadable."""
         return self._broken_json or self._decoder.damaged
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes complete. A body that is JSON has none; it is read by `finish`."""
+        """Return the events that these bytes complete. A body that is JSON has none; `finish` reads it."""
         if not self._started:
-            data = data.lstrip(_BEFORE)
+            data = data.lstrip(_LEADING)
             if not data:
                 self.is_quiet = True
                 return []
@@ -91,13 +81,12 @@ class Incoming:
             self.is_quiet = data.isspace()
             return []
         events = self._decoder.feed(data)
-        if events:
-            self._begun = True
-        self.is_quiet = not events or all(map(_keeps_open, events))
+        self._begun = self._begun or bool(events)
+        self.is_quiet = not events or all(map(_is_keep_alive, events))
         return events
 
     def finish(self) -> tuple[list[Event], list[JSON]]:
-        """What was on its way when the stream ended: a last event, or the values of a body that is JSON."""
+        """Return what was incomplete when the stream ended: a last event, or the values of a body that is JSON."""
         if not self.is_json:
             self.cut_short = self._started and self._decoder.is_within_event(begun=self._begun)
             return self._decoder.finish(), []
@@ -109,20 +98,17 @@ class Incoming:
         return [], values
 
 
-def _keeps_open(event: Event) -> bool:
-    """Whether an event only keeps the connection open: Anthropic's `ping`, OpenAI's `keepalive` (undocumented, of its Responses), and
+def _is_keep_alive(event: Event) -> bool:
+    """True if an event only keeps the connection open: Anthropic's `ping`, OpenAI's `keepalive` (undocumented, of its Responses), and
     events without data. https://platform.claude.com/docs/en/build-with-claude/streaming, "Ping events", read 2026-11-23."""
     name, data = event
-    return len(data) < _SHORT and (name in _KEEP_OPEN or not data.strip() or _KIND.search(data) is not None)
-
-
-_SHORT = 80
-_KEEP_OPEN = (b"ping", b"keepalive")
-_KIND = re.compile(rb'"type": *"(ping|keepalive)"')
+    return len(data) < _KEEP_ALIVE_BYTES and (
+        name in _KEEP_ALIVE_NAMES or not data.strip() or _KEEP_ALIVE_TYPE.search(data) is not None
+    )
 
 
 def read_json(text: str) -> tuple[list[JSON], bool]:
-    """The JSON values in a text (an array counts as its items), and whether that was all there was in it."""
+    """Return the JSON values in a text (of an array its items), and True if the text holds nothing else."""
     try:
         value = loads(text)
         return (value if isinstance(value, list) else [value]), True
@@ -134,7 +120,7 @@ def read_json(text: str) -> tuple[list[JSON], bool]:
     if broken_array:  # its items, as far as they go
         position = text.index("[") + 1
     while True:
-        while position < end and text[position] in _BETWEEN:
+        while position < end and text[position] in " \t\r\n,":
             position += 1
         if position >= end:
             return values, bool(values) and not broken_array
@@ -145,24 +131,15 @@ def read_json(text: str) -> tuple[list[JSON], bool]:
         values.append(value)
 
 
-Event: TypeAlias = tuple[bytes, bytes]
-"""The event's name (empty: not given) and its data, as bytes: what reads the data decodes it."""
+# Server-sent events --------------------------------------------------------------------------------------------------------
 
-UNREADABLE = b"\0"
-"""What the data of an event begins with that takes the place of a lost one: no JSON begins so. Behind it is what was left, or nothing
-where nobody knows how much was lost."""
-
-_NOTHING_TO_SAY = frozenset({b"id", b"retry"})
-_OF_JSON = frozenset(b'{}"')
+_IGNORED_FIELDS = frozenset({b"id", b"retry"})
+_JSON_CHARACTERS = frozenset(b'{}"')
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class SSEDecoder:
-    """The state of one stream. Bytes may be cut anywhere: inside a line ending or a UTF-8 sequence. A byte order
-    mark is taken off before, by `Incoming`.
-
-    `damaged` becomes true where a line has a field that the format does not know: then something was lost.
-    """
+    """Decodes one stream; bytes may be cut anywhere. `damaged`: a line had a field that the format does not know."""
 
     __slots__ = ("_after_cr", "_buffer", "_searched", "damaged")
 
@@ -173,7 +150,7 @@ class SSEDecoder:
         self.damaged = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         if self._after_cr and data:
             self._after_cr = False
             if data[0] == 10:  # the second half of a \r\n whose first half ended the last chunk
@@ -214,7 +191,7 @@ class SSEDecoder:
         return events
 
     def is_within_event(self, *, begun: bool) -> bool:
-        """Whether a stream that ended here broke off: within an event or, where none has `begun` before, ahead of the first."""
+        """True if a stream that ends here broke off: within an event or, if none has `begun`, before the first."""
         if self.damaged:
             return False
         *lines, last = bytes(self._buffer).split(b"\n")
@@ -229,7 +206,7 @@ class SSEDecoder:
         return not text or ends_early(text)
 
     def finish(self) -> list[Event]:
-        """The event that was on its way when the stream ended, if there was one."""
+        """Return the last event, if the stream ended without its blank line."""
         block = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0
@@ -238,8 +215,8 @@ class SSEDecoder:
         return events
 
     def _block(self, block: bytes, events: list[Event]) -> None:
-        """Add the event of this block; before it the lines that are damaged. A line of an unknown field is a lost piece only where
-        JSON is in it: proxies put other lines into a stream."""
+        """Append the event of this block, and before it its damaged lines. A line with an unknown field counts as lost only if it holds
+        JSON: proxies put other lines into a stream."""
         name, data = b"", []
         for line in block.split(b"\n"):
             if not line or line[0] == 58:  # a colon starts a comment
@@ -253,31 +230,30 @@ class SSEDecoder:
                 if b":" in name:  # another line has run into this one
                     self.damaged = True
                     events.append((b"", UNREADABLE + name))
-            elif field not in _NOTHING_TO_SAY:
+            elif field not in _IGNORED_FIELDS:
                 self.damaged = True
-                if not _OF_JSON.isdisjoint(line):
+                if not _JSON_CHARACTERS.isdisjoint(line):
                     events.append((b"", UNREADABLE + line))
         if data:
             events.append((name, b"\n".join(data)))
 
 
+# Binary frames -------------------------------------------------------------------------------------------------------------
+
+
 class FrameDecoder:
-    """The state of one stream. Bytes may be cut anywhere.
+    """Decodes one stream; bytes may be cut anywhere. `damaged`: a frame was unreadable, or the stream ended inside one."""
 
-    `damaged` becomes true where a frame was unreadable; and at the end, where the stream ended inside a frame.
-    """
-
-    __slots__ = ("_botocore", "_buffer", "_lost", "_prelude", "damaged")
+    __slots__ = ("_buffer", "_lost", "_prelude", "damaged")
 
     def __init__(self) -> None:
-        self._botocore: tuple[Callable[[], Any], tuple[type[Exception], ...]] | None = None  # looked for once a stream
         self._buffer = bytearray()
         self._prelude: Prelude | None = None
         self._lost = False
         self.damaged = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events of the frames that these bytes complete. Raises ConfigurationError where botocore is not installed."""
+        """Return the events of the frames that these bytes complete."""
         if self._lost:
             return []
         buffer, at = self._buffer, 0
@@ -287,15 +263,13 @@ class FrameDecoder:
             if self._prelude is None:
                 self._prelude = read_prelude(buffer, at)
             if self._prelude is None:
-                self.damaged = self._lost = True  # nobody knows where the next frame begins
+                self.damaged = self._lost = True  # the next frame cannot be found
                 buffer.clear()
                 return [*events, (b"", UNREADABLE)]
             end = at + self._prelude.total
             if len(buffer) < end:
                 break
-            if self._botocore is None:
-                self._botocore = _botocore()
-            event = _read_frame(bytes(buffer[at:end]), *self._botocore)
+            event = _frame_event(bytes(buffer[at:end]))
             self.damaged = self.damaged or event is None
             events.append(event or (b"", UNREADABLE + buffer[at:end]))
             self._prelude, at = None, end
@@ -303,108 +277,40 @@ class FrameDecoder:
         return events
 
     def is_within_event(self, *, begun: bool) -> bool:
-        """Whether a stream that ended here broke off within a frame."""
+        """True if a stream that ends here broke off within a frame."""
         return bool(self._buffer) and not self.damaged
 
     def finish(self) -> list[Event]:
-        """The end of the stream. There is no last event: half a frame tells nothing."""
+        """End the stream. There is no last event: half a frame cannot be read."""
         self.damaged = self.damaged or bool(self._buffer)
         self._buffer.clear()
         return []
 
 
-def missing_decoder() -> ConfigurationError:
-    """What to do without botocore."""
-    return ConfigurationError("Bedrock's streams are binary, and botocore decodes them: pip install 'agentlab-jupyter[bedrock]'")
-
-
-def _botocore() -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
-    """What reads a frame, and what it raises where there is none, or its headers are none. Raises ConfigurationError."""
-    try:
-        from botocore.eventstream import EventStreamBuffer, ParserError
-    except ImportError:
-        raise missing_decoder() from None
-    return EventStreamBuffer, (ParserError, struct.error, ValueError, LookupError, TypeError)
-
-
-def _read_frame(frame: bytes, make: Callable[[], Any], errors: tuple[type[Exception], ...]) -> Event | None:
-    """The event of one whole frame, or None where it is damaged. The rest is what `_botocore` gives."""
-    decoder = make()
-    decoder.add_data(frame)
-    try:
-        message = decoder.next()
-    except errors:
+def _frame_event(frame: bytes) -> Event | None:
+    """Return the event of one whole frame, or None for a damaged one."""
+    found = read_frame(frame)
+    if found is None:
         return None
-    headers: dict[str, Any] = message.headers
-    kind = headers.get(":message-type")
-    if kind in ("exception", "error"):
-        return b"error", read.dumps(_error(headers, message.payload))
-    name = headers.get(":event-type")
-    if name == "chunk" and (inner := _unwrapped(message.payload)) is not None:
-        return b"", inner
-    return (name.encode() if isinstance(name, str) else b""), message.payload
+    headers, payload = found
+    if headers.get(":message-type") in ("exception", "error"):
+        return b"error", read.dumps(_frame_error(headers, payload))
+    name = headers.get(":event-type", "")
+    if name == "chunk":  # an event of the model's own wire: `{"bytes": "…base64…"}`
+        try:
+            return b"", base64.b64decode(read.loads(payload)["bytes"], validate=True)
+        except (ValueError, TypeError, LookupError):
+            pass
+    return name.encode(), payload
 
 
-def _unwrapped(payload: bytes) -> bytes | None:
-    """The event of the model's own wire inside a `chunk`: `{"bytes": "…base64…"}`."""
-    try:
-        inner = read.loads(payload)["bytes"]
-        return base64.b64decode(inner, validate=True)
-    except (ValueError, TypeError, LookupError):
-        return None
-
-
-def _error(headers: dict[str, Any], payload: bytes) -> dict[str, Any]:
-    """An exception of the service's, or an error of the stream's (which has no payload), as an error object."""
+def _frame_error(headers: dict[str, str], payload: bytes) -> dict[str, Any]:
+    """Return an exception of the service, or an error of the stream (which has no payload), as an error object."""
     kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
     text = headers.get(":error-message") or payload.decode("utf-8", "replace")
     try:
         fields = read.as_dict(read.loads(payload))
     except ValueError:
         fields = {}
-    message = read.as_text(fields.get("message")) or read.as_text(fields.get("Message")) or str(text if not fields else "")
-    return {**fields, "type": str(kind), "message": message}
-
-
-_NOT_RUN = {"canceled": FinishReason.CANCELLED, "expired": FinishReason.ERROR}
-"""What Anthropic says of a request that its batch never came to."""
-
-_OF_GEMINI = ("candidates", "promptFeedback", "usageMetadata")
-
-
-def answer_of(line: JSON) -> tuple[JSON, int]:
-    """The body of the answer in a line of results, and its HTTP status; of anything else what it is, and 200."""
-    fields = read.as_dict(line)
-    response = read.as_dict(fields.get("response"))
-    if "custom_id" in fields:
-        if "body" in response:
-            return response["body"], read.count(response.get("status_code")) or 200
-        return _of_anthropic(fields), 200
-    if not response.keys().isdisjoint(_OF_GEMINI) and "candidates" not in fields:
-        return response, 200
-    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
-
-
-def never_run(line: JSON, provider: str) -> TerminationSignal | None:
-    """The signal of a line about a request that was not run; None for every other."""
-    fields = read.as_dict(line)
-    word = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
-    if not isinstance(word, str) or word not in _NOT_RUN:
-        return None
-    return TerminationSignal(
-        finish_reason=_NOT_RUN[word],
-        confidence=Confidence.HIGH,
-        provider=provider,
-        raw_field="result.type",
-        raw_value=word,
-        message=f"The batch did not come to this request: it is {word}.",
-    )
-
-
-def _of_anthropic(fields: dict[str, Any]) -> JSON:
-    result = read.as_dict(fields.get("result"))
-    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
-        return result["message"]
-    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
-        return result["error"]
-    return fields
+    message = read.as_text(fields.get("message")) or read.as_text(fields.get("Message")) or ("" if fields else text)
+    return {**fields, "type": kind, "message": message}

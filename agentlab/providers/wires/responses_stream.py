@@ -283,7 +283,7 @@ class ResponsesStreamParser(BodyParser):
         if self._gaps and (self._last is None or not weight(items_of(self._last.get("output")))):
             self._damaged = True
 
-    def _newest(self) -> int:
+    def _block_count(self) -> int:
         return len(self._items)
 
     def _lose(self, reason: str, lost_bytes: int | None = None) -> None:

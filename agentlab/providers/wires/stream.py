@@ -1,4 +1,4 @@
-"""What all stream parsers share: bytes to chunks, chunks to a body, and the body read like a whole one."""
+"""The base of all stream parsers: bytes become chunks, chunks a body, and the body is read like a whole one."""
 
 from __future__ import annotations
 
@@ -23,37 +23,34 @@ from agentlab.types import (
     ToolCallDelta,
 )
 
-MOST_HOLES = 20
-"""A stream with more holes is lost anyway: the last one counts the bytes of all further ones."""
-
 BROKEN = "an event could not be read"
 MISSING = "an event is missing"
 NO_START = "the beginning of a block is missing"
-_NO_TEXT = "bytes in it are no text"
+_NOT_UTF8 = "bytes in it are no text"
 
 
 class _Loss:
-    """A hole while the stream goes on. `said` is how much text, reasoning and arguments had come before it, `newest` the number of
-    blocks by then, and `over` whether the answer had ended already."""
+    """A hole in an unfinished stream. `lengths` are those of the text, the reasoning and the arguments before it, `blocks` is the number
+    of blocks before it. `over`: the answer had already ended."""
 
-    __slots__ = ("hole", "newest", "over", "said")
+    __slots__ = ("blocks", "hole", "lengths", "over")
 
-    def __init__(self, hole: Hole, said: tuple[int, int, int], newest: int, *, over: bool) -> None:
+    def __init__(self, hole: Hole, lengths: tuple[int, int, int], blocks: int, *, over: bool) -> None:
         self.hole = hole
-        self.said = said
-        self.newest = newest
+        self.lengths = lengths
+        self.blocks = blocks
         self.over = over
 
 
 class BodyParser:
-    """The state of one stream. A wire says what a chunk adds (`_take`), what body came of it (`_assembled`), how
-    that is read (`_read`), and what can be said of the end while the stream goes on (`_signal_now`)."""
+    """The state of one stream. A wire defines what a chunk adds (`_take`), the body so far (`_assembled`), how it is read (`_read`), and
+    the signal while the stream is open (`_signal_now`)."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, to be used for another stream."""
+        """Forget everything, to parse another stream."""
         self._incoming = Incoming()
         self._error: JSON = None
         self._done = False
@@ -63,33 +60,33 @@ class BodyParser:
         self._size_at_done: tuple[int, int] | None = None
         self._response: ModelResponse | None = None
         self._losses: list[_Loss] = []
-        self._fresh: _Loss | None = None  # the hole behind which nothing of the answer has come yet
+        self._fresh: _Loss | None = None  # the hole after which no part of the answer has come yet
         self._clear()
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and tell what they add."""
-        told: list[StreamEvent] = []
+        """Take the next bytes and return the events that they complete."""
+        events: list[StreamEvent] = []
         for name, event in self._incoming.feed(data):
             if event == b"[DONE]" or name == b"error":
-                self._event(name, event, told)
+                self._event(name, event, events)
                 continue
-            try:  # the short way for a chunk that is no error
+            try:  # the fast path for a chunk without an error
                 chunk = from_json(event)
             except ValueError:
-                self._event(name, event, told)
+                self._event(name, event, events)
                 continue
             if type(chunk) is dict and "error" not in chunk and self._fresh is None:
-                self._take(name, chunk, told)
+                self._take(name, chunk, events)
             else:
-                self._chunk(name, chunk, told)
-        return told
+                self._chunk(name, chunk, events)
+        return events
 
     def finish(self) -> TerminationSignal:
-        """The stream has ended: why."""
+        """Return why the stream ended."""
         return self.response().signal
 
     def response(self) -> ModelResponse:
-        """What was put together from the stream."""
+        """Return the response assembled from the stream."""
         if self._response is None:
             self._take_rest()
             self._weigh_order()
@@ -101,56 +98,55 @@ class BodyParser:
 
     @property
     def sound(self) -> bool:
-        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        """True if the stream is complete and nothing was lost; known after `finish`."""
         return not self._damaged and not self._torn and not self._doubtful and self._ended() != "unmarked"
 
     @property
     def is_quiet(self) -> bool:
-        """True if the bytes that were fed last hold nothing of an answer: comments, pings, white space."""
+        """True if the newest bytes hold nothing of an answer: comments, pings, white space."""
         return self._incoming.is_quiet
 
     @property
     def cut_short(self) -> bool:
-        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
+        """True if the body ended within an event, or before the first; known after `finish`."""
         return self._incoming.cut_short
 
     def _doubted(self, response: ModelResponse) -> ModelResponse:
-        """The response; less sure where the stream is not in order, though each piece of it could be read."""
+        """Return the response, at most MEDIUM if the stream is out of order, though each piece could be read."""
         signal = response.signal
         if not self._doubtful or signal.confidence is not Confidence.HIGH or signal.finish_reason is FinishReason.ERROR:
             return response
-        told = f"{signal.message} But pieces of the stream are missing, or came after its end."
-        return replace(response, signal=replace(signal, confidence=Confidence.MEDIUM, message=told))
+        message = f"{signal.message} But pieces of the stream are missing, or came after its end."
+        return replace(response, signal=replace(signal, confidence=Confidence.MEDIUM, message=message))
 
-    # What is lost ------------------------------------------------------------------------------------------------------------
+    # Lost pieces -------------------------------------------------------------------------------------------------------------
 
     def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
-        """Note that a piece of the stream is lost here. Pieces in a row are one hole."""
+        """Record that a piece of the stream is lost here. Consecutive pieces are one hole."""
         self._damaged = True
-        loss = self._fresh if len(self._losses) < MOST_HOLES else self._losses[-1]
-        if loss is None:
+        if (loss := self._fresh) is None:
             so_far = self._read(self._assembled(), "unmarked", True)
             hole = Hole(len(so_far.text), lost_bytes, reason)
-            self._fresh = _Loss(hole, _said(so_far), self._newest(), over=self._is_over())
+            self._fresh = _Loss(hole, _lengths(so_far), self._block_count(), over=self._is_over())
             self._losses.append(self._fresh)
         elif lost_bytes is not None:
             loss.hole = replace(loss.hole, lost_bytes=(loss.hole.lost_bytes or 0) + lost_bytes)
 
-    def _weigh_next(self, told: list[StreamEvent]) -> None:
-        """Look at what comes behind a hole: between two pieces of one thought, a piece of it was lost."""
+    def _locate_hole(self, events: list[StreamEvent]) -> None:
+        """Look at what follows a hole: between two pieces of one thought, a piece of it was lost."""
         loss = self._fresh
-        delta = next((one for one in told if isinstance(one, TextDelta | ReasoningDelta | ToolCallDelta)), None)
+        delta = next((one for one in events if isinstance(one, TextDelta | ReasoningDelta | ToolCallDelta)), None)
         if loss is None or delta is None:
             return
         self._fresh = None
-        text, reasoning, _ = loss.said
-        if type(delta) is ReasoningDelta and reasoning and not text and loss.newest == self._newest():
+        text, reasoning, _ = loss.lengths
+        if type(delta) is ReasoningDelta and reasoning and not text and loss.blocks == self._block_count():
             loss.hole = replace(loss.hole, in_reasoning=True)
 
     def _with_holes(self, response: ModelResponse) -> ModelResponse:
-        """The response with its holes. What was lost behind the end of the answer, such as its usage, is none."""
-        said = _said(response)
-        holes = tuple([loss.hole for loss in self._losses if not (loss.over and loss.said == said)])
+        """Return the response with its holes. A loss after the end of the answer, such as its usage, is not one."""
+        lengths = _lengths(response)
+        holes = tuple([loss.hole for loss in self._losses if not (loss.over and loss.lengths == lengths)])
         if not holes or self._is_mended():
             return response
         response = replace(response, holes=holes, native=None)
@@ -159,21 +155,21 @@ class BodyParser:
             return response
         return replace(response, signal=not_whole(response.signal, holes))
 
-    def _newest(self) -> int:
-        """The number of blocks so far, on a wire that has them."""
+    def _block_count(self) -> int:
+        """The number of blocks so far, on a wire that has blocks."""
         return 0
 
     def _is_over(self) -> bool:
-        """Whether the answer has ended, and only what belongs to the whole of it may still come."""
+        """True if the answer has ended, and only its usage and the like may follow."""
         return self._done
 
     def _is_mended(self) -> bool:
-        """Whether the stream said again, at its end, all that was lost in it."""
+        """True if the end of the stream repeated everything that was lost."""
         return False
 
     def _take_rest(self) -> None:
-        """Take what was on its way. An event that was cut off there is how a stream breaks off (`_torn`), and no damage to what came
-        before it."""
+        """Take what is left at the end. An event cut off there means that the stream broke off (`_torn`); it does not damage what came
+        before."""
         damaged, losses = self._damaged or self._incoming.damaged, list(self._losses)
         events, values = self._incoming.finish()
         for name, data in events:
@@ -186,7 +182,7 @@ class BodyParser:
         if self._torn:
             self._losses = losses
 
-    def _event(self, name: bytes, data: bytes, told: list[StreamEvent]) -> None:
+    def _event(self, name: bytes, data: bytes, events: list[StreamEvent]) -> None:
         if data == b"[DONE]":
             self._done = True
             if self._size_at_done is None:
@@ -197,33 +193,33 @@ class BodyParser:
         except ValueError:
             if name == b"error":
                 self._damaged = True
-                self._fail(data.decode("utf-8", "replace"), told)
+                self._fail(data.decode("utf-8", "replace"), events)
             elif data.startswith(UNREADABLE):
                 self._lose(BROKEN, len(data) - len(UNREADABLE) or None)
-            elif data.strip():  # some servers send an empty event to keep the connection open
+            elif data.strip():  # an empty event keeps the connection open
                 self._lose(BROKEN, len(data))
             return
-        if not _is_utf8(data):  # in a piece of text a character is spoilt; in anything else a name may be, and the piece is lost
-            self._lose(_NO_TEXT)
-        self._chunk(name, chunk, told)
+        if not _is_utf8(data):
+            self._lose(_NOT_UTF8)
+        self._chunk(name, chunk, events)
 
-    def _chunk(self, name: bytes, chunk: JSON, told: list[StreamEvent]) -> None:
+    def _chunk(self, name: bytes, chunk: JSON, events: list[StreamEvent]) -> None:
         if isinstance(chunk, dict):
             if chunk.get("error"):
-                self._fail(chunk["error"], told)
+                self._fail(chunk["error"], events)
             elif name == b"error":
-                self._fail(find_error(chunk) or chunk or "error", told)
-            before = len(told)
-            self._take(name, chunk, told)
+                self._fail(find_error(chunk) or chunk or "error", events)
+            before = len(events)
+            self._take(name, chunk, events)
             if self._fresh is not None:
-                self._weigh_next(told[before:])
+                self._locate_hole(events[before:])
         else:
             self._lose(BROKEN)
 
-    def _fail(self, error: JSON, told: list[StreamEvent]) -> None:
+    def _fail(self, error: JSON, events: list[StreamEvent]) -> None:
         if self._error is None:
             self._error = error
-            told.append(SignalSeen(self._signal_now()))
+            events.append(SignalSeen(self._signal_now()))
 
     def _ended(self) -> Ended:
         if self._done:
@@ -231,12 +227,12 @@ class BodyParser:
         return "whole" if self._incoming.is_json else "unmarked"
 
     def _size(self) -> tuple[int, int]:
-        """How many pieces of text, and of calls, have come. Of use to a wire whose last word is `[DONE]`."""
+        """The number of pieces of text and of calls so far, on a wire that ends with `[DONE]`."""
         return 0, 0
 
     def _weigh_order(self) -> None:
-        """Look at a stream that is over for pieces that are missing, or came after its end: `_doubtful`, and `_damaged` where a call is
-        concerned, which is then not closed."""
+        """Set `_doubtful` if pieces of a finished stream are missing or came after its end, and `_damaged` if that concerns a call, which
+        is then not closed."""
         self._weigh_size(self._size_at_done)
 
     def _weigh_size(self, at_end: tuple[int, int] | None) -> None:
@@ -247,7 +243,7 @@ class BodyParser:
     def _clear(self) -> None:
         raise NotImplementedError
 
-    def _take(self, name: bytes, chunk: dict[str, JSON], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, JSON], events: list[StreamEvent]) -> None:
         raise NotImplementedError
 
     def _assembled(self) -> dict[str, JSON]:
@@ -260,14 +256,14 @@ class BodyParser:
         raise NotImplementedError
 
 
-def _said(response: ModelResponse) -> tuple[int, int, int]:
+def _lengths(response: ModelResponse) -> tuple[int, int, int]:
     arguments = sum(len(call.name) + len(call.arguments) for call in response.tool_calls)
     return len(response.text), len(response.reasoning), arguments
 
 
 def _is_utf8(data: bytes) -> bool:
     try:
-        data.decode("utf-8", "surrogatepass")  # half a surrogate pair is a matter of text, and no damage
+        data.decode("utf-8", "surrogatepass")  # half a surrogate pair is not damage
     except UnicodeDecodeError:
         return False
     return True
