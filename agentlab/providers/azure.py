@@ -1,19 +1,11 @@
-"""OpenAI's and other vendors' models on Azure (Microsoft Foundry), over chat completions.
+"""OpenAI's and other vendors' models on Azure (Microsoft Foundry), over chat completions and over the Responses API.
 
 Vendor pages, read 2026-11-22: https://learn.microsoft.com/azure/ai-foundry/openai/reference (the wire, whose finish reasons are
-OpenAI's) and https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter (a filtered answer ends with
-`content_filter`; a filtered prompt is an error 400 with the code `content_filter`). Models of other vendors have been recorded to say
-`tool_call`, in the singular, which no page lists: see `_chat_completions.py` on such words.
-
-OpenAI's models on Azure, over the Responses API.
-
-Vendor page: https://learn.microsoft.com/azure/ai-foundry/openai/how-to/responses, read 2026-11-22. The tables of finish reasons are the
-wire's own, in `_responses.py`; addresses and keys are in `_azure.py`.
-
-Where an Azure resource serves OpenAI's wires, and how a call proves who it is.
-
-Vendor pages, read 2026-11-22: https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle (the v1 address, which needs no
-version) and https://learn.microsoft.com/azure/ai-foundry/openai/reference (the dated versions, `?api-version=`).
+OpenAI's, and dated versions, `?api-version=`), https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle (the v1
+address, which needs no version), https://learn.microsoft.com/azure/ai-foundry/openai/how-to/responses and
+https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter (a filtered answer ends with `content_filter`; a filtered
+prompt is an error 400 with the code `content_filter`). Recorded models of other vendors say `tool_call`, in the singular, which no page
+lists: see `wires/chat.py` on such values. The tables of finish reasons are those of the wires.
 """
 
 from __future__ import annotations
@@ -28,29 +20,28 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from agentlab.errors import ConfigurationError
-from agentlab.http import HttpRequest
-from agentlab.providers.base import Capabilities, clean_url, content_headers, find_key
+from agentlab.providers.base import Capabilities, clean_url, find_key
 from agentlab.providers.wires import read
-from agentlab.providers.wires.chat import Dialect, request_body
+from agentlab.providers.wires.chat import Dialect
 from agentlab.providers.wires.chat_provider import ChatCompletions
 from agentlab.providers.wires.finish_rules import find_error
 from agentlab.providers.wires.responses_provider import Responses
-from agentlab.types import JSON, ModelRequest
+from agentlab.types import JSON
 
 KEY_VARIABLES = ("AZURE_OPENAI_API_KEY",)
 ENDPOINT_VARIABLE = "AZURE_OPENAI_ENDPOINT"
 
 _UNDATED = ("preview", "latest")
-"""Versions of the v1 address, which are asked for in its query."""
+"""Versions that go in the query of the v1 address."""
 
 _BELOW_THE_ENDPOINT = re.compile(r"/openai(/(v1|deployments|responses|chat)\b.*)?$")
 _VERSION = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def find_endpoint(base_url: str, provider: str) -> str:
-    """The resource's address, without `/openai` and what comes below it: the one given, else that of AZURE_OPENAI_ENDPOINT.
+    """Return the resource's address without `/openai` and what follows: the given one, else that of AZURE_OPENAI_ENDPOINT.
 
-    Raises ConfigurationError where there is none, or where it is no address.
+    Raises ConfigurationError for a missing or malformed address.
     """
     given = base_url.strip() or os.environ.get(ENDPOINT_VARIABLE, "").strip()
     if not given:
@@ -60,24 +51,24 @@ def find_endpoint(base_url: str, provider: str) -> str:
         )
     if "?api-version=" in given:
         raise ConfigurationError(
-            f"The address of {provider} holds a version: leave out the query, and pass api_version= or write {provider}@version:model."
+            f"The address of {provider} holds a version. Leave out the query, and pass api_version= or write {provider}@version:model."
         )
     return _BELOW_THE_ENDPOINT.sub("", clean_url(given, provider))
 
 
 def check_version(api_version: str | None, provider: str) -> None:
-    """Raises ConfigurationError where a version could not be a part of an address."""
+    """Raise ConfigurationError for a version that cannot be part of an address."""
     if api_version and not _VERSION.fullmatch(api_version):
         raise ConfigurationError(
-            f"api_version={api_version!r} of {provider} is no version: write one such as '2025-04-01-preview'."
+            f"api_version={api_version!r} of {provider} is not a version. Write one such as '2025-04-01-preview'."
         )
 
 
 def address(endpoint: str, api_version: str | None, path: str, *, deployment: str | None = None) -> str:
-    """The address of an operation, such as `/responses`.
+    """Return the address of an operation, such as `/responses`.
 
-    `api_version` None or `v1` is the v1 address. A dated version has an address of its own, in which the operations that belong to a
-    deployment (chat completions do, responses do not) stand under its name: `deployment`.
+    `api_version` None or `v1` is the v1 address. In the address of a dated version, operations that belong to a `deployment` (chat
+    completions do, responses do not) are below its name.
     """
     if api_version in (None, "", "v1"):
         return f"{endpoint}/openai/v1{path}"
@@ -88,8 +79,8 @@ def address(endpoint: str, api_version: str | None, path: str, *, deployment: st
 
 
 def azure_headers(provider: str, api_key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-    """The key as `api-key`, with a person's further headers; no key where one of those is a credential already (a Microsoft Entra
-    token as `authorization`). Raises MissingKeyError."""
+    """Return the key as `api-key` with the user's further headers, or only these if one is a credential (a Microsoft Entra token as
+    `authorization`). Raises MissingKeyError."""
     if api_key is None and any(name.lower() in ("authorization", "api-key") for name in headers):
         return dict(headers)
     return {**headers, "api-key": find_key(provider, api_key, KEY_VARIABLES)}
@@ -99,7 +90,7 @@ _VERDICTS = ("filtered", "detected")
 
 
 def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
-    """The content filters that took effect, by category: on the answer, and on the prompt, which may have failed for it."""
+    """Return the content filters that took effect, by category: on the answer and on the prompt, which may have been refused."""
     refused = read.as_dict(read.as_dict(find_error(body)).get("innererror"))
     prompts = [read.as_dict(entry).get("content_filter_results") for entry in read.as_list(body.get("prompt_filter_results"))]
     found = {
@@ -110,7 +101,7 @@ def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str
 
 
 def _fired(results: list[JSON]) -> dict[str, JSON]:
-    """Of each category that filtered, or detected what it looks for, how severe it was (`true` where it has no degrees)."""
+    """Return the severity of each category that filtered or detected something (True if it has no degrees)."""
     return {
         category: read.some_text(verdict.get("severity")) or True
         for result in results
@@ -120,7 +111,7 @@ def _fired(results: list[JSON]) -> dict[str, JSON]:
 
 
 def _no_cost(usage: dict[str, Any]) -> Decimal | None:
-    """Azure reports no cost; models of other vendors bring along the field of their own server's, which says 0 here."""
+    """Return None: Azure reports no cost, and models of other vendors carry their own server's field, which is 0 here."""
     return None
 
 
@@ -128,9 +119,9 @@ def _no_cost(usage: dict[str, Any]) -> Decimal | None:
 class Azure(ChatCompletions):
     """A deployment (`model`) of an Azure resource.
 
-    `base_url` is the resource's address, `https://….openai.azure.com`; without it, that of the environment variable
-    AZURE_OPENAI_ENDPOINT. `api_version` None is the v1 address, which needs none; a dated version has an address of its own. For a
-    Microsoft Entra token instead of a key pass it as `headers={"authorization": "Bearer …"}`.
+    `base_url` is the resource's address, `https://….openai.azure.com`, else that of the environment variable AZURE_OPENAI_ENDPOINT.
+    `api_version` None is the v1 address; a dated version has another address. The key is that of AZURE_OPENAI_API_KEY; a Microsoft
+    Entra token is passed as `headers={"authorization": "Bearer …"}`.
     """
 
     name: ClassVar[str] = "azure"
@@ -148,18 +139,12 @@ class Azure(ChatCompletions):
         object.__setattr__(self, "base_url", find_endpoint(self.base_url, self.name))
         check_version(self.api_version, self.name)
 
-    def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to the deployment's chat completions."""
-        return HttpRequest(
-            method="POST",
-            url=address(self.base_url, self.api_version, "/chat/completions", deployment=self.model),
-            headers=content_headers(stream=request.stream),
-            body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field),
-        )
-
     def auth_headers(self) -> dict[str, str]:
-        """The key as `api-key`. Raises MissingKeyError."""
+        """Return the key as `api-key`. Raises MissingKeyError."""
         return azure_headers(self.name, self.api_key, self.headers)
+
+    def _url(self) -> str:
+        return address(self.base_url, self.api_version, "/chat/completions", deployment=self.model)
 
 
 _KEEP_NOTHING: Mapping[str, JSON] = MappingProxyType({"store": False})
@@ -171,13 +156,9 @@ _REASONS = re.compile(r"(?<![a-z0-9])(o\d|gpt-?[5-9]|codex)(?!.*chat)", re.IGNOR
 class AzureResponses(Responses):
     """A resource on Azure. `model` is the name of the deployment.
 
-    `base_url` is the resource's address (`https://your-resource.openai.azure.com`), else that of the environment variable
-    AZURE_OPENAI_ENDPOINT. `api_version` None is the v1 address, which needs none. The key is that of AZURE_OPENAI_API_KEY; for a
-    Microsoft Entra token pass `headers={"authorization": "Bearer …"}` instead.
-
-    Nothing is kept on Azure; its reasoning models are asked to send their reasoning encrypted, to go back with the next turn. Which
-    model it is shows in the deployment's name only. Where yours says nothing, pass
-    `options={"include": ["reasoning.encrypted_content"]}` to an agent with a reasoning model; `[]` where the model refuses it.
+    Address, version and key are as for `azure`. Azure is asked to keep nothing, and reasoning models to send their reasoning encrypted,
+    to go back with the next turn. The model is guessed from the deployment's name. If yours does not say it, pass
+    `options={"include": ["reasoning.encrypted_content"]}` to an agent with a reasoning model; `[]` if the model refuses it.
     """
 
     name: ClassVar[str] = "azure-responses"
@@ -192,7 +173,7 @@ class AzureResponses(Responses):
         check_version(self.api_version, self.name)
 
     def auth_headers(self) -> dict[str, str]:
-        """The key as `api-key`. Raises MissingKeyError."""
+        """Return the key as `api-key`. Raises MissingKeyError."""
         return azure_headers(self.name, self.api_key, self.headers)
 
     def _url(self) -> str:

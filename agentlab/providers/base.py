@@ -9,12 +9,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
 from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import Table
+from agentlab.providers.wires.finish_rules import Table, body_message
 from agentlab.shown import Shown
 from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
@@ -206,8 +206,8 @@ class Provider(Protocol):
         ...
 
     def auth_headers(self) -> dict[str, str]:
-        """Return the headers that carry the key. Raises MissingKeyError, which names the environment variable to set. Also called before
-        the first step of a live run.
+        """Return the headers that carry the key. Raises MissingKeyError, which names the environment variable to set. Also called
+        before the first step of a live run.
 
         A provider that signs each request has a method `sign` too (see `Signer`), which is called instead.
 
@@ -272,6 +272,40 @@ class Signer(Protocol):
             {'authorization': 'Bearer a key'}
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Server(Shown):
+    """The base of most providers: a server at `base_url`, called with a key and further `headers`, which are sent with live calls only.
+
+    `key_variables` are the environment variables that may hold the key; without them a key is optional.
+    """
+
+    name: ClassVar[str]
+    wire: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    key_variables: ClassVar[tuple[str, ...]] = ()
+
+    model: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.base_url:
+            example = f'lab.Provider("{self.name}", model=…, base_url="http://127.0.0.1:8080/v1")'
+            raise ConfigurationError(f"The provider {self.name} needs the address of its server: {example}")
+        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the key as a bearer token. Raises MissingKeyError."""
+        if not self.key_variables and not self.api_key:
+            return dict(self.headers)
+        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, self.key_variables)}"}
+
+    def error_message(self, payload: JSON) -> str:
+        """Return the vendor's message in an error body, or an empty string."""
+        return body_message(payload)
 
 
 # Requests ------------------------------------------------------------------------------------------------------------------

@@ -1,49 +1,43 @@
-"""Requests on the Responses wire: the whole conversation as input items, since nothing is expected to be kept by the server.
+"""The Responses wire: its requests, and the base of the providers that speak it.
+
+A request has the whole conversation as input items, since servers are asked to keep nothing.
 
 Vendor pages: https://platform.openai.com/docs/api-reference/responses/create and https://platform.openai.com/docs/guides/reasoning; the
-fields were read on 2026-11-22 from the types of the vendor's client (openai 3.54). Of other servers: llama.cpp insists on
-`"type": "message"` and on parts of text in the assistant's messages; OpenRouter wants an id and a status there
+fields were read on 2026-11-22 from the types of the vendor's client (openai 3.54). Of other servers: llama.cpp needs
+`"type": "message"` and text parts in the assistant's messages; OpenRouter needs an id and a status there
 (https://openrouter.ai/docs/api/reference/responses/basic-usage).
-
-What the providers on the Responses wire share; each of their files says only what differs.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
 
 from agentlab.conversation import encode_messages
 from agentlab.http import HttpRequest
-from agentlab.providers.base import Capabilities, StreamParser, clean_url, content_headers, merge_options
+from agentlab.providers.base import Server, StreamParser, content_headers, merge_options
 from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import body_message
 from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
 from agentlab.providers.wires.responses_stream import ResponsesStreamParser
-from agentlab.shown import Shown
 from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolCall
 
 
 def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bool, defaults: Mapping[str, JSON]) -> bytes:
-    """The JSON body. Each message is encoded once in a conversation's life; the fields stand in a fixed order.
+    """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
-    `defaults` are further fields, each of which one of the same name in `options` replaces; `options` are further fields at the top
-    level, its `tools` are added to the request's own. `full_items` gives the assistant's turns of other wires an id and a status.
+    `options` are further fields at the top level, and its `tools` are added to the request's own; they replace `defaults` of the same
+    name. `full_items` gives the assistant's turns of other wires an id and a status.
     """
-    fields = {
-        "model": read.dumps(model),
-        "input": read.json_array(
-            encode_messages(request.messages, wire, partial(encode_message, wire=wire, full_items=full_items))
-        ),
-    }
+    items = encode_messages(request.messages, wire, partial(encode_message, wire=wire, full_items=full_items))
+    fields = {"model": read.dumps(model), "input": read.json_array(items)}
     if request.instructions:
         fields["instructions"] = read.dumps(request.instructions)
     if request.tools:
-        # Without the word `strict` this wire makes a schema strict: every parameter would be required.
+        # Without `strict` this wire makes a schema strict, with every parameter required.
         fields["tools"] = read.json_array(
             b'{"type":"function","name":%b,"description":%b,"parameters":%b,"strict":false}'
             % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
@@ -59,7 +53,7 @@ def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bo
 
 
 def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
-    """One message as input items, with commas between; nothing for an empty assistant turn."""
+    """Return one message as input items, separated by commas; nothing for an empty assistant turn."""
     if message.role == "tool":
         return b",".join(
             read.dumps({"type": "function_call_output", "call_id": result.call_id, "output": result.content})
@@ -69,12 +63,12 @@ def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
         return read.dumps({"role": message.role, "content": message.text})
     if message.native is not None and message.native.wire == wire:
         return b",".join(read.dumps(item) for item in read.as_list(message.native.content))
-    items = [_said(message.text, full=full_items)] if message.text else []
-    items += [_called(call, full=full_items) for call in message.tool_calls]
+    items = [_message_item(message.text, full=full_items)] if message.text else []
+    items += [_call_item(call, full=full_items) for call in message.tool_calls]
     return b",".join(map(read.dumps, items))
 
 
-def _said(text: str, *, full: bool) -> dict[str, JSON]:
+def _message_item(text: str, *, full: bool) -> dict[str, JSON]:
     if not full:
         return {"type": "message", "role": "assistant", "content": text}
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]  # the same request is the same bytes
@@ -82,21 +76,19 @@ def _said(text: str, *, full: bool) -> dict[str, JSON]:
     return {"type": "message", "id": f"msg_{digest}", "role": "assistant", "status": "completed", "content": [part]}
 
 
-def _called(call: ToolCall, *, full: bool) -> dict[str, JSON]:
+def _call_item(call: ToolCall, *, full: bool) -> dict[str, JSON]:
     more = {"id": f"fc_{read.plain_id(call.id)}", "status": "completed"} if full else {}
     arguments = read.arguments_object(call.arguments).decode()
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments, **more}
 
 
-NOTHING: Mapping[str, JSON] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
-class Responses(Shown):
+class Responses(Server):
     """A server on the Responses wire.
 
-    `base_url` is the address up to and without `/responses`. `headers` are further ones, sent with live calls only. Keys and headers
-    are never shown. `full_items` says whether the server wants an id and a status in the assistant's turns that it did not write.
+    `base_url` is the address up to and without `/responses`. `headers` are further headers of live calls. Keys and headers are never
+    shown. `full_items`: the server needs an id and a status in assistant turns that it did not write. `trusted`: it says `incomplete`
+    when it stopped at the cap. `defaults` are further fields of the body, which `options` replace.
 
     Example:
         >>> from dataclasses import dataclass
@@ -113,26 +105,16 @@ class Responses(Shown):
         Agent(kiosk-responses:small, budget=Budget(max_turns=20))
     """
 
-    name: ClassVar[str]
-    wire: ClassVar[str]
-    capabilities: ClassVar[Capabilities]
     full_items: ClassVar[bool] = False
     trusted: ClassVar[bool] = True
-
-    model: str
-    base_url: str
-    api_key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         if hasattr(cls, "capabilities"):
             cls.capabilities = replace(cls.capabilities, tables=(STATUSES, INCOMPLETE_REASONS, LAST_EVENTS))
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
-
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `/responses`, with the whole conversation: no `previous_response_id`."""
+        """Return a POST to `/responses` with the whole conversation, without `previous_response_id`."""
         return HttpRequest(
             method="POST",
             url=self._url(),
@@ -145,19 +127,14 @@ class Responses(Shown):
         return read_body(payload, self._origin(requested_cap))
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """Return a new parser for one stream."""
         return ResponsesStreamParser(self._origin(requested_cap))
-
-    def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string."""
-        return body_message(payload)
 
     def _url(self) -> str:
         return f"{self.base_url}/responses"
 
     def _defaults(self) -> Mapping[str, JSON]:
-        """Further fields of the body, which a person's options replace."""
-        return NOTHING
+        return self.defaults
 
     def _origin(self, requested_cap: int | None) -> Origin:
         return Origin(self.name, self.model, self.wire, requested_cap, self.trusted)

@@ -30,8 +30,8 @@ _NOT_UTF8 = "bytes in it are no text"
 
 
 class _Loss:
-    """A hole in an unfinished stream. `lengths` are those of the text, the reasoning and the arguments before it, `blocks` is the number
-    of blocks before it. `over`: the answer had already ended."""
+    """A hole in an unfinished stream. `lengths` are those of the text, the reasoning and the arguments before it, `blocks` is the
+    number of blocks before it. `over`: the answer had already ended."""
 
     __slots__ = ("blocks", "hole", "lengths", "over")
 
@@ -43,8 +43,8 @@ class _Loss:
 
 
 class BodyParser:
-    """The state of one stream. A wire defines what a chunk adds (`_take`), the body so far (`_assembled`), how it is read (`_read`), and
-    the signal while the stream is open (`_signal_now`)."""
+    """The state of one stream. A wire defines what a chunk adds (`_take`), the body so far (`_assembled`), how it is read (`_read`),
+    and the signal while the stream is open (`_signal_now`)."""
 
     def __init__(self) -> None:
         self.reset()
@@ -231,8 +231,8 @@ class BodyParser:
         return 0, 0
 
     def _weigh_order(self) -> None:
-        """Set `_doubtful` if pieces of a finished stream are missing or came after its end, and `_damaged` if that concerns a call, which
-        is then not closed."""
+        """Set `_doubtful` if pieces of a finished stream are missing or came after its end, and `_damaged` if that concerns a call,
+        which is then not closed."""
         self._weigh_size(self._size_at_done)
 
     def _weigh_size(self, at_end: tuple[int, int] | None) -> None:
