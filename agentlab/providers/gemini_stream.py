@@ -1,12 +1,9 @@
-"""A stream of Gemini's chunks, each of them a small response, put together into the whole one.
+"""A stream of Gemini's chunks, each of them a small response, assembled into the whole one.
 
-A function call of Gemini's whose arguments come in pieces, put together into the part that it would have been in one piece.
-
-Vertex AI sends such where a request asks for it (`streamFunctionCallArguments`): first the name with `willContinue`, then
-`partialArgs`, each a JSON path and a value (text in several pieces), last a call without `willContinue`, which may be empty.
-
-Vendor page: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling; the fields as the types of the
-vendor's client (google-genai 3.4) describe them, read 2026-11-22.
+Vertex AI sends the arguments of a function call in pieces if a request asks for it (`streamFunctionCallArguments`): first the name with
+`willContinue`, then `partialArgs`, each a JSON path and a value (text in several pieces), last a call without `willContinue`, which may
+be empty. Vendor page: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling; the fields as the types
+of the vendor's client (google-genai 3.4) describe them, read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -51,18 +48,16 @@ class GeminiStreamParser(BodyParser):
         self._usage: dict[str, Any] = {}
         self._calls = 0
         self._partial: PartialCall | None = None
-        self._pieced = False  # whether any call came in pieces
-        self._put_together: list[PartialCall] = []
+        self._pieced = False  # True once a call came in pieces
+        self._joined_calls: list[PartialCall] = []
         self._end: JSON = None
-        self._went_on = False
+        self._after_end = False
 
-    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
-        before = len(told)
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        before = len(events)
         if "response" in chunk:
             chunk = unwrapped(chunk)
-        if (
-            self._newest_call is not None and chunk == self._newest_call
-        ):  # it came twice: for another call the tokens would count on
+        if self._newest_call is not None and chunk == self._newest_call:  # a repeated chunk: another call would have more tokens
             self._doubtful = True
             return
         self._newest_call = None
@@ -85,27 +80,27 @@ class GeminiStreamParser(BodyParser):
                 if type(parts) is list:
                     for part in parts:
                         if type(part) is dict:
-                            self._part(part, told)
+                            self._part(part, events)
                 if candidate.get("finishReason") is not None:
                     end = candidate["finishReason"]
-                    self._went_on = False  # some servers give it with each chunk
-                elif len(told) > before and self._end is not None:
-                    self._went_on = True
+                    self._after_end = False  # some servers give it with each chunk
+                elif len(events) > before and self._end is not None:
+                    self._after_end = True
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
         if self._calls > calls and self._partial is None and type(usage) is dict and "candidatesTokenCount" in usage:
             self._newest_call = chunk
         if end is not None and end != self._end:
             self._end = end
-            told.append(SignalSeen(self._signal_now()))
+            events.append(SignalSeen(self._signal_now()))
 
-    def _part(self, part: dict[str, Any], told: list[StreamEvent]) -> None:
-        """Pieces of plain text become one part; a part with anything else in it, a thought signature above all, stays itself."""
+    def _part(self, part: dict[str, Any], events: list[StreamEvent]) -> None:
+        """Merge pieces of plain text into one part; a part with anything else in it, such as a thought signature, stays as it is."""
         text = part.get("text")
         if type(text) is str:
             alone = len(part) == 1
             thought = not alone and bool(part.get("thought"))
             if text:
-                told.append(ReasoningDelta(text) if thought else TextDelta(text))
+                events.append(ReasoningDelta(text) if thought else TextDelta(text))
             if alone or part.keys() <= _PLAIN:
                 if self._pieces and thought is self._thought:
                     self._pieces.append(text)
@@ -116,10 +111,10 @@ class GeminiStreamParser(BodyParser):
                 return
         call = part.get("functionCall")
         if isinstance(call, dict):
-            if self._pieced and (not call.get("name") or (self._partial is not None and self._partial.goes_on_in(call))):
-                self._more_of_call(part, told)
+            if self._pieced and (not call.get("name") or (self._partial is not None and self._partial.is_continued_by(call))):
+                self._more_of_call(part, events)
                 return
-            self._partial = None  # one that another call follows has lost its end, and stays open
+            self._partial = None  # a call that another one follows has lost its end, and stays open
             if is_open(call) or "partialArgs" in call:
                 self._pieced = True
                 self._partial = PartialCall(part)
@@ -127,24 +122,24 @@ class GeminiStreamParser(BodyParser):
             number = self._calls
             self._calls += 1
             arguments = "" if self._partial is not None else read.arguments_text(call.get("args"), closed=True)
-            told.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
+            events.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
         self._close_text()
         self._parts.append(part)
         if self._partial is not None and isinstance(call, dict) and not is_open(call):
-            self._more_of_call({"functionCall": {}}, told)  # its first piece is its last
+            self._more_of_call({"functionCall": {}}, events)  # its first piece is its last
 
-    def _more_of_call(self, part: dict[str, Any], told: list[StreamEvent]) -> None:
-        """The next piece of a call. Its arguments are told when all are there, since the pieces of them are no JSON text."""
-        self._went_on = self._end is not None
+    def _more_of_call(self, part: dict[str, Any], events: list[StreamEvent]) -> None:
+        """Take the next piece of a call. Its arguments are emitted when they are complete, since the pieces are not JSON text."""
+        self._after_end = self._end is not None
         if self._partial is None:
             if part["functionCall"] != {}:  # of a call that is closed, or never began
                 self._lose(NO_START)
             return
         if self._partial.add(part):
-            self._put_together.append(self._partial)
+            self._joined_calls.append(self._partial)
             call, number = self._partial.part["functionCall"], self._calls - 1
             arguments = read.arguments_text(call.get("args"), closed=True)
-            told.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
+            events.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
             self._partial = None
 
     def _close_text(self) -> None:
@@ -156,13 +151,13 @@ class GeminiStreamParser(BodyParser):
         return self._end is not None
 
     def _weigh_order(self) -> None:
-        self._doubtful = self._doubtful or self._went_on
+        self._doubtful = self._doubtful or self._after_end
         if self._damaged:  # only now is it known, whatever the chunks
-            for call in self._put_together:
+            for call in self._joined_calls:
                 call.reopen()
 
     def _ended(self) -> Ended:
-        # This wire has no last word: a stream is over when its finish reason has come.
+        # This wire has no end marker: a stream is over when its finish reason has come.
         ends = self._candidate.get("finishReason") is not None or self._error is not None or self._incoming.is_json
         return "whole" if ends and not self._torn else "unmarked"
 
@@ -194,7 +189,7 @@ def _call_id(call: dict[str, Any], number: int) -> str:
 
 
 def unwrapped(body: dict[str, Any]) -> dict[str, Any]:
-    """The response in a body; Google's Code Assist sends it as `{"response": {…}}`."""
+    """Return the response in a body; Google's Code Assist sends it as `{"response": {…}}`."""
     inner = body.get("response")
     return inner if isinstance(inner, dict) and "candidates" not in body else body
 
@@ -204,18 +199,17 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.DOTALL)
-_STEPS_AT_MOST = 100
 _VALUES = ("stringValue", "numberValue", "boolValue")
 
 
 def is_open(call: dict[str, Any]) -> bool:
-    """Whether more of this call was to come: of the call itself, or of the last of its values."""
+    """True if more of this call, or of the last of its values, was to follow."""
     pieces = read.as_list(call.get("partialArgs"))
     return call.get("willContinue") is True or (bool(pieces) and read.as_dict(pieces[-1]).get("willContinue") is True)
 
 
 class PartialCall:
-    """One call as its pieces come in. `part` is the part of the message that it becomes, and stays open until its last piece."""
+    """One call, assembled from its pieces. `part` is its part of the message, which stays open until the last piece."""
 
     __slots__ = ("_args", "_call", "_continued", "_sound", "part")
 
@@ -229,15 +223,15 @@ class PartialCall:
         self._take(self._call.pop("partialArgs", None))
         self._call["willContinue"] = True
 
-    def goes_on_in(self, call: dict[str, Any]) -> bool:
-        """Whether a call with a name is a piece of this one, which some servers name again, and not another one."""
+    def is_continued_by(self, call: dict[str, Any]) -> bool:
+        """True if a call with a name is a piece of this one, which some servers name again."""
         ours, theirs = self._call.get("id"), call.get("id")
         if ours and theirs:
             return bool(ours == theirs)
         return "partialArgs" in call and call.get("name") == self._call.get("name")
 
     def add(self, part: dict[str, Any]) -> bool:
-        """Take the next part of the call, and tell whether that was its last."""
+        """Take the next part of the call. True if it was the last."""
         call = part["functionCall"]
         for key, value in part.items():
             self.part.setdefault(key, value)
@@ -248,12 +242,12 @@ class PartialCall:
         self._take(call.get("partialArgs"))
         if is_open(call):
             return False
-        if self._sound:  # where a piece of it made no sense it stays open, and is not to be executed
+        if self._sound:  # a call with a malformed piece stays open and is not executed
             self._call.pop("willContinue", None)
         return True
 
     def reopen(self) -> None:
-        """A piece of it may have been lost: it is not to be executed."""
+        """Leave the call open, since a piece may be lost: it is not executed."""
         self._call["willContinue"] = True
 
     def _take(self, pieces: JSON) -> None:
@@ -270,7 +264,7 @@ class PartialCall:
 
 
 def _steps(piece: JSON) -> list[str | int]:
-    """The names and numbers on the way from the arguments to a value; nothing for a path of another sort."""
+    """Return the names and numbers of a JSON path; nothing for an unsupported path."""
     path = read.as_text(read.as_dict(piece).get("jsonPath"))
     if not path.startswith("$"):
         return []
@@ -278,7 +272,7 @@ def _steps(piece: JSON) -> list[str | int]:
     at = 1
     while at < len(path):
         step = _STEP.match(path, at)
-        if step is None or len(steps) >= _STEPS_AT_MOST:
+        if step is None:
             return []
         name, number, single, double = step.groups()
         quoted = single if single is not None else double
@@ -288,24 +282,24 @@ def _steps(piece: JSON) -> list[str | int]:
 
 
 def _put(container: JSON, steps: list[str | int], value: JSON, *, more: bool) -> bool:
-    """Put a value in its place, which is made where it is not there, or add `more` text to it. False where it does not fit: the items
-    of a list come one after the other."""
+    """Set a value at its path, creating the containers, or append `more` text to it. False if it does not fit: the items of a list
+    must come in order."""
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         last = following is None
         empty: JSON = None if last else [] if isinstance(following, int) else {}
         if isinstance(container, dict) and isinstance(step, str):
-            there = step in container
-            if not there:
+            exists = step in container
+            if not exists:
                 container[step] = empty
         elif isinstance(container, list) and isinstance(step, int) and step <= len(container):
-            there = step < len(container)
-            if not there:
+            exists = step < len(container)
+            if not exists:
                 container.append(empty)
         else:
             return False
         if last:
             before = container[step]
-            added = more and there and isinstance(before, str) and isinstance(value, str)
+            added = more and exists and isinstance(before, str) and isinstance(value, str)
             container[step] = before + value if added else value
             return True
         container = container[step]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
 from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import Ended, find_error, not_whole
+from agentlab.providers.wires.finish_rules import Ended, Facts, find_error, not_whole
 from agentlab.providers.wires.incoming import UNREADABLE, Incoming
 from agentlab.types import (
     JSON,
@@ -20,8 +22,15 @@ from agentlab.types import (
     StreamEvent,
     TerminationSignal,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
 )
+
+BlockReader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
+Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
+
+PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
+"""Stop reasons, on the wires of Anthropic and Bedrock, of a message whose blocks are all closed."""
 
 BROKEN = "an event could not be read"
 MISSING = "an event is missing"
@@ -254,6 +263,45 @@ class BodyParser:
 
     def _signal_now(self) -> TerminationSignal:
         raise NotImplementedError
+
+
+class BlockParser(BodyParser):
+    """The state of one stream of content blocks, on the wires of Anthropic and Bedrock."""
+
+    _blocks: dict[int, Any]
+
+    def __init__(self, reader: BlockReader, signaller: Signaller) -> None:
+        self._reader = reader
+        self._signaller = signaller
+        super().__init__()
+
+    def _block_count(self) -> int:
+        return len(self._blocks)
+
+    def _signal_now(self) -> TerminationSignal:
+        calls = self._calls()
+        stop_reason, details = self._end_so_far()
+        facts = Facts(
+            tool_calls=len(calls),
+            complete_calls=all(read.is_json(call.arguments) for call in calls),
+            answered=bool(self._blocks),
+            damaged=self._damaged,
+            error=self._error,
+            metadata=details,
+        )
+        return self._signaller(stop_reason, facts)
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        raise NotImplementedError
+
+    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
+        """Return the stop reason and the details of the end."""
+        raise NotImplementedError
+
+
+def block_number(index: JSON) -> int:
+    """Return a block's index, or 0 for a missing one."""
+    return index if isinstance(index, int) else 0
 
 
 def _lengths(response: ModelResponse) -> tuple[int, int, int]:
