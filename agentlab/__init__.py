@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from agentlab import interop
     from agentlab import plots as plots
     from agentlab import providers as providers
-    from agentlab import signals as signals
     from agentlab import storage as storage
     from agentlab import termination as termination
     from agentlab import testing as testing
@@ -50,8 +49,10 @@ if TYPE_CHECKING:
     from agentlab.limits import limit_field as limit_field
     from agentlab.lockstep import Lockstep as Lockstep
     from agentlab.loop.calls import RetryPolicy as RetryPolicy
-    from agentlab.providers._registry import Provider as Provider
-    from agentlab.providers._registry import capabilities as capabilities
+    from agentlab.providers import finish_detection
+    from agentlab.providers.finish_detection import detect as detect
+    from agentlab.providers.registry import Provider as Provider
+    from agentlab.providers.registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
     from agentlab.results import Action as Action
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from agentlab.serving.chat import ChatReply as ChatReply
     from agentlab.settings import LiveSettings as LiveSettings
     from agentlab.settings import RunSettings as RunSettings
-    from agentlab.signals import detect as detect
     from agentlab.stop import AllOf as AllOf
     from agentlab.stop import AnyOf as AnyOf
     from agentlab.stop import Custom as Custom
@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     frame = to_frame
     importers = interop
     telemetry = otel_export
+    signals = finish_detection
 
 _PLACES = {
     "agentlab.agent": ("Agent",),
@@ -124,13 +125,13 @@ _PLACES = {
     "agentlab.history": ("RunHistory",),
     "agentlab.limits": ("limit_field",),
     "agentlab.lockstep": ("Lockstep",),
-    "agentlab.providers._registry": ("Provider", "capabilities"),
+    "agentlab.providers.registry": ("Provider", "capabilities"),
     "agentlab.recorder": ("termination_report",),
     "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),
     "agentlab.run": ("Run", "RunState"),
     "agentlab.budget": ("Budget",),
     "agentlab.settings": ("LiveSettings", "RunSettings"),
-    "agentlab.signals": ("detect",),
+    "agentlab.providers.finish_detection": ("detect",),
     "agentlab.stop": (
         "AllOf",
         "AnyOf",
@@ -177,6 +178,9 @@ _MODULES = {
     "telemetry": "agentlab.interop.otel_export",
     "termination": "agentlab.termination",
     "testing": "agentlab.testing",
+    **{name: f"agentlab.{name}" for name in ("errors", "events", "importers", "plots", "providers", "storage", "telemetry")},
+    "signals": "agentlab.providers.finish_detection",
+    **{name: f"agentlab.{name}" for name in ("termination", "testing")},
 }
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list

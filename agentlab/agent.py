@@ -20,8 +20,8 @@ from agentlab.never_met import never_met, warn_of
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import name_of
 from agentlab.printable import one_line
-from agentlab.providers._base import Provider
-from agentlab.providers._registry import resolve
+from agentlab.providers.base import Provider
+from agentlab.providers.registry import resolve
 from agentlab.run import Run
 from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.shown import Shown

@@ -23,8 +23,8 @@ from agentlab.stop import AnyOf, FinishReasonIs, HasToolCall, Not, Off, StopCond
 from agentlab.types import FinishReason
 
 _VENDORS = {
-    "openai": "_chat_completions",
-    "openai-responses": "_responses",
+    "openai": "chat",
+    "openai-responses": "responses",
     "anthropic": "anthropic",
     "gemini": "gemini",
     "bedrock": "bedrock",
@@ -114,7 +114,7 @@ def _no_reason(word: str, model: Any) -> str:
     """Why no response of the model ends for this reason; "" where one may."""
     if word in set(FinishReason) or _ERROR_CODE.search(word) or not _is_built_in(model):
         return ""
-    from agentlab.providers._pattern import WORDS
+    from agentlab.providers.pattern import WORDS
 
     words = _words()
     vendors = {vendor: words[wire] for vendor, wire in _VENDORS.items() if word in words[wire]}
@@ -133,8 +133,8 @@ def _no_reason(word: str, model: Any) -> str:
 @functools.cache
 def _words() -> Mapping[str, Mapping[str, FinishReason]]:
     """The words for finish reasons that providers' tables list, by the module of the table."""
-    from agentlab.providers._registry import find, names
-    from agentlab.providers._signals import Table
+    from agentlab.providers.registry import find, names
+    from agentlab.providers.wires.finish_rules import Table
 
     kinds = [find(name) for name in names()]
     places = {base.__module__ for kind in kinds for base in getattr(kind, "__mro__", ())}

@@ -12,7 +12,7 @@ from agentlab.usage import said_by
 
 if TYPE_CHECKING:
     from agentlab.budget import Budget
-    from agentlab.providers._base import Provider
+    from agentlab.providers.base import Provider
     from agentlab.results import Reading
     from agentlab.settings import LiveSettings, RunSettings
     from agentlab.stop import StopCondition

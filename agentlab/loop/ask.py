@@ -22,11 +22,11 @@ from agentlab.loop.calls import CallContext
 from agentlab.loop.turns import GoingOn
 from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
-from agentlab.providers._blocks import with_ids_of_their_own
+from agentlab.providers.finish_detection import log_signal
+from agentlab.providers.wires.read import with_ids_of_their_own
 from agentlab.redaction import in_words
 from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
 from agentlab.settings import RunSettings
-from agentlab.signals import log_signal
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.types import (

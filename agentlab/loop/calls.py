@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from agentlab import known_keys, signals
+from agentlab import known_keys
 from agentlab.errors import (
     ConfigurationError,
     LimitError,
@@ -26,10 +26,11 @@ from agentlab.errors import (
 from agentlab.limits import in_seconds
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.pricing import perhaps_mistyped
-from agentlab.providers._base import Provider
-from agentlab.providers._detect import LARGEST_REFUSAL_BYTES
-from agentlab.providers._incoming import LARGEST_ANSWER_BYTES
-from agentlab.providers._read import dumps, ends_early, loads
+from agentlab.providers import finish_detection as signals
+from agentlab.providers.base import Provider
+from agentlab.providers.finish_detection import LARGEST_REFUSAL_BYTES
+from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
+from agentlab.providers.wires.read import dumps, ends_early, loads
 from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.shown import Shown
 from agentlab.suggestions import STOP, for_failure

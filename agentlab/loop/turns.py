@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from agentlab.continuation import ContinuationPolicy
 from agentlab.events import ContinuationOutcome
-from agentlab.providers._blocks import free_id
+from agentlab.providers.wires.read import free_id
 from agentlab.results import Action, Decision, ModelCall, Seam
 from agentlab.seam import repeated
 from agentlab.suggestions import INCREASE_BUDGET, larger_cap

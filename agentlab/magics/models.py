@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentlab.pricing import models_of
-from agentlab.providers import _registry
+from agentlab.providers import registry as _registry
 
 
 def providers() -> tuple[str, ...]:

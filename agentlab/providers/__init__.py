@@ -19,30 +19,30 @@ from agentlab.no_such_name import no_such_name
 if TYPE_CHECKING:
     from typing import Any
 
-    from agentlab.providers._base import Capabilities as Capabilities
-    from agentlab.providers._base import Provider as Provider
-    from agentlab.providers._base import Signer as Signer
-    from agentlab.providers._base import StreamParser as StreamParser
-    from agentlab.providers._chat_completions import FINISH_REASONS as FINISH_REASONS
-    from agentlab.providers._chat_completions import Dialect as Dialect
-    from agentlab.providers._chat_provider import ChatCompletions as ChatCompletions
-    from agentlab.providers._request import find_key as find_key
-    from agentlab.providers._responses_provider import Responses as Responses
-    from agentlab.providers._signals import Table as Table
-    from agentlab.transport.http import HttpRequest as HttpRequest
+    from agentlab.http import HttpRequest as HttpRequest
+    from agentlab.providers.base import Capabilities as Capabilities
+    from agentlab.providers.base import Provider as Provider
+    from agentlab.providers.base import Signer as Signer
+    from agentlab.providers.base import StreamParser as StreamParser
+    from agentlab.providers.base import find_key as find_key
+    from agentlab.providers.wires.chat import FINISH_REASONS as FINISH_REASONS
+    from agentlab.providers.wires.chat import Dialect as Dialect
+    from agentlab.providers.wires.chat_provider import ChatCompletions as ChatCompletions
+    from agentlab.providers.wires.finish_rules import Table as Table
+    from agentlab.providers.wires.responses_provider import Responses as Responses
 
 _PLACE_OF = {
-    "Capabilities": "agentlab.providers._base",
-    "ChatCompletions": "agentlab.providers._chat_provider",
-    "Dialect": "agentlab.providers._chat_completions",
-    "FINISH_REASONS": "agentlab.providers._chat_completions",
-    "HttpRequest": "agentlab.transport.http",
-    "Provider": "agentlab.providers._base",
-    "Responses": "agentlab.providers._responses_provider",
-    "Signer": "agentlab.providers._base",
-    "StreamParser": "agentlab.providers._base",
-    "Table": "agentlab.providers._signals",
-    "find_key": "agentlab.providers._request",
+    "Capabilities": "agentlab.providers.base",
+    "ChatCompletions": "agentlab.providers.wires.chat_provider",
+    "Dialect": "agentlab.providers.wires.chat",
+    "FINISH_REASONS": "agentlab.providers.wires.chat",
+    "HttpRequest": "agentlab.http",
+    "Provider": "agentlab.providers.base",
+    "Responses": "agentlab.providers.wires.responses_provider",
+    "Signer": "agentlab.providers.base",
+    "StreamParser": "agentlab.providers.base",
+    "Table": "agentlab.providers.wires.finish_rules",
+    "find_key": "agentlab.providers.base",
 }
 
 __all__ = sorted(_PLACE_OF)  # noqa: PLE0605  a sorted list is a list

@@ -2,7 +2,7 @@
 
 Vendor pages: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons and
 https://platform.claude.com/docs/en/build-with-claude/compaction, read 2026-11-22; the fields of messages and usage from the types of
-the vendor's client (anthropic 2.12). What Bedrock adds where it serves this wire:
+the vendor's client (anthropic 2.12). What Bedrock adds on this wire:
 https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-use.html, read 2026-11-22.
 """
 
@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError
-from agentlab.providers import _read as read
-from agentlab.providers._anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
-from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._blocks import Asked, tool_calls
-from agentlab.providers._request import clean_url, content_headers, find_key, merge_options
-from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge
-from agentlab.providers._versions import check_date
-from agentlab.shown import Shown
-from agentlab.transport.http import HttpRequest
+from agentlab.http import HttpRequest
+from agentlab.providers.anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
+from agentlab.providers.base import (
+    Capabilities,
+    Server,
+    StreamParser,
+    check_date,
+    clean_url,
+    content_headers,
+    find_key,
+    merge_options,
+)
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
+from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.types import (
     JSON,
     Confidence,
@@ -42,17 +48,17 @@ from agentlab.types import (
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 REFUSED: Mapping[str, tuple[str, ...]] = {"2026-10-21": ("temperature", "top_k", "top_p")}
-"""Fields that a version of the API answers with status 400, even at their defaults:
+"""Fields that a version of the API refuses with status 400, even at their defaults:
 https://platform.claude.com/docs/en/api/migration-2026-10-21, read 2026-11-23. Documents in an assistant's message and citations in a
-user's are refused as well; no request of agentlab holds them."""
+user's are refused too; agentlab sends none."""
 BEARER_VERSIONS = ("2026-10-21",)
-"""Versions under which the vendor's client (anthropic 2.12) sends the key as `Authorization`, as the vendor's page says:
+"""Versions under which the vendor's client (anthropic 2.12) sends the key as `Authorization`:
 https://platform.claude.com/docs/en/manage-claude/authentication, read 2026-11-23."""
 KEY_VARIABLES = ("ANTHROPIC_API_KEY",)
 WIRE = "anthropic.messages"
 
 DEFAULT_MAX_TOKENS = 8192
-"""The output cap in tokens where none was asked for, since this wire demands one; every model since Claude 3.5 allows it."""
+"""The default output cap in tokens, since this wire needs one; every model since Claude 3.5 allows it."""
 
 FINISH_REASONS = Table(
     field="stop_reason",
@@ -64,12 +70,12 @@ FINISH_REASONS = Table(
         "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
         "refusal": FinishReason.CONTENT_FILTERED,
         "pause_turn": FinishReason.PAUSED,
-        "compaction": FinishReason.PAUSED,  # after a summary of the conversation, where a request asks to be told
+        "compaction": FinishReason.PAUSED,  # after a summary of the conversation, if the request asks for it
     },
 )
 
 PREFILLED = re.compile(r"claude-(?:[123]\b|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
-"""Models that take an assistant's message at the end: https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
+"""Models that accept an assistant's message at the end: https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
 read 2026-11-22."""
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
@@ -82,26 +88,22 @@ _COUNTS = (
     ("cache_creation", "ephemeral_1h_input_tokens"),
 )
 _CHARGED_OTHERWISE = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex")
-"""The vendor's own tools that cost what the usage counts, and nothing more."""
+"""The vendor's tools that cost nothing beyond the reported usage."""
 
 
 @dataclass(frozen=True, slots=True)
-class Anthropic(Shown):
-    """Anthropic's own server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
+class Anthropic(Server):
+    """Anthropic's server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
 
-    `api_version` is the date that is sent as `anthropic-version`: 2023-06-01, or 2026-10-21, which has no sampling parameters and takes
-    the key as `Authorization`. `headers` are further ones, such as `anthropic-beta`, sent with live
-    calls only. Keys and headers are never shown.
+    `api_version` is the date sent as `anthropic-version`: 2023-06-01, or 2026-10-21, which has no sampling parameters and takes the key
+    as `Authorization`. `headers` are further headers of live calls, such as `anthropic-beta`. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "anthropic"
     wire: ClassVar[str] = WIRE
     capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS,))
 
-    model: str
     base_url: str = BASE_URL
-    api_key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     api_version: str = VERSION
 
     def __post_init__(self) -> None:
@@ -110,11 +112,11 @@ class Anthropic(Shown):
 
     @property
     def prefills(self) -> bool:
-        """Whether the model goes on behind the beginning of an answer: those before Claude 4.6 do, later ones refuse it."""
+        """True if the model continues the beginning of an answer: those before Claude 4.6 do, later ones refuse it."""
         return PREFILLED.match(self.model) is not None
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own.
+        """Return a POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own.
         Raises ConfigurationError for a field that this version of the API refuses."""
         for name in REFUSED.get(self.api_version, ()):
             if name in request.options:
@@ -146,40 +148,36 @@ class Anthropic(Shown):
         )
 
     def auth_headers(self) -> dict[str, str]:
-        """The key as `x-api-key`, or as `authorization` where the version has it so. Raises MissingKeyError."""
+        """Return the key as `x-api-key`, or as `authorization` in a later version. Raises MissingKeyError."""
         key = find_key(self.name, self.api_key, KEY_VARIABLES)
         header = {"authorization": f"Bearer {key}"} if self.api_version in BEARER_VERSIONS else {"x-api-key": key}
         return {**self.headers, **header}
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
-        """Read a whole body. `requested_cap` None is DEFAULT_MAX_TOKENS, which is then what was asked for."""
+        """Read a whole body. `requested_cap` None is DEFAULT_MAX_TOKENS, which was then requested."""
         return read_body(payload, self.model, DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """Return a new parser for one stream."""
         cap = DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap
         return AnthropicStreamParser(
             lambda body, calls, ended, damaged: read_body(body, self.model, cap, calls=calls, ended=ended, damaged=damaged),
             lambda stop_reason, facts: _signal(stop_reason, facts, self.model),
         )
 
-    def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string."""
-        return body_message(payload)
-
 
 # Requests ------------------------------------------------------------------------------------------------------------------
 
 
 def _cap(request: ModelRequest) -> int:
-    """The output cap to send: the request's own, else the one in `options`, else the default."""
+    """Return the output cap to send: the request's own, else that in `options`, else the default."""
     if request.max_output_tokens is not None:
         return request.max_output_tokens
     return read.count(request.options.get("max_tokens")) or DEFAULT_MAX_TOKENS
 
 
 def encode_message(message: Message) -> bytes:
-    """One message as JSON; nothing for one with nothing in it, which this wire refuses."""
+    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
@@ -198,7 +196,7 @@ def _result(result: ToolResult) -> dict[str, JSON]:
 
 
 def _rebuilt(message: Message) -> bytes:
-    """An assistant turn that another wire answered, from its text and calls."""
+    """Return an assistant turn from another wire, built from its text and calls."""
     blocks = [read.dumps({"type": "text", "text": message.text})] if message.text.strip() else []
     blocks += [
         b'{"type":"tool_use","id":%b,"name":%b,"input":%b}'
@@ -220,8 +218,8 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """A whole message as a ModelResponse; or what was put together from a stream, with its `calls`: a stream tells more of them than
-    the message does (the raw text of the arguments, and whether the block was closed)."""
+    """Read a whole message, or one assembled from a stream. A stream passes its `calls`, since it knows more of them: the raw text of
+    the arguments, and if the block was closed."""
     body = read.as_dict(payload)
     blocks = [block for block in read.as_list(body.get("content")) if isinstance(block, dict)]
     stop_reason = body.get("stop_reason")
@@ -261,7 +259,7 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
     signal = judge(FINISH_REASONS, stop_reason, facts, provider=Anthropic.name, model=model)
     if facts.metadata.get("guardrail") != "INTERVENED" or signal.finish_reason not in _AS_IF_ENDED:
         return signal
-    # Bedrock's guardrail withheld or changed the answer, which then comes under an ordinary reason, or under none.
+    # Bedrock's guardrail withheld or changed the answer, but the stop reason is an ordinary one or missing.
     return replace(
         signal,
         finish_reason=FinishReason.CONTENT_FILTERED,
@@ -273,13 +271,12 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
 
 
 def read_usage(reported: JSON, blocks: list[dict[str, Any]] | None = None) -> Usage:
-    """Tokens by the one convention. Here `input_tokens` are only those that were neither read from nor written to a cache. What a
-    summary of the conversation took is paid for, is among the iterations, and is not in the sums.
+    """Return the usage by the convention of `Usage`. `input_tokens` leave out tokens read from or written to a cache. The tokens of a
+    summary of the conversation are charged, but only listed among the iterations.
 
-    What is charged beside the tokens: https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11-23. A search is counted
-    in `server_tool_use`, which is absent where no tool of the vendor ran; code is charged by its container's time, which no response
-    says; `inference_geo` "us" and another model's iterations have prices of their own. Fetching a page and searching for tools cost
-    their tokens only."""
+    Other charges: https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11-23. Searches are counted in `server_tool_use`,
+    which is absent if no tool of the vendor ran; code is charged by its container's time, which no response says; `inference_geo` "us"
+    and another model's iterations have their own prices. Fetching a page and searching for tools cost their tokens only."""
     usage = read.as_dict(reported)
     iterations = [one for one in read.as_list(usage.get("iterations")) if isinstance(one, dict)]
     parts = [usage, *(one for one in iterations if one.get("type") == "compaction")]
@@ -330,7 +327,7 @@ def _summed(counts: Iterable[int | None]) -> int | None:
 
 
 def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:
-    """The calls of the person's tools (`tool_use`); the vendor runs its own."""
+    """Return the calls of the request's tools (`tool_use`); the vendor runs its own."""
     settled = settled_tools(blocks)
 
     def asked(block: dict[str, Any]) -> Asked | None:
@@ -340,8 +337,8 @@ def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, .
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """The content to send back: as it came, without what the vendor refuses (empty text, thinking that was cut before its
-    signature), with the id that the result of a call is given, and with arguments that are an object."""
+    """Return the content to send back: as received, without what the vendor refuses (empty text, unsigned thinking), with an id for
+    each call, and with arguments that are an object."""
     kept: list[dict[str, Any]] = []
     settled, calls = settled_tools(blocks), 0
     for block in blocks:
@@ -359,4 +356,4 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
     return NativeContent(wire=WIRE, content=kept) if kept else None
 
 
-PROVIDER = Anthropic
+PROVIDERS = (Anthropic,)

@@ -1,32 +1,96 @@
-"""OpenAI's and other vendors' models on Azure (Microsoft Foundry), over chat completions.
+"""OpenAI's and other vendors' models on Azure (Microsoft Foundry), over chat completions and over the Responses API.
 
 Vendor pages, read 2026-11-22: https://learn.microsoft.com/azure/ai-foundry/openai/reference (the wire, whose finish reasons are
-OpenAI's) and https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter (a filtered answer ends with
-`content_filter`; a filtered prompt is an error 400 with the code `content_filter`). Models of other vendors have been recorded to say
-`tool_call`, in the singular, which no page lists: see `_chat_completions.py` on such words.
+OpenAI's, and dated versions, `?api-version=`), https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle (the v1
+address, which needs no version), https://learn.microsoft.com/azure/ai-foundry/openai/how-to/responses and
+https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter (a filtered answer ends with `content_filter`; a filtered
+prompt is an error 400 with the code `content_filter`). Recorded models of other vendors say `tool_call`, in the singular, which no page
+lists: see `wires/chat.py` on such values. The tables of finish reasons are those of the wires.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, ClassVar
+from urllib.parse import quote
 
-from agentlab.providers import _azure as azure
-from agentlab.providers import _read as read
-from agentlab.providers._base import Capabilities
-from agentlab.providers._chat_completions import Dialect, request_body
-from agentlab.providers._chat_provider import ChatCompletions
-from agentlab.providers._request import content_headers
-from agentlab.providers._signals import find_error
-from agentlab.transport.http import HttpRequest
-from agentlab.types import JSON, ModelRequest
+from agentlab.errors import ConfigurationError
+from agentlab.providers.base import Capabilities, clean_url, find_key
+from agentlab.providers.wires import read
+from agentlab.providers.wires.chat import Dialect
+from agentlab.providers.wires.chat_provider import ChatCompletions
+from agentlab.providers.wires.finish_rules import find_error
+from agentlab.providers.wires.responses_provider import Responses
+from agentlab.types import JSON
+
+KEY_VARIABLES = ("AZURE_OPENAI_API_KEY",)
+ENDPOINT_VARIABLE = "AZURE_OPENAI_ENDPOINT"
+
+_UNDATED = ("preview", "latest")
+"""Versions that go in the query of the v1 address."""
+
+_BELOW_THE_ENDPOINT = re.compile(r"/openai(/(v1|deployments|responses|chat)\b.*)?$")
+_VERSION = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def find_endpoint(base_url: str, provider: str) -> str:
+    """Return the resource's address without `/openai` and what follows: the given one, else that of AZURE_OPENAI_ENDPOINT.
+
+    Raises ConfigurationError for a missing or malformed address.
+    """
+    given = base_url.strip() or os.environ.get(ENDPOINT_VARIABLE, "").strip()
+    if not given:
+        raise ConfigurationError(
+            f"{provider} needs the address of your resource: set the environment variable {ENDPOINT_VARIABLE}, or pass "
+            f'lab.Provider("{provider}", model="your-deployment", base_url="https://your-resource.openai.azure.com").'
+        )
+    if "?api-version=" in given:
+        raise ConfigurationError(
+            f"The address of {provider} holds a version. Leave out the query, and pass api_version= or write {provider}@version:model."
+        )
+    return _BELOW_THE_ENDPOINT.sub("", clean_url(given, provider))
+
+
+def check_version(api_version: str | None, provider: str) -> None:
+    """Raise ConfigurationError for a version that cannot be part of an address."""
+    if api_version and not _VERSION.fullmatch(api_version):
+        raise ConfigurationError(
+            f"api_version={api_version!r} of {provider} is not a version. Write one such as '2025-04-01-preview'."
+        )
+
+
+def address(endpoint: str, api_version: str | None, path: str, *, deployment: str | None = None) -> str:
+    """Return the address of an operation, such as `/responses`.
+
+    `api_version` None or `v1` is the v1 address. In the address of a dated version, operations that belong to a `deployment` (chat
+    completions do, responses do not) are below its name.
+    """
+    if api_version in (None, "", "v1"):
+        return f"{endpoint}/openai/v1{path}"
+    if api_version in _UNDATED:
+        return f"{endpoint}/openai/v1{path}?api-version={api_version}"
+    place = "" if deployment is None else f"/deployments/{quote(deployment, safe='')}"
+    return f"{endpoint}/openai{place}{path}?api-version={api_version}"
+
+
+def azure_headers(provider: str, api_key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the key as `api-key` with the user's further headers, or only these if one is a credential (a Microsoft Entra token as
+    `authorization`). Raises MissingKeyError."""
+    if api_key is None and any(name.lower() in ("authorization", "api-key") for name in headers):
+        return dict(headers)
+    return {**headers, "api-key": find_key(provider, api_key, KEY_VARIABLES)}
+
 
 _VERDICTS = ("filtered", "detected")
 
 
 def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
-    """The content filters that took effect, by category: on the answer, and on the prompt, which may have failed for it."""
+    """Return the content filters that took effect, by category: on the answer and on the prompt, which may have been refused."""
     refused = read.as_dict(read.as_dict(find_error(body)).get("innererror"))
     prompts = [read.as_dict(entry).get("content_filter_results") for entry in read.as_list(body.get("prompt_filter_results"))]
     found = {
@@ -37,7 +101,7 @@ def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str
 
 
 def _fired(results: list[JSON]) -> dict[str, JSON]:
-    """Of each category that filtered, or detected what it looks for, how severe it was (`true` where it has no degrees)."""
+    """Return the severity of each category that filtered or detected something (True if it has no degrees)."""
     return {
         category: read.some_text(verdict.get("severity")) or True
         for result in results
@@ -47,7 +111,7 @@ def _fired(results: list[JSON]) -> dict[str, JSON]:
 
 
 def _no_cost(usage: dict[str, Any]) -> Decimal | None:
-    """Azure reports no cost; models of other vendors bring along the field of their own server's, which says 0 here."""
+    """Return None: Azure reports no cost, and models of other vendors carry their own server's field, which is 0 here."""
     return None
 
 
@@ -55,9 +119,9 @@ def _no_cost(usage: dict[str, Any]) -> Decimal | None:
 class Azure(ChatCompletions):
     """A deployment (`model`) of an Azure resource.
 
-    `base_url` is the resource's address, `https://….openai.azure.com`; without it, that of the environment variable
-    AZURE_OPENAI_ENDPOINT. `api_version` None is the v1 address, which needs none; a dated version has an address of its own. For a
-    Microsoft Entra token instead of a key pass it as `headers={"authorization": "Bearer …"}`.
+    `base_url` is the resource's address, `https://….openai.azure.com`, else that of the environment variable AZURE_OPENAI_ENDPOINT.
+    `api_version` None is the v1 address; a dated version has another address. The key is that of AZURE_OPENAI_API_KEY; a Microsoft
+    Entra token is passed as `headers={"authorization": "Bearer …"}`.
     """
 
     name: ClassVar[str] = "azure"
@@ -72,21 +136,51 @@ class Azure(ChatCompletions):
     api_version: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base_url", azure.find_endpoint(self.base_url, self.name))
-        azure.check_version(self.api_version, self.name)
-
-    def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to the deployment's chat completions."""
-        return HttpRequest(
-            method="POST",
-            url=azure.address(self.base_url, self.api_version, "/chat/completions", deployment=self.model),
-            headers=content_headers(stream=request.stream),
-            body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field),
-        )
+        object.__setattr__(self, "base_url", find_endpoint(self.base_url, self.name))
+        check_version(self.api_version, self.name)
 
     def auth_headers(self) -> dict[str, str]:
-        """The key as `api-key`. Raises MissingKeyError."""
-        return azure.auth_headers(self.name, self.api_key, self.headers)
+        """Return the key as `api-key`. Raises MissingKeyError."""
+        return azure_headers(self.name, self.api_key, self.headers)
+
+    def _url(self) -> str:
+        return address(self.base_url, self.api_version, "/chat/completions", deployment=self.model)
 
 
-PROVIDER = Azure
+_KEEP_NOTHING: Mapping[str, JSON] = MappingProxyType({"store": False})
+_KEEP_NOTHING_OF_REASONING: Mapping[str, JSON] = MappingProxyType({"store": False, "include": ("reasoning.encrypted_content",)})
+_REASONS = re.compile(r"(?<![a-z0-9])(o\d|gpt-?[5-9]|codex)(?!.*chat)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class AzureResponses(Responses):
+    """A resource on Azure. `model` is the name of the deployment.
+
+    Address, version and key are as for `azure`. Azure is asked to keep nothing, and reasoning models to send their reasoning encrypted,
+    to go back with the next turn. The model is guessed from the deployment's name. If yours does not say it, pass
+    `options={"include": ["reasoning.encrypted_content"]}` to an agent with a reasoning model; `[]` if the model refuses it.
+    """
+
+    name: ClassVar[str] = "azure-responses"
+    wire: ClassVar[str] = "azure.responses"
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    base_url: str = ""
+    api_version: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", find_endpoint(self.base_url, self.name))
+        check_version(self.api_version, self.name)
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the key as `api-key`. Raises MissingKeyError."""
+        return azure_headers(self.name, self.api_key, self.headers)
+
+    def _url(self) -> str:
+        return address(self.base_url, self.api_version, "/responses")
+
+    def _defaults(self) -> Mapping[str, JSON]:
+        return _KEEP_NOTHING_OF_REASONING if _REASONS.search(self.model) else _KEEP_NOTHING
+
+
+PROVIDERS = (Azure, AzureResponses)

@@ -1,41 +1,45 @@
-"""Amazon Bedrock, over Converse and ConverseStream, which speak one wire for the models of many makers.
+"""Amazon Bedrock, over Converse and ConverseStream: one wire for the models of many vendors.
 
-Vendor pages: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
-https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html, read 2026-11-22; the words as the vendor's service model
-(botocore 1.44) lists them.
+Vendor pages, read 2026-11-22: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
+https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html; finish reasons and request fields as the vendor's service
+model (botocore 1.44) lists them. Keys and signatures: https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys-use.html and
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from agentlab import event_frames
-from agentlab.errors import ConfigurationError
-from agentlab.providers import _read as read
-from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._bedrock_auth import NO_BOTOCORE, bearer_key, missing_key, signed_headers
-from agentlab.providers._bedrock_request import request_body, tool_use_id
-from agentlab.providers._bedrock_stream import BedrockStreamParser, end_details, is_own_tool
-from agentlab.providers._blocks import Asked, tool_calls
-from agentlab.providers._event_stream import missing_decoder
-from agentlab.providers._request import clean_url
-from agentlab.providers._signals import Ended, Facts, Table, find_error, judge
+from agentlab import known_keys
+from agentlab.conversation import encode_messages
+from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.http import HttpRequest
+from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options
+from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
+from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.shown import Shown
-from agentlab.transport.http import HttpRequest
+from agentlab.transport.aws_eventstream import CONTENT_TYPE
 from agentlab.types import (
     JSON,
     FinishReason,
+    Message,
     ModelRequest,
     ModelResponse,
     NativeContent,
     TerminationSignal,
     ToolCall,
+    ToolResult,
     Usage,
     UsageSource,
 )
@@ -66,13 +70,12 @@ _REGION = re.compile(r"[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Bedrock(Shown):
-    """Bedrock's own endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
+    """Bedrock's endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
 
-    `model` is a model's id, an inference profile's, or an ARN. The region is `region`, else that of AWS_REGION or
-    AWS_DEFAULT_REGION, else us-east-1. Live calls carry `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without one they are
-    signed, with the credentials of the environment, of `profile`, or of wherever else botocore finds them: that needs
-    `pip install 'agentlab-jupyter[bedrock]'`, as do binary streams. `headers` are further ones, sent with live calls only. Keys and
-    headers are never shown.
+    `model` is the id of a model or an inference profile, or an ARN. The region is `region`, else that of AWS_REGION or
+    AWS_DEFAULT_REGION, else us-east-1. Live calls carry `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without a key they are signed
+    with the credentials of the environment, of `profile`, or of any other place where botocore finds them, which needs
+    `pip install 'agentlab-jupyter[bedrock]'`. `headers` are further headers of live calls. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "bedrock"
@@ -90,39 +93,33 @@ class Bedrock(Shown):
         if self.base_url:
             object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
         if self.region and not _REGION.fullmatch(self.region):
-            raise ConfigurationError(f"region={self.region!r} is no region of AWS: write something like {DEFAULT_REGION!r}.")
+            raise ConfigurationError(f"region={self.region!r} is not an AWS region. Write one such as {DEFAULT_REGION!r}.")
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `/model/…/converse`, or to `…/converse-stream`; `request_body` tells about `options`."""
+        """Return a POST to `/model/…/converse` or `…/converse-stream`; see `request_body` for `options`."""
         operation = "converse-stream" if request.stream else "converse"
         base_url = self.base_url or f"https://bedrock-runtime.{self._region()}.amazonaws.com"
         return HttpRequest(
             method="POST",
             url=f"{base_url}/model/{quote(self.model, safe='')}/{operation}",
-            headers={
-                "content-type": "application/json",
-                "accept": event_frames.CONTENT_TYPE if request.stream else "application/json",
-            },
+            headers={"content-type": "application/json", "accept": CONTENT_TYPE if request.stream else "application/json"},
             body=request_body(request, self.wire),
         )
 
     def auth_headers(self) -> dict[str, str]:
-        """The API key as a bearer token. Raises MissingKeyError: signatures are `sign`'s."""
+        """Return the API key as a bearer token. Raises MissingKeyError where there is none; `sign` makes signatures."""
         if key := bearer_key(self.name, self.api_key):
             return {**self.headers, "authorization": f"Bearer {key}"}
         raise missing_key(self.name)
 
     def check_key(self) -> None:
-        """Raise MissingKeyError where there is no key and nothing to sign with. Whether there are credentials is not looked for here:
-        that may ask the network."""
+        """Raise MissingKeyError if there is no key and botocore is missing. Credentials are not looked up: that may use the network."""
         if not bearer_key(self.name, self.api_key) and find_spec("botocore") is None:
             raise missing_key(self.name, NO_BOTOCORE)
 
     def sign(self, request: HttpRequest) -> dict[str, str]:
-        """The API key as a bearer token, else the headers of a signature (SigV4). Blocking: looking for credentials may read
-        files and ask the network. Raises MissingKeyError, or ConfigurationError where nobody could decode the answer."""
-        if request.headers.get("accept") == event_frames.CONTENT_TYPE and find_spec("botocore") is None:
-            raise missing_decoder()
+        """Return the API key as a bearer token, else the headers of a signature (SigV4). Blocks: finding credentials may read files and
+        use the network. Raises MissingKeyError."""
         if bearer_key(self.name, self.api_key):
             return self.auth_headers()
         return signed_headers(request, self.headers, provider=self.name, region=self._region(), profile=self.profile)
@@ -132,7 +129,7 @@ class Bedrock(Shown):
         return read_body(payload, self.model, requested_cap)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """Return a new parser for one stream."""
         return BedrockStreamParser(
             lambda body, calls, ended, damaged: read_body(
                 body, self.model, requested_cap, calls=calls, ended=ended, damaged=damaged
@@ -141,14 +138,14 @@ class Bedrock(Shown):
         )
 
     def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string."""
+        """Return the vendor's message in an error body, or an empty string."""
         error = read_error(payload)
         return error if isinstance(error, str) else read.as_text(read.as_dict(error).get("message"))
 
     def _region(self) -> str:
         found = self.region or next((value for name in REGION_VARIABLES if (value := os.environ.get(name, "").strip())), "")
         if found and not _REGION.fullmatch(found):
-            raise ConfigurationError(f"{' or '.join(REGION_VARIABLES)} is {found!r}, which is no region of AWS.")
+            raise ConfigurationError(f"{' or '.join(REGION_VARIABLES)} is {found!r}, which is not an AWS region.")
         return found or DEFAULT_REGION
 
 
@@ -164,8 +161,8 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """A whole body as a ModelResponse; or what was put together from a stream, with its `calls`: a stream tells more of them than the
-    body does (the raw text of the arguments, and whether the block was closed)."""
+    """Read a whole body, or one assembled from a stream. A stream passes its `calls`, since it knows more of them: the raw text of the
+    arguments, and if the block was closed."""
     body = read.as_dict(payload)
     message = read.as_dict(read.as_dict(body.get("output")).get("message"))
     blocks = [block for block in read.as_list(message.get("content")) if isinstance(block, dict)]
@@ -192,7 +189,7 @@ def read_body(
         tool_calls=calls,
         usage=usage,
         reasoning=read.whole_text("".join(map(_reasoning, blocks))),
-        model=read.some_text(router.get("invokedModelId")),  # other bodies do not say
+        model=read.some_text(router.get("invokedModelId")),  # other bodies do not name it
         native=_native(blocks),
         raw=payload,
     )
@@ -203,7 +200,7 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
 
 
 def _text(block: dict[str, Any]) -> str:
-    """A block's part of the answer: text, or text with citations."""
+    """Return a block's part of the answer: text, or text with citations."""
     text = read.as_text(block.get("text"))
     if "citationsContent" not in block:
         return text
@@ -220,11 +217,11 @@ def _reasoning_text(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(body: dict[str, Any]) -> Usage:
-    """Tokens by the one convention. Here `inputTokens` are those that were neither read from nor written to a cache; where the vendor's
-    total is the sum without them, they are included already.
+    """Return the usage by the convention of `Usage`. `inputTokens` leave out tokens read from or written to a cache, unless the total
+    shows that they are included.
 
-    What is charged beside the tokens: https://aws.amazon.com/bedrock/pricing/, read 2026-11-23. Guardrails by the text that they read,
-    prompt routers by the request, and a tool that the vendor ran by its use; latency-optimised inference has prices of its own."""
+    Other charges: https://aws.amazon.com/bedrock/pricing/, read 2026-11-23. Guardrails are charged by text, prompt routers by request,
+    tools run by the vendor by use; latency-optimised inference has its own prices."""
     usage = read.as_dict(body.get("usage"))
     fresh, output = read.count(usage.get("inputTokens")), read.count(usage.get("outputTokens"))
     cache_read, cache_write = read.count(usage.get("cacheReadInputTokens")), read.count(usage.get("cacheWriteInputTokens"))
@@ -270,14 +267,13 @@ def _also_charged(body: dict[str, Any]) -> Iterator[str]:
 
 
 def read_error(payload: JSON) -> JSON:
-    """The error inside a body, or None. Bedrock's own say their kind in `__type` or in a header alone, and little else; an exception in
-    mid-stream comes under its name."""
+    """Return the error inside a body, or None. Bedrock's own errors have their kind in `__type` or in a header only."""
     if (error := find_error(payload)) is not None:
         return error
     body = read.as_dict(payload)
     if "output" in body or "stopReason" in body:
         return None
-    body = read.as_dict(body.get("Output")) or body  # of AWS's front door: {"Output": {"__type": …}, "Version": …}
+    body = read.as_dict(body.get("Output")) or body  # AWS's gateway: {"Output": {"__type": …}, "Version": …}
     kind = read.as_text(body.get("__type")).rpartition("#")[2]
     message = next((text for key in ("message", "Message") if (text := read.as_text(body.get(key)))), "")
     if not kind:
@@ -286,7 +282,7 @@ def read_error(payload: JSON) -> JSON:
 
 
 def _asked(block: dict[str, Any]) -> Asked | None:
-    """A call of a tool of the person's."""
+    """Return a call of one of the request's tools."""
     asked = block.get("toolUse")
     if not isinstance(asked, dict) or not is_own_tool(asked):
         return None
@@ -294,8 +290,8 @@ def _asked(block: dict[str, Any]) -> Asked | None:
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """The content to send back: as it came, without what the vendor refuses (blank text, reasoning without the signature that only some
-    models give it), and with arguments that are an object."""
+    """Return the content to send back: as received, without what the vendor refuses (blank text, unsigned reasoning), and with
+    arguments that are an object."""
     kept: list[dict[str, Any]] = []
     calls = 0
     for block in blocks:
@@ -312,7 +308,7 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
 
 
 def _sendable(tool_use: dict[str, Any], number: int) -> dict[str, Any]:
-    """A call with the id that its result is given, and with arguments that are an object."""
+    """Return a call with the id that its result will have, and with arguments that are an object."""
     given = tool_use.get("input")
     if not isinstance(given, dict):
         given = read.loads(read.arguments_object(read.arguments_text(given, closed=False)))
@@ -320,4 +316,181 @@ def _sendable(tool_use: dict[str, Any], number: int) -> dict[str, Any]:
     return {**tool_use, "toolUseId": call_id, "input": given}
 
 
-PROVIDER = Bedrock
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+_CONFIG_KEYS = frozenset({"maxTokens", "stopSequences", "temperature", "topP"})
+"""Fields of `inferenceConfig` that may also be at the top level of `options`, as with other providers."""
+
+_NAME_LENGTH = 64  # of tools and of call ids, at most
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
+_USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
+_END = b"]}"
+
+
+def request_body(request: ModelRequest, wire: str) -> bytes:
+    """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
+
+    `options` are further fields at the top level. Fields of `inferenceConfig` may be in an object of that name or directly in
+    `options`; the request's `max_output_tokens` wins over both. The tools of `toolConfig` and the blocks of `system` are added.
+    """
+    fields = {
+        "messages": read.json_array(_alternating(encode_messages(request.messages, wire, partial(encode_message, wire=wire))))
+    }
+    if request.instructions.strip():
+        fields["system"] = read.dumps([{"text": request.instructions}])
+    options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS}
+    if request.tools:
+        fields["toolConfig"] = _tool_config(request, options)
+    config = dict(options.pop("inferenceConfig", None) or {})
+    config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
+    if request.max_output_tokens is not None:
+        config["maxTokens"] = request.max_output_tokens
+    if config:
+        fields["inferenceConfig"] = read.dumps(config)
+    merge_options(fields, options, reserved=("messages", "modelId", "stream"))
+    return read.json_object(fields.items())
+
+
+def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
+    """Return the request's own tools and those of `options`; the rest of its `toolConfig` is merged with the other options."""
+    tools = [
+        b'{"toolSpec":{"name":%b%b,"inputSchema":{"json":%b}}}'
+        % (
+            read.dumps(tool.name),
+            b',"description":%b' % read.dumps(tool.description) if tool.description else b"",
+            tool.parameters_json.encode(),
+        )
+        for tool in request.tools
+    ]
+    given = options.get("toolConfig")
+    more = given.get("tools") if isinstance(given, Mapping) else None
+    return b'{"tools":%b}' % read.json_array([*tools, *map(read.dumps, read.as_list(more))])
+
+
+def _alternating(messages: Iterable[bytes]) -> list[bytes]:
+    """Merge consecutive messages of one role, since this wire wants roles to alternate."""
+    found: list[bytes] = []
+    for message in messages:
+        head = _USER if message.startswith(_USER) else _ASSISTANT
+        if message and found and found[-1].startswith(head):
+            found[-1] = found[-1][: -len(_END)] + b"," + message[len(head) :]
+        elif message:
+            found.append(message)
+    return found
+
+
+def encode_message(message: Message, *, wire: str) -> bytes:
+    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
+    if message.role == "tool":
+        return _encoded(_USER, [read.dumps({"toolResult": _result(result)}) for result in message.tool_results])
+    if message.role in ("user", "system"):
+        return _encoded(_USER, [read.dumps({"text": message.text})] if message.text.strip() else [])
+    if message.native is not None and message.native.wire == wire:
+        return _encoded(_ASSISTANT, map(read.dumps, read.as_list(message.native.content)))
+    blocks = [read.dumps({"text": message.text})] if message.text.strip() else []
+    blocks += [
+        b'{"toolUse":{"toolUseId":%b,"name":%b,"input":%b}}'
+        % (read.dumps(tool_use_id(call.id)), read.dumps(_name(call.name)), read.arguments_object(call.arguments))
+        for call in message.tool_calls
+    ]
+    return _encoded(_ASSISTANT, blocks)
+
+
+def _encoded(head: bytes, blocks: Iterable[bytes]) -> bytes:
+    content = b",".join(blocks)
+    return head + content + _END if content else b""
+
+
+def _result(result: ToolResult) -> dict[str, JSON]:
+    block = {"toolUseId": tool_use_id(result.call_id), "content": [{"text": result.content}]}
+    return {**block, "status": "error"} if result.is_error else block  # some models take no status at all
+
+
+def tool_use_id(call_id: str) -> str:
+    """Return a call id in the characters and the length that this wire accepts."""
+    plain = _NOT_IN_ID.sub("_", call_id)
+    if len(plain) <= _NAME_LENGTH:
+        return plain
+    digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{plain[: _NAME_LENGTH - 17]}_{digest}"
+
+
+def _name(name: str) -> str:
+    """Return a tool name that this wire accepts, also for one that a model made up."""
+    return read.plain_id(name)[:_NAME_LENGTH] or "unnamed"
+
+
+# Keys and signatures -------------------------------------------------------------------------------------------------------
+
+KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
+NO_BOTOCORE = "botocore, which signs requests, is not installed"
+_SERVICE = "bedrock"  # the signed name differs from the host's
+
+_credentials_of_profile: dict[str | None, Any] = {}  # they renew themselves, and some are slow to find
+_lock = threading.Lock()
+
+
+def bearer_key(provider: str, api_key: str | None) -> str:
+    """Return the given API key, else that of the environment, else an empty string."""
+    key = api_key or os.environ.get(KEY_VARIABLE, "")
+    return check_key(provider, key) if key.strip() else ""
+
+
+def missing_key(provider: str, why: str = "") -> MissingKeyError:
+    """Return the error that says what to do without a key and without credentials."""
+    return MissingKeyError(
+        f"No API key for {provider}, and no AWS credentials{f' ({why})' if why else ''}. Set the environment variable "
+        f'{KEY_VARIABLE}, or pass lab.Provider("{provider}", model=…, api_key=…); or, with '
+        "pip install 'agentlab-jupyter[bedrock]', set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile; "
+        "or run on recorded responses, without a key, inside lab.replay(folder)."
+    )
+
+
+def signed_headers(
+    request: HttpRequest, more: Mapping[str, str], *, provider: str, region: str, profile: str | None
+) -> dict[str, str]:
+    """Return `more` headers with the signature, its time and the token of temporary credentials.
+
+    Credentials are those of the environment (unless a profile is given), else those that botocore finds: shared files, single sign-on,
+    container and instance metadata, some over the network. Blocks. Raises MissingKeyError.
+    """
+    try:
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+    except ImportError:
+        raise missing_key(provider, NO_BOTOCORE) from None
+    credentials = _credentials(provider, profile)
+    known_keys.remember(filter(None, (credentials.secret_key, credentials.token)))
+    signed = AWSRequest(method=request.method, url=request.url, headers={**request.headers, **more}, data=request.body)
+    SigV4Auth(credentials, _SERVICE, region).add_auth(signed)
+    sent_anyway = {name.lower() for name in request.headers} - {name.lower() for name in more}
+    return {name.lower(): value for name, value in signed.headers.items() if name.lower() not in sent_anyway}
+
+
+def _credentials(provider: str, profile: str | None) -> Any:
+    from botocore.credentials import Credentials
+    from botocore.exceptions import BotoCoreError
+
+    identity, secret = os.environ.get("AWS_ACCESS_KEY_ID", ""), os.environ.get("AWS_SECRET_ACCESS_KEY", "")
+    if profile is None and identity and secret:  # read each time: a notebook may change them
+        return Credentials(identity, secret, os.environ.get("AWS_SESSION_TOKEN") or None)
+    profile = profile or os.environ.get("AWS_PROFILE") or None
+    with _lock:
+        if profile not in _credentials_of_profile:
+            from botocore.session import Session
+
+            try:
+                credentials = Session(profile=profile).get_credentials()
+            except BotoCoreError as error:
+                raise missing_key(provider, str(error)) from None
+            if credentials is None:
+                raise missing_key(provider)
+            _credentials_of_profile[profile] = credentials
+        credentials = _credentials_of_profile[profile]
+    try:
+        return credentials.get_frozen_credentials()  # renewed if need be
+    except BotoCoreError as error:
+        raise missing_key(provider, str(error)) from None
+
+
+PROVIDERS = (Bedrock,)

@@ -1,36 +1,44 @@
 """Google Gemini, over generateContent.
 
-Vendor pages: https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/docs/thought-signatures; the words and the
-fields of usage were read on 2026-11-22 from the types of the vendor's client (google-genai 3.4), which quote them. The numbers:
+Vendor pages: https://ai.google.dev/api/generate-content, https://ai.google.dev/gemini-api/docs/thought-signatures and
+https://ai.google.dev/gemini-api/docs/function-calling; finish reasons and the fields of requests and usage were read on 2026-11-22 from
+the types of the vendor's client (google-genai 3.4). The numbers:
 https://docs.cloud.google.com/ruby/docs/reference/google-cloud-ai_platform-v1/0.56.0/Google-Cloud-AIPlatform-V1-Candidate-FinishReason,
 read 2026-11-22.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
-from agentlab.providers import _read as read
-from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._gemini_arguments import is_open
-from agentlab.providers._gemini_request import request_body
-from agentlab.providers._gemini_stream import GeminiStreamParser, unwrapped
-from agentlab.providers._request import clean_url, content_headers, find_key
-from agentlab.providers._signals import Ended, Facts, Table, body_message, find_error, judge, raw_value, tell_unknown
-from agentlab.providers._versions import place_version
-from agentlab.shown import Shown
-from agentlab.transport.http import HttpRequest
+from agentlab.conversation import encode_messages
+from agentlab.http import HttpRequest
+from agentlab.providers.base import (
+    Capabilities,
+    Server,
+    StreamParser,
+    clean_url,
+    content_headers,
+    find_key,
+    merge_options,
+    place_version,
+)
+from agentlab.providers.gemini_stream import GeminiStreamParser, is_open, unwrapped
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge, log_unknown, raw_value
 from agentlab.types import (
     JSON,
     Confidence,
     FinishReason,
+    Message,
     ModelRequest,
     ModelResponse,
     NativeContent,
     TerminationSignal,
     ToolCall,
+    ToolResult,
     Usage,
     UsageSource,
 )
@@ -39,7 +47,7 @@ BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 WIRE = "gemini.generate"
 
-_WORDS: dict[str | int, FinishReason] = {
+_NAMED_REASONS: dict[str | int, FinishReason] = {
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
     "STOP": FinishReason.END_TURN,
     "MAX_TOKENS": FinishReason.MAX_TOKENS,
@@ -68,11 +76,11 @@ _WORDS: dict[str | int, FinishReason] = {
 }
 
 _NUMBERS = {0: "FINISH_REASON_UNSPECIFIED", 1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
-"""Enumerations may come as their numbers. Those above 5 mean different words on Google's two services, so they stay unknown."""
+"""Enumerations may be sent as numbers. Those above 5 differ between Google's two services, so they stay unknown."""
 
 FINISH_REASONS = Table(
     field="candidates[].finishReason",
-    reasons={**_WORDS, **{number: _WORDS[word] for number, word in _NUMBERS.items()}},
+    reasons={**_NAMED_REASONS, **{number: _NAMED_REASONS[name] for number, name in _NUMBERS.items()}},
     stop_with_calls=True,
     repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
@@ -85,21 +93,18 @@ _NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 
 @dataclass(frozen=True, slots=True)
-class Gemini(Shown):
+class Gemini(Server):
     """The Gemini API, or a server that speaks its wire at `base_url` (up to and without `/models`).
 
-    `api_version` is the version that `base_url` ends in; given, it takes that one's place. `headers` are further ones, sent with live
-    calls only. Keys and headers are never shown.
+    `api_version` replaces the version at the end of `base_url`. `headers` are further headers of live calls. Keys and headers are never
+    shown.
     """
 
     name: ClassVar[str] = "gemini"
     wire: ClassVar[str] = WIRE
     capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS, BLOCK_REASONS))
 
-    model: str
     base_url: str = BASE_URL
-    api_key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     api_version: str | None = None
 
     def __post_init__(self) -> None:
@@ -108,7 +113,7 @@ class Gemini(Shown):
         object.__setattr__(self, "api_version", version)
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """A POST to `:generateContent`, or to `:streamGenerateContent?alt=sse`; `request_body` tells about `options`."""
+        """Return a POST to `:generateContent` or `:streamGenerateContent?alt=sse`; see `request_body` for `options`."""
         model = self.model if "/" in self.model else f"models/{self.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return HttpRequest(
@@ -119,7 +124,7 @@ class Gemini(Shown):
         )
 
     def auth_headers(self) -> dict[str, str]:
-        """The key as `x-goog-api-key`. Raises MissingKeyError."""
+        """Return the key as `x-goog-api-key`. Raises MissingKeyError."""
         return {**self.headers, "x-goog-api-key": find_key(self.name, self.api_key, KEY_VARIABLES)}
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
@@ -127,21 +132,17 @@ class Gemini(Shown):
         return read_body(payload, self.model, requested_cap)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """Return a new parser for one stream."""
         return GeminiStreamParser(
             lambda body, ended, damaged: read_body(body, self.model, requested_cap, ended=ended, damaged=damaged)
         )
-
-    def error_message(self, payload: JSON) -> str:
-        """The vendor's own words in an error body, or an empty string."""
-        return body_message(payload)
 
 
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
 def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
-    """A whole body, or what was put together from a stream, as a ModelResponse."""
+    """Read a whole body, or one assembled from a stream."""
     body = unwrapped(read.as_dict(payload))
     candidate = first_candidate(body)
     content = read.as_dict(candidate.get("content"))
@@ -177,7 +178,7 @@ def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "who
 
 
 def first_candidate(body: dict[str, Any]) -> dict[str, Any]:
-    """The candidate that is the answer: the one with index 0, else the first. Further ones are left in `raw`."""
+    """Return the candidate with index 0, else the first. Further ones are in `raw` only."""
     candidates = [candidate for candidate in read.as_list(body.get("candidates")) if isinstance(candidate, dict)]
     return next((candidate for candidate in candidates if not candidate.get("index")), candidates[0] if candidates else {})
 
@@ -192,11 +193,11 @@ def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model
 
 
 def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bool) -> TerminationSignal:
-    """The prompt was blocked, whatever word is given for it."""
+    """Return the signal of a blocked prompt, whatever the reason."""
     raw = raw_value(reason)
     documented = raw in BLOCK_REASONS.reasons
     if not documented and raw is not None:
-        tell_unknown(Gemini.name, model, raw)
+        log_unknown(Gemini.name, model, raw)
     return TerminationSignal(
         finish_reason=FinishReason.CONTENT_FILTERED,
         confidence=Confidence.HIGH if documented and not answered else Confidence.MEDIUM,
@@ -209,12 +210,12 @@ def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bo
 
 
 def read_usage(reported: JSON, grounding: dict[str, Any] | None = None) -> Usage:
-    """Tokens by the one convention.
+    """Return the usage by the convention of `Usage`.
 
-    Thoughts come on top of the candidates' tokens, and what server-side tools fed back on top of the prompt's; the prompt's include
-    cache reads. This API leaves out fields that are zero: the total tells a zero from an unknown, and a modality that is not listed
-    was not used. `grounding` lists the searches: https://ai.google.dev/gemini-api/docs/google-search, read 2026-11-23. Documents count
-    as images, as the price list has them.
+    Thoughts are added to the candidates' tokens, and the input of server-side tools to the prompt's, which include cache reads. This
+    API leaves out fields that are zero: the total distinguishes a zero from an unknown, and a modality that is not listed was not used.
+    `grounding` lists the searches: https://ai.google.dev/gemini-api/docs/google-search, read 2026-11-23. Documents count as images, as
+    in the price list.
     """
     usage = read.as_dict(reported)
     prompt = read.added(read.count(usage.get("promptTokenCount")), read.count(usage.get("toolUsePromptTokenCount")))
@@ -250,7 +251,7 @@ _CACHE_DETAILS = ("cacheTokensDetails",)
 
 
 def _of_modality(usage: dict[str, Any], where: tuple[str, ...], *names: str) -> int | None:
-    """Tokens of these modalities; None where the response does not break its tokens down."""
+    """Return the tokens of these modalities; None if the response does not list tokens by modality."""
     listed = [entry for name in where for entry in read.as_list(usage.get(name)) if isinstance(entry, dict)]
     if not listed:
         return None
@@ -259,11 +260,11 @@ def _of_modality(usage: dict[str, Any], where: tuple[str, ...], *names: str) -> 
 
 
 _MODALITIES = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
-"""Enumerations may come as their numbers: https://ai.google.dev/api/generate-content#Modality."""
+"""Enumerations may be sent as numbers: https://ai.google.dev/api/generate-content#Modality."""
 
 
 def _tier(usage: dict[str, Any]) -> str | None:
-    """The Gemini API names a tier, Vertex AI a type of traffic, by its word or number."""
+    """Return the Gemini API's tier, or Vertex AI's type of traffic, a word or a number."""
     if number := read.count(usage.get("trafficType")):
         return _TRAFFIC.get(number, f"traffic type {number}")
     return (read.as_text(usage.get("serviceTier")) or read.as_text(usage.get("trafficType"))).lower() or None
@@ -278,8 +279,8 @@ def _asked_maps(grounding: dict[str, Any]) -> bool:
 
 
 def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[ToolCall, ...]:
-    """The function calls. A part comes whole, so each is closed, unless it says that more of it was to come. Most come without an id:
-    one is made of the response's id and the call's number, so that it is the same at each reading and another one in each turn."""
+    """Return the function calls. A part is sent whole, so each is closed unless it says that more was to follow. Most have no id: one
+    is made of the response's id and the call's number, the same at each reading and different in each turn."""
     calls: list[ToolCall] = []
     for part in parts:
         call = part.get("functionCall")
@@ -302,4 +303,93 @@ def _joined(parts: list[dict[str, Any]], *, thought: bool) -> str:
     )
 
 
-PROVIDER = Gemini
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+_CONFIG_KEYS = frozenset(
+    {
+        "candidateCount",
+        "enableEnhancedCivicAnswers",
+        "frequencyPenalty",
+        "imageConfig",
+        "logprobs",
+        "maxOutputTokens",
+        "mediaResolution",
+        "presencePenalty",
+        "responseJsonSchema",
+        "responseLogprobs",
+        "responseMimeType",
+        "responseModalities",
+        "responseSchema",
+        "seed",
+        "speechConfig",
+        "stopSequences",
+        "temperature",
+        "thinkingConfig",
+        "topK",
+        "topP",
+    }
+)
+"""Fields of `generationConfig` that may also be at the top level of `options`, as with other providers."""
+
+
+def request_body(request: ModelRequest, wire: str) -> bytes:
+    """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
+
+    `options` are further fields at the top level. Fields of `generationConfig` may be in an object of that name or directly in
+    `options`; the request's `max_output_tokens` wins over both. `tools` are added to the request's own.
+    """
+    fields = {"contents": read.json_array(encode_messages(request.messages, wire, partial(encode_message, wire=wire)))}
+    if request.instructions:
+        fields["systemInstruction"] = read.dumps({"parts": [{"text": request.instructions}]})
+    if request.tools:
+        declarations = (
+            b'{"name":%b,"description":%b,"parametersJsonSchema":%b}'
+            % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
+            for tool in request.tools
+        )
+        fields["tools"] = b'[{"functionDeclarations":%b}]' % read.json_array(declarations)
+    config = dict(request.options.get("generationConfig") or {})
+    config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
+    if request.max_output_tokens is not None:
+        config["maxOutputTokens"] = request.max_output_tokens
+    if config:
+        fields["generationConfig"] = read.dumps(config)
+    options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS and key != "generationConfig"}
+    merge_options(fields, options, reserved=("contents",))
+    return read.json_object(fields.items())
+
+
+def encode_message(message: Message, *, wire: str) -> bytes:
+    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
+    if message.role == "tool":
+        parts = [_result(result) for result in message.tool_results]
+        return read.dumps({"role": "user", "parts": parts}) if parts else b""
+    if message.role in ("user", "system"):
+        return read.dumps({"role": "user", "parts": [{"text": message.text}]}) if message.text else b""
+    if message.native is not None and message.native.wire == wire:
+        return read.dumps(message.native.content)
+    encoded = [read.dumps({"text": message.text})] if message.text else []
+    encoded += [
+        b'{"functionCall":{%b"name":%b,"args":%b}}'
+        % (
+            b'"id":%b,' % read.dumps(call.id) if _sent_id(call.id) else b"",
+            read.dumps(call.name),
+            read.arguments_object(call.arguments),
+        )
+        for call in message.tool_calls
+    ]
+    return b'{"role":"model","parts":%b}' % read.json_array(encoded) if encoded else b""
+
+
+def _result(result: ToolResult) -> dict[str, JSON]:
+    """Return a result under the key `output`, or `error` for a failed call, as the vendor's page says."""
+    body = {"name": result.name, "response": {"error" if result.is_error else "output": result.content}}
+    return {"functionResponse": {"id": result.call_id, **body} if _sent_id(result.call_id) else body}
+
+
+def _sent_id(call_id: str) -> bool:
+    """True if an id is sent: ids made here are not, since the call had none (order and name match results to calls)."""
+    return bool(call_id) and not call_id.startswith("call_")
+
+
+PROVIDERS = (Gemini,)

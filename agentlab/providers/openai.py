@@ -1,17 +1,20 @@
-"""OpenAI, over chat completions.
+"""OpenAI, over chat completions and over the Responses API.
 
-Vendor page: https://platform.openai.com/docs/api-reference/chat/create. The table of finish reasons is the wire's own, in
-`_chat_completions.py`.
+Vendor pages: https://platform.openai.com/docs/api-reference/chat/create and https://platform.openai.com/docs/api-reference/responses,
+read 2026-11-22. The tables of finish reasons are those of the wires, in `wires/chat.py` and `wires/responses.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
-from agentlab.providers._base import Capabilities
-from agentlab.providers._chat_provider import VersionedChat
-from agentlab.providers._request import find_key
+from agentlab.providers.base import Capabilities
+from agentlab.providers.wires.chat_provider import VersionedChat
+from agentlab.providers.wires.responses_provider import Responses
+from agentlab.types import JSON
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLES = ("OPENAI_API_KEY",)
@@ -19,22 +22,39 @@ KEY_VARIABLES = ("OPENAI_API_KEY",)
 
 @dataclass(frozen=True, slots=True)
 class OpenAI(VersionedChat):
-    """OpenAI's own server, or a proxy of it at `base_url`.
+    """OpenAI's server, or a proxy of it at `base_url`.
 
-    The key of the environment variable OPENAI_API_KEY goes to `base_url` too: for a server of somebody else take `compatible`, which
-    sends only the key that it was given. `api_version` is the version that `base_url` ends in; given, it takes that one's place.
+    The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server take `compatible`, which sends only
+    a key that it was given. `api_version` replaces the version at the end of `base_url`.
     """
 
     name: ClassVar[str] = "openai"
     wire: ClassVar[str] = "openai.chat"
     cap_field: ClassVar[str] = "max_completion_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities()
+    key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
 
     base_url: str = BASE_URL
 
-    def auth_headers(self) -> dict[str, str]:
-        """The key as a bearer token. Raises MissingKeyError."""
-        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, KEY_VARIABLES)}"}
+
+@dataclass(frozen=True, slots=True)
+class OpenAIResponses(Responses):
+    """OpenAI's server, or a proxy of it at `base_url`.
+
+    The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server take `compatible-responses`, which
+    sends only a key that it was given.
+
+    OpenAI is asked to keep nothing. Reasoning then comes encrypted by itself and goes back with the next turn; `include` asks for it
+    too, but models that do not reason refuse that with a 400.
+    """
+
+    name: ClassVar[str] = "openai-responses"
+    wire: ClassVar[str] = "openai.responses"
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
+    defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({"store": False})
+
+    base_url: str = BASE_URL
 
 
-PROVIDER = OpenAI
+PROVIDERS = (OpenAI, OpenAIResponses)

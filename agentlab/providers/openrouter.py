@@ -1,8 +1,11 @@
-"""OpenRouter, over chat completions: one address for many vendors' models.
+"""OpenRouter, one address for many vendors' models, over chat completions and over its Responses API.
 
-Vendor pages, read 2026-11-22: https://openrouter.ai/docs/api-reference/overview, https://openrouter.ai/docs/api/reference/errors-and-debugging
-(errors inside a 200 and in mid-stream), https://openrouter.ai/docs/use-cases/usage-accounting (usage and cost come with every response,
-unasked), https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning_details` go back with a turn that calls tools).
+Vendor pages, read 2026-11-22: https://openrouter.ai/docs/api-reference/overview,
+https://openrouter.ai/docs/api/reference/errors-and-debugging (errors inside a 200 and in mid-stream),
+https://openrouter.ai/docs/use-cases/usage-accounting (usage and cost come with every response),
+https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning_details` go back with a turn that calls tools) and
+https://openrouter.ai/docs/api/reference/responses/overview (it keeps nothing, and always sends encrypted reasoning). The tables of
+finish reasons of Responses are in `wires/responses.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentlab.providers import _read as read
-from agentlab.providers._base import Capabilities
-from agentlab.providers._chat_completions import Dialect, native_word
-from agentlab.providers._chat_provider import VersionedChat
-from agentlab.providers._request import find_key
-from agentlab.providers._signals import Table
+from agentlab.providers.base import Capabilities
+from agentlab.providers.wires import read
+from agentlab.providers.wires.chat import Dialect, native_word
+from agentlab.providers.wires.chat_provider import VersionedChat
+from agentlab.providers.wires.finish_rules import Table
+from agentlab.providers.wires.responses_provider import Responses
 from agentlab.types import JSON, FinishReason
 
 BASE_URL = "https://openrouter.ai/api/v1"
@@ -80,11 +83,11 @@ NATIVE_REASONS = Table(
     stop_with_calls=True,
     repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
-"""What the vendors behind OpenRouter say, each in the words of its own page. `_native_reason.py` tells what they count for."""
+"""Finish reasons of the vendors behind OpenRouter, each from the vendor's page. `wires/finish_rules.py` says how they are weighed."""
 
 
 def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
-    """The native word, and what Anthropic's models say of a refusal."""
+    """Return the native finish reason, and the details of a refusal by Anthropic's models."""
     details = {key: text for key, value in read.as_dict(choice.get("stop_details")).items() if (text := read.some_text(value))}
     return {**native_word(body, choice), **({"stop_details": details} if details else {})}
 
@@ -94,21 +97,30 @@ class OpenRouter(VersionedChat):
     """OpenRouter, whose models are named `vendor/model`.
 
     `options` carry its own fields, such as `provider`, `models` or `reasoning`; `headers` the optional `HTTP-Referer` and `X-Title`
-    that name your application. Cost is what it reports; with a key of your own at the vendor (BYOK), its fee and the vendor's charge
-    together.
+    that name your application. Cost is as reported; with your own key at the vendor (BYOK), the sum of its fee and the vendor's charge.
     """
 
     name: ClassVar[str] = "openrouter"
     wire: ClassVar[str] = "openrouter.chat"
     cap_field: ClassVar[str] = "max_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
     dialect: ClassVar[Dialect] = Dialect(native=NATIVE_REASONS, details=end_details, kept=("stop_details",))
 
     base_url: str = BASE_URL
 
-    def auth_headers(self) -> dict[str, str]:
-        """The key as a bearer token. Raises MissingKeyError."""
-        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, KEY_VARIABLES)}"}
+
+@dataclass(frozen=True, slots=True)
+class OpenRouterResponses(Responses):
+    """OpenRouter's server, or a proxy of it at `base_url`, to which the key of OPENROUTER_API_KEY is sent too."""
+
+    name: ClassVar[str] = "openrouter-responses"
+    wire: ClassVar[str] = "openrouter.responses"
+    capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
+    full_items: ClassVar[bool] = True
+
+    base_url: str = BASE_URL
 
 
-PROVIDER = OpenRouter
+PROVIDERS = (OpenRouter, OpenRouterResponses)

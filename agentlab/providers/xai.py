@@ -1,36 +1,53 @@
-"""xAI, over chat completions.
+"""xAI, over chat completions and over its Responses API.
 
-Vendor pages, read 2026-11-22: https://docs.x.ai/docs/api-reference#chat-completions (`stop`, `length`; `end_turn` or null stand in a
-stream where the chunk is not the last), https://docs.x.ai/developers/cost-tracking (10^10 ticks are one US dollar) and
-https://docs.x.ai/developers/rate-limits (reasoning tokens are paid like the completion's). Those come on top of `completion_tokens`,
-as the total of recorded responses shows. What its SDK was recorded to get over gRPC is read as well: `_xai_samples.py`.
+Vendor pages, read 2026-11-22: https://docs.x.ai/docs/api-reference#chat-completions (`stop`, `length`; `end_turn` or null in chunks of
+a stream before the last), https://docs.x.ai/developers/cost-tracking (10^10 ticks are one US dollar) and
+https://docs.x.ai/developers/rate-limits (reasoning tokens are charged like the completion's). Those are not part of
+`completion_tokens`, as the total of recorded responses shows. Responses:
+https://docs.x.ai/developers/model-capabilities/text/generate-text and
+https://docs.x.ai/developers/model-capabilities/text/best-practices, with the tables of finish reasons in `wires/responses.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
-from agentlab.providers._base import Capabilities, StreamParser
-from agentlab.providers._chat_completions import FINISH_REASONS, Dialect, read_body
-from agentlab.providers._chat_provider import VersionedChat
-from agentlab.providers._chat_usage import cost_in_ticks
-from agentlab.providers._request import find_key
-from agentlab.providers._xai_samples import SAMPLE_REASONS, SampleStreamParser, is_sample, to_chat
-from agentlab.types import JSON, ModelResponse
+from agentlab.providers.base import Capabilities, StreamParser
+from agentlab.providers.wires import read
+from agentlab.providers.wires.chat import FINISH_REASONS, Dialect, cost_in_ticks, read_body
+from agentlab.providers.wires.chat_provider import ChatStreamParser, VersionedChat
+from agentlab.providers.wires.finish_rules import Table
+from agentlab.providers.wires.responses_provider import Responses
+from agentlab.types import JSON, FinishReason, ModelResponse, StreamEvent
 
 BASE_URL = "https://api.x.ai/v1"
 KEY_VARIABLES = ("XAI_API_KEY",)
 
+SAMPLE_REASONS = Table(
+    field="outputs[].finish_reason",
+    reasons={
+        "REASON_INVALID": FinishReason.UNKNOWN,
+        "REASON_MAX_LEN": FinishReason.MAX_TOKENS,
+        "REASON_MAX_CONTEXT": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+        "REASON_STOP": FinishReason.END_TURN,
+        "REASON_TOOL_CALLS": FinishReason.TOOL_CALLS,
+        "REASON_TIME_LIMIT": FinishReason.ERROR,
+    },
+)
+
 
 @dataclass(frozen=True, slots=True)
 class XAI(VersionedChat):
-    """xAI's own server, or a proxy of it at `base_url`. Cost is what it reports."""
+    """xAI's server, or a proxy of it at `base_url`. Cost is as reported. Recorded gRPC responses of its SDK are read too."""
 
     name: ClassVar[str] = "xai"
     wire: ClassVar[str] = "xai.chat"
     cap_field: ClassVar[str] = "max_completion_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
     dialect: ClassVar[Dialect] = Dialect(
         tables=(FINISH_REASONS, SAMPLE_REASONS), not_yet=frozenset({"", "end_turn"}), cost=cost_in_ticks, reasoning_on_top=True
     )
@@ -45,12 +62,107 @@ class XAI(VersionedChat):
         return read_body(payload, origin)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A new parser for one stream."""
+        """Return a new parser for one stream."""
         return SampleStreamParser(self._origin(requested_cap))
 
-    def auth_headers(self) -> dict[str, str]:
-        """The key as a bearer token. Raises MissingKeyError."""
-        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, KEY_VARIABLES)}"}
+
+@dataclass(frozen=True, slots=True)
+class XAIResponses(Responses):
+    """xAI's server, or a proxy of it at `base_url`, to which the key of XAI_API_KEY is sent too. xAI is asked to keep nothing, and to
+    send its reasoning encrypted, to go back with the next turn."""
+
+    name: ClassVar[str] = "xai-responses"
+    wire: ClassVar[str] = "xai.responses"
+    capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
+
+    defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({"store": False, "include": ("reasoning.encrypted_content",)})
+
+    base_url: str = BASE_URL
 
 
-PROVIDER = XAI
+# Samples -------------------------------------------------------------------------------------------------------------------
+# What xAI's SDK gets over gRPC, in protobuf's JSON, as other people's cassettes hold it. Vendor page:
+# https://github.com/xai-org/xai-proto (proto/xai/api/v1/chat.proto, sample.proto, usage.proto), read 2026-11-22. Fields that are zero
+# or empty are left out. An answer may have several `outputs`: a turn of the model with calls of the server's tools, their results
+# (ROLE_TOOL), and the model's next turn. All turns of the model are one answer here; the last one says why it ended.
+
+_CLIENT_SIDE = (None, "TOOL_CALL_TYPE_INVALID", "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL")
+"""Calls of the request's tools; other types are tools that the server runs."""
+
+_KEPT = ("total_tokens", "num_sources_used", "cost_in_usd_ticks", "server_side_tools_used")
+
+_ANSWERING = (None, "INVALID_ROLE", "ROLE_ASSISTANT")
+
+
+def is_sample(body: JSON) -> bool:
+    """True if a body, or a chunk of a stream, has this shape."""
+    return isinstance(body, dict) and "outputs" in body and "choices" not in body
+
+
+def to_chat(body: dict[str, Any], *, calls_before: bool = False) -> dict[str, Any]:
+    """Return a sample as the body of a chat completion, or a chunk of a sampled stream as its chunk.
+
+    A turn that ends for the server's tools does not end the answer. `calls_before`: an earlier chunk had calls of the request's tools.
+    """
+    texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
+    calls: list[dict[str, Any]] = []
+    finish: JSON = None
+    for output in read.as_list(body.get("outputs")):
+        part = read.as_dict(read.as_dict(output).get("message")) or read.as_dict(read.as_dict(output).get("delta"))
+        if not isinstance(output, dict) or part.get("role") not in _ANSWERING:
+            continue
+        for key, pieces in texts.items():
+            if isinstance(text := part.get(key), str):
+                pieces.append(text)
+        calls += [_call(entry) for entry in read.as_list(part.get("tool_calls")) if _is_client_call(entry)]
+        reason = output.get("finish_reason")
+        if reason == "REASON_TOOL_CALLS" and not calls and not calls_before:
+            reason = None
+        finish = reason if reason is not None else finish
+    message: dict[str, Any] = {"role": "assistant", **{key: text for key in texts if (text := "".join(texts[key]))}}
+    if calls:
+        message["tool_calls"] = calls
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    kept: dict[str, Any] = {key: body[key] for key in ("id", "model", "system_fingerprint", "error") if key in body}
+    usage = _usage(read.as_dict(body.get("usage")))
+    return {**kept, "object": "chat.completion", "choices": [choice], **({"usage": usage} if usage else {})}
+
+
+def _is_client_call(entry: JSON) -> bool:
+    """True for a call of the request's tools, but not for a fragment of one: it comes again when it is complete."""
+    call = read.as_dict(entry)
+    return bool(call) and call.get("type") in _CLIENT_SIDE and call.get("status") != "TOOL_CALL_STATUS_IN_PROGRESS"
+
+
+def _call(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"id": entry.get("id"), "type": "function", "function": read.as_dict(entry.get("function"))}
+
+
+def _usage(sampled: dict[str, Any]) -> dict[str, Any]:
+    """Return the usage in the shape of chat completions. A missing count is zero if the total says so."""
+    prompt, total = sampled.get("prompt_tokens"), sampled.get("total_tokens")
+    if prompt is None:
+        return {}
+    completion = sampled.get("completion_tokens")
+    if completion is None and total == prompt:
+        completion = 0
+    return {
+        **{key: sampled[key] for key in _KEPT if key in sampled},
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "prompt_tokens_details": {"cached_tokens": sampled.get("cached_prompt_text_tokens")},
+        "completion_tokens_details": {"reasoning_tokens": sampled.get("reasoning_tokens")},
+    }
+
+
+class SampleStreamParser(ChatStreamParser):
+    """A stream of chunks of either shape."""
+
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        if "outputs" in chunk and is_sample(chunk):
+            chunk = to_chat(chunk, calls_before=bool(self._calls))
+        super()._take(name, chunk, events)
+
+
+PROVIDERS = (XAI, XAIResponses)

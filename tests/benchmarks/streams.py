@@ -290,7 +290,7 @@ def gemini() -> list[bytes]:
 
 def bedrock() -> list[bytes]:
     """Binary frames, padded with letters."""
-    from agentlab.event_frames import build_frame, encode_headers
+    from agentlab.transport.aws_eventstream import build_frame, encode_headers
 
     def frame(name: str, payload: Fields) -> bytes:
         headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")]

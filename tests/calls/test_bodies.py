@@ -11,7 +11,7 @@ from providers.bodies import WIRES, Answer
 
 import agentlab as lab
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError
-from agentlab.providers._read import ends_early
+from agentlab.providers.wires.read import ends_early
 from agentlab.types import FinishReason, StopReason
 
 from .made import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body

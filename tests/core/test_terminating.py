@@ -13,7 +13,7 @@ import pytest
 import agentlab as lab
 from agentlab import events
 from agentlab.errors import LimitError, NudgesExhausted, ToolDefinitionError
-from agentlab.providers._registry import resolve
+from agentlab.providers.registry import resolve
 from agentlab.results import Action, RunResult
 from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 from agentlab.testing import ScriptedProvider, call, say

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from agentlab.event_frames import build_frame
+from agentlab.transport.aws_eventstream import build_frame
 from tests.fuzz.wires import Event, form, split
 
 Chance: TypeAlias = random.Random

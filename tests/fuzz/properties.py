@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import agentlab as lab
-from agentlab.providers._base import StreamParser
-from agentlab.providers._registry import Provider
+from agentlab.providers.base import StreamParser
+from agentlab.providers.registry import Provider
 from agentlab.types import Confidence, FinishReason, ModelResponse, StreamEvent, TerminationSignal, TextDelta, ToolCall
 from tests.fuzz.wires import UNKNOWN_NAME, Event, family, form, has_content, has_reason, is_last, split
 from tests.providers.test_any_json import check_types

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab.providers._read import dumps
+from agentlab.providers.wires.read import dumps
 from agentlab.types import Confidence, FinishReason
 from tests.fuzz.properties import read
 from tests.providers import bedrock_bodies, bodies, responses_bodies

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agentlab.providers._registry import find, names
+from agentlab.providers.registry import find, names
 
 _FAMILIES = {"chat": "chat", "responses": "responses", "messages": "anthropic", "generate": "gemini", "converse": "bedrock"}
 """By the last word of a wire's name."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentlab.event_frames import build_frame, encode_headers
+from agentlab.transport.aws_eventstream import build_frame, encode_headers
 from agentlab.types import FinishReason
 
 from .bodies import Answer, sse

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentlab.providers import _base
-from agentlab.providers._registry import Provider
+from agentlab.providers import base as _base
+from agentlab.providers.registry import Provider
 from agentlab.types import FinishReason, ModelResponse, StreamEvent
 
 WIRES = ("openai", "openrouter", "xai", "azure", "compatible", "anthropic", "gemini")

@@ -10,7 +10,7 @@ import pytest
 from botocore.parsers import create_parser
 
 from agentlab.providers.bedrock import FINISH_REASONS, WIRE, Bedrock, read_usage
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
 from agentlab.types import Confidence, FinishReason, ToolCall, Usage, UsageSource
 
 from .bedrock_bodies import TOOL_USE, converse, whole

@@ -19,10 +19,9 @@ from botocore.validate import ParamValidator
 import agentlab as lab
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.loop.calls import HttpModel
-from agentlab.providers import _bedrock_auth
-from agentlab.providers._bedrock_request import tool_use_id
-from agentlab.providers._registry import resolve
-from agentlab.providers.bedrock import WIRE, Bedrock
+from agentlab.providers import bedrock as _bedrock_auth
+from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
+from agentlab.providers.registry import resolve
 from agentlab.redaction import Redactor, secrets_in_headers
 from agentlab.transport.http import HttpRequest
 from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
@@ -46,7 +45,7 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(_bedrock_auth, "_found", {})
+    monkeypatch.setattr(_bedrock_auth, "_credentials_of_profile", {})
 
 
 def body(*messages: Message, **more: Any) -> dict[str, Any]:
@@ -292,13 +291,11 @@ def test_neither_key_nor_credentials():
             assert word in str(caught.value)
 
 
-def test_without_botocore(monkeypatch: pytest.MonkeyPatch):
-    """Streams are not asked for, since nobody could read them; a key is enough for the rest."""
+def test_with_a_key_nothing_else_is_needed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("agentlab.providers.bedrock.find_spec", lambda name: None)
     keyed = Bedrock(model="m", api_key="own")
-    with pytest.raises(ConfigurationError, match=r"pip install 'agentlab-jupyter\[bedrock\]'"):
-        keyed.sign(REQUEST)
-    assert keyed.sign(keyed.build_request(ModelRequest([USER]))) == {"authorization": "Bearer own"}
+    for stream in (True, False):
+        assert keyed.sign(keyed.build_request(ModelRequest([USER], stream=stream))) == {"authorization": "Bearer own"}
 
 
 def test_all_of_it_is_secret(monkeypatch: pytest.MonkeyPatch):

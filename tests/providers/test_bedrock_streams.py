@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.providers.bedrock import Bedrock
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
 from agentlab.types import Confidence, FinishReason, ReasoningDelta, SignalSeen, TextDelta, ToolCall, ToolCallDelta
 
 from .bedrock_bodies import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
 from agentlab.types import Confidence, FinishReason, SignalSeen, TextDelta
 
 from .bodies import cut, parse_stream, provider

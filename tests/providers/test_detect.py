@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from work_done import calls_in
 
 import agentlab as lab
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
 from agentlab.types import Confidence, FinishReason
 
 from .bodies import WIRES, Answer, stream, whole
@@ -176,28 +176,6 @@ def test_other_refusals_stay_errors(code: Any):
 
 
 # How much is examined -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
-@pytest.mark.parametrize("streaming", [None, True, False])
-def test_a_body_that_is_too_large_is_not_examined_and_said_so(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
-    for module in ("agentlab.providers._detect", "agentlab.detectors"):
-        monkeypatch.setattr(f"{module}.LARGEST_ANSWER_BYTES", 2_000)
-    body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
-    just = body + b"\n" * (2_000 - len(body))
-    assert detect(name, just, streaming=streaming) == detect(name, body, streaming=streaming)
-    for payload in (just + b"\n", (just + b"\n").decode()):
-        found = detect(name, payload, streaming=streaming)
-        assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, LOW, None)
-        assert found.message == "The body has 2,001 bytes, and at most 2,000 are examined: why it ended is not known."
-    chunks = [{"choices": [{"delta": {"content": "a" * 2_000}, "finish_reason": "stop"}]}]
-    if streaming is not False:
-        assert "at most 2,000 are examined" in detect(name, chunks, streaming=streaming).message
-    undo = lab.signals.register(name, lambda body: lab.TerminationSignal(F.END_TURN, HIGH))
-    try:
-        assert detect(name, just + b"\n", streaming=streaming).finish_reason is F.UNKNOWN
-    finally:
-        undo()
 
 
 def test_a_refusal_of_any_size_is_an_error():

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import random
 import struct
 import zlib
-from typing import Any
 
 import pytest
 from botocore.eventstream import EventStreamBuffer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.errors import ConfigurationError
-from agentlab.event_frames import build_frame, encode_headers, is_whole, join_headers, read_prelude, text_headers
-from agentlab.providers._event_stream import FrameDecoder
-from agentlab.providers._incoming import Incoming
-from agentlab.providers._registry import Provider
-from agentlab.providers._sse import UNREADABLE
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
+from agentlab.providers.registry import Provider
+from agentlab.providers.wires.incoming import UNREADABLE, FrameDecoder, Incoming
+from agentlab.transport.aws_eventstream import build_frame, encode_headers, is_whole, join_headers, read_prelude, text_headers
 from agentlab.types import Confidence, FinishReason, ReasoningDelta, TextDelta
 
-from .bedrock_bodies import chunk_frames, events, frame, frames, stream
+from .bedrock_bodies import chunk_frames, events, frame, frames
 from .bodies import Answer, Call, cut, parse_stream
 from .bodies import stream as text_stream
 
@@ -102,7 +97,7 @@ def test_one_flipped_bit_is_seen_always(at: int, bit: int):
 def test_noise_raises_nothing(noise: bytes):
     found, damaged = read(b"\x00" + noise)
     assert (found, damaged) == ([], True)
-    sound = build_frame(noise, b"{}")  # what botocore takes for headers
+    sound = build_frame(noise, b"{}")
     found, damaged = read(sound)
     assert len(found) + damaged == 1
 
@@ -202,7 +197,7 @@ def test_headers_of_every_type_there_and_back():
     assert [name for name, _, _ in found] == [bytes([letter]) for letter in b"abcdefghij"]
     assert found[7] == (b"h", b"\x07", b"text")
     assert join_headers(found) == headers
-    assert [event for event, _ in read(build_frame(headers, b"{}"))[0]] == [b""]  # botocore reads them too
+    assert [event for event, _ in read(build_frame(headers, b"{}"))[0]] == [b""]
     for end in range(1, len(headers)):
         try:
             assert join_headers(text_headers(headers[:end])) == headers[:end]
@@ -220,17 +215,3 @@ def test_a_frame_there_and_back(name: str, value: str, payload: bytes):
     buffer.add_data(built)
     message = buffer.next()
     assert (message.headers, message.payload) == ({name: value}, payload)
-
-
-def test_without_botocore_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    real = builtins.__import__
-
-    def absent(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("botocore"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(ConfigurationError, match=r"pip install 'agentlab-jupyter\[bedrock\]'"):
-        read(stream(ANSWER))
-    assert read(b"\x00noise that is no frame") == ([], True)

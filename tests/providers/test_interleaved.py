@@ -17,9 +17,9 @@ import pytest
 
 import agentlab as lab
 from agentlab.events import TextReceived
-from agentlab.providers._base import Provider as ProviderProtocol
-from agentlab.providers._base import StreamParser
-from agentlab.providers._registry import names
+from agentlab.providers.base import Provider as ProviderProtocol
+from agentlab.providers.base import StreamParser
+from agentlab.providers.registry import names
 from agentlab.types import FinishReason, Message, ModelRequest, ModelResponse, StopReason, StreamEvent
 
 from . import bedrock_bodies, bodies, responses_bodies

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 import agentlab as lab
 import agentlab.providers
-from agentlab.providers import _registry
+from agentlab.providers import registry as _registry
 
 FOLDER = Path(agentlab.providers.__file__).parent
 
@@ -41,7 +43,7 @@ class NewServer(ChatCompletions):
         return {}
 
 
-PROVIDER = NewServer
+PROVIDERS = (NewServer,)
 '''
 
 CASSETTE = """
@@ -84,14 +86,28 @@ def test_one_file_and_its_fixture_are_a_provider(new_server: Path) -> None:
     assert (result.text, str(result.cost.usd), result.cost.source) == ("Hi", "0.25", "reported")
 
 
-def public_modules() -> list[Path]:
-    return sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
+def vendor_files() -> list[Path]:
+    return sorted(path for path in FOLDER.glob("*.py") if "\nPROVIDERS = " in path.read_text())
 
 
-@pytest.mark.parametrize("path", public_modules(), ids=lambda path: path.stem)
+def test_the_name_of_a_provider_begins_with_its_files() -> None:
+    for path in vendor_files():
+        kinds = importlib.import_module(f"agentlab.providers.{path.stem}").PROVIDERS
+        assert all(f"{kind.name}-".startswith(f"{path.stem}-") for kind in kinds)
+
+
+def test_only_the_file_asked_for_is_imported() -> None:
+    ask = "import sys; import agentlab as lab; lab.Provider('openai-responses', model='m')"
+    told = f"{ask}; print(*[name for name in sys.modules if name.startswith('agentlab.providers.')])"
+    loaded = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True).stdout.split()
+    others = {f"agentlab.providers.{path.stem}" for path in vendor_files()} - {"agentlab.providers.openai"}
+    assert "agentlab.providers.openai" in loaded and not others & set(loaded)
+
+
+@pytest.mark.parametrize("path", vendor_files(), ids=lambda path: path.stem)
 def test_it_imports_no_other_provider(path: Path) -> None:
     """A contract of the import linter would name each provider, and so be a second place to edit."""
-    others = {f"agentlab.providers.{other.stem}" for other in public_modules()} - {f"agentlab.providers.{path.stem}"}
+    others = {f"agentlab.providers.{other.stem}" for other in vendor_files()} - {f"agentlab.providers.{path.stem}"}
     imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -102,8 +118,8 @@ def test_it_imports_no_other_provider(path: Path) -> None:
 
 
 def test_the_shared_parts_import_no_provider() -> None:
-    names = {path.stem for path in public_modules()}
-    for path in FOLDER.glob("_*.py"):
+    names = {path.stem for path in vendor_files()}
+    for path in set(FOLDER.rglob("*.py")) - set(vendor_files()):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("agentlab.providers"):
                 asked = {node.module.rpartition(".")[2]} | {name.name for name in node.names}

@@ -384,7 +384,7 @@ def test_options_that_are_no_json_are_told():
     [("gemini-x", "models/gemini-x"), ("models/gemini-x", "models/gemini-x"), ("tunedModels/mine", "tunedModels/mine")],
 )
 def test_gemini_model_names(model: str, path: str):
-    from agentlab.providers._registry import Provider
+    from agentlab.providers.registry import Provider
 
     request = Provider("gemini", model=model).build_request(ModelRequest([USER]))
     assert request.url == f"https://generativelanguage.googleapis.com/v1beta/{path}:generateContent"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.providers._registry import Provider, names, resolve
+from agentlab.providers.registry import Provider, names, resolve
 from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 
 from .bodies import provider

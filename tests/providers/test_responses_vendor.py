@@ -8,8 +8,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
-from agentlab.providers._responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES
-from agentlab.providers._responses_items import is_waiting_kind
+from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, is_waiting_kind
 from agentlab.types import FinishReason, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 
 from .bodies import Answer, Call, provider

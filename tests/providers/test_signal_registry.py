@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Table
-from agentlab.providers._registry import names
-from agentlab.signals import SignalRegistry
+from agentlab.providers.finish_detection import SignalRegistry
+from agentlab.providers.registry import names
 from agentlab.types import Confidence, FinishReason, SignalSeen, TerminationSignal, TextDelta
 
 from .bodies import WIRES, Answer, Call, stream, whole

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from work_done import takes_no_more
 
-from agentlab.providers._incoming import Incoming, read_json
-from agentlab.providers._sse import SSEDecoder
+from agentlab.providers.wires.incoming import Incoming, SSEDecoder, read_json
 
 from .bodies import cut
 

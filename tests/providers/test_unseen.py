@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentlab.signals import detect
+from agentlab.providers.finish_detection import detect
 from agentlab.types import Confidence, FinishReason, SignalSeen, ToolCallDelta
 
 from .bedrock_bodies import converse

@@ -8,7 +8,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
-from agentlab.providers import _chat_completions, anthropic, gemini
+from agentlab.providers import anthropic, gemini
+from agentlab.providers.wires import chat as _chat_completions
 from agentlab.types import FinishReason, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 
 from .bodies import Answer, Call, provider, whole

@@ -12,7 +12,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
-from agentlab.providers._registry import resolve
+from agentlab.providers.registry import resolve
 from agentlab.types import Message, ModelRequest
 
 REQUEST = ModelRequest([Message("user", "Hi")])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab.providers._xai_samples import SAMPLE_REASONS
+from agentlab.providers.xai import SAMPLE_REASONS
 from agentlab.types import Confidence, FinishReason, Message, ModelRequest, SignalSeen, TextDelta
 
 from .bodies import chat, cut, parse_stream, provider, sse

@@ -13,7 +13,7 @@ from providers import bedrock_bodies, bodies, responses_bodies
 from providers.bodies import Answer, Call
 
 import agentlab as lab
-from agentlab.providers._registry import names
+from agentlab.providers.registry import names
 from agentlab.transport import Replay, Transport
 from agentlab.transport.cassette import parse_cassette
 from agentlab.transport.replaying import ReplayIndex

@@ -22,7 +22,6 @@ from own_time import OwnTime
 from read_by_now import wait_until_read
 
 import agentlab as lab
-from agentlab.event_frames import CONTENT_TYPE, build_frame, encode_headers
 from agentlab.providers.bedrock import Bedrock
 from agentlab.redaction import REDACTED, Redactor
 from agentlab.results import RunResult

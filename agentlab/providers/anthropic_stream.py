@@ -1,53 +1,47 @@
-"""A stream of Anthropic's events, put together into the message that the whole answer would have been.
+"""A stream of Anthropic's events, assembled into the message of the same answer without streaming.
 
 Vendor page: https://platform.claude.com/docs/en/build-with-claude/streaming; the events as recorded responses have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-from agentlab.providers import _read as read
-from agentlab.providers._signals import Ended, Facts
-from agentlab.providers._stream import BROKEN, NO_START, BodyParser
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended
+from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
 from agentlab.types import (
     JSON,
     ModelResponse,
     ReasoningDelta,
     SignalSeen,
     StreamEvent,
-    TerminationSignal,
     TextDelta,
     ToolCall,
     ToolCallDelta,
 )
 
-Reader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
-Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
-
 GUARDRAIL = "amazon-bedrock-guardrailAction"
-"""Where Bedrock, serving this wire, says that a guardrail stood in: in the message, or in the last event of a stream."""
+"""Bedrock's field for a guardrail's action on this wire: in the message, or in the last event of a stream."""
 
-_PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
 
 
 def settled_tools(blocks: list[dict[str, Any]]) -> frozenset[str]:
-    """The ids of the vendor's own tools that have come to their result within the message."""
+    """Return the call ids of the vendor's tools whose results are in the message."""
     return frozenset(read.as_text(block.get("tool_use_id")) for block in blocks if "tool_use_id" in block)
 
 
 def is_call(block: dict[str, Any], settled: frozenset[str]) -> bool:
-    """Whether a block is a call that waits for its result: not one that the vendor runs, nor one that code in the vendor's sandbox
-    made which has ended since (its results were given in an earlier turn)."""
+    """True if a block is a call that waits for its result: neither run by the vendor, nor made by code in the vendor's sandbox that has
+    ended since (its results were sent in an earlier turn)."""
     return block.get("type") == "tool_use" and read.as_text(read.as_dict(block.get("caller")).get("tool_id")) not in (
         settled - {""}
     )
 
 
 def end_details(message: dict[str, Any]) -> dict[str, JSON]:
-    """What a message says of its end beside the stop reason: the stop sequence, the words about a refusal, and what a guardrail did."""
+    """Return a message's details of its end: the stop sequence, the explanation of a refusal, and a guardrail's action."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(message.get("stop_sequence")):
         found["stop_sequence"] = sequence
@@ -61,7 +55,7 @@ def end_details(message: dict[str, Any]) -> dict[str, JSON]:
 
 
 class _Block:
-    """One content block as its pieces come in. `call` is its number among the tool calls."""
+    """One content block, assembled from its pieces. `call` is its number among the tool calls."""
 
     __slots__ = ("call", "closed", "fields", "pieces")
 
@@ -75,14 +69,14 @@ class _Block:
         return read.whole_text("".join(self.pieces.get(key, ())))
 
     def arguments(self) -> str:
-        """The raw text of a tool's arguments: the pieces, or what the block was opened with."""
+        """Return the raw text of a tool's arguments: the pieces, or what the block began with."""
         return self.joined("partial_json") or read.arguments_text(self.fields.get("input") or None, closed=self.closed)
 
     def id(self) -> str:
         return read.as_text(self.fields.get("id")) or f"call_{self.call + 1}"
 
     def content(self) -> dict[str, Any]:
-        """The block as a whole message holds it. Arguments that are not JSON stay text."""
+        """Return the block as in a whole message. Arguments that are not JSON stay text."""
         block = dict(self.fields)
         for kind, key in (("text", "text"), ("thinking", "thinking"), ("thinking", "signature")):
             if key in self.pieces and block.get("type") == kind:
@@ -97,13 +91,8 @@ class _Block:
         return block
 
 
-class AnthropicStreamParser(BodyParser):
+class AnthropicStreamParser(BlockParser):
     """The state of one stream of events."""
-
-    def __init__(self, reader: Reader, signaller: Signaller) -> None:
-        self._reader = reader
-        self._signaller = signaller
-        super().__init__()
 
     def _clear(self) -> None:
         self._message: dict[str, Any] = {}
@@ -114,20 +103,20 @@ class AnthropicStreamParser(BodyParser):
         self._over = False
         self._whole: dict[str, Any] | None = None
 
-    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         kind = chunk.get("type") or name.decode("utf-8", "replace")
         if kind == "content_block_delta":
-            self._delta(chunk.get("index"), chunk.get("delta"), told)
+            self._delta(chunk.get("index"), chunk.get("delta"), events)
         elif kind == "content_block_start":
-            self._start_block(chunk.get("index"), chunk.get("content_block"), told)
+            self._start_block(chunk.get("index"), chunk.get("content_block"), events)
         elif kind == "content_block_stop":
-            block = self._blocks.get(_number(chunk.get("index")))
+            block = self._blocks.get(block_number(chunk.get("index")))
             if block is None:
                 self._lose(NO_START)
             else:
                 block.closed = True
         elif kind == "message_delta":
-            self._message_delta(chunk, told)
+            self._message_delta(chunk, events)
         elif kind == "message_start":
             self._doubtful = self._doubtful or self._done or self._over  # an end before the beginning, or another message
             self._blocks.clear()  # a second one starts the message anew
@@ -135,32 +124,32 @@ class AnthropicStreamParser(BodyParser):
             self._begun, self._over, self._done = True, False, False
             self._message = dict(read.as_dict(chunk.get("message")))
             self._usage = dict(read.as_dict(self._message.get("usage")))
-            for index, block in enumerate(read.as_list(self._message.get("content"))):  # what it begins with is there already
-                self._start_block(index, block, told)
+            for index, block in enumerate(read.as_list(self._message.get("content"))):  # content that it begins with
+                self._start_block(index, block, events)
                 self._blocks[index].closed = True
         elif kind == "message_stop":
             self._done = self._over = True
             if GUARDRAIL in chunk:
                 self._message[GUARDRAIL] = chunk[GUARDRAIL]
-                told.append(SignalSeen(self._signal_now()))
+                events.append(SignalSeen(self._signal_now()))
         elif kind == "message":  # not streamed after all
             self._whole = chunk
 
-    def _start_block(self, index: JSON, fields: JSON, told: list[StreamEvent]) -> None:
+    def _start_block(self, index: JSON, fields: JSON, events: list[StreamEvent]) -> None:
         self._doubtful = self._doubtful or self._over
-        if self._blocks and _number(index) > max(self._blocks) + 1:
+        if self._blocks and block_number(index) > max(self._blocks) + 1:
             self._lose("a block is missing")
         calls = self._tools
-        block = self._blocks[_number(index)] = _Block(dict(read.as_dict(fields)), calls)
+        block = self._blocks[block_number(index)] = _Block(dict(read.as_dict(fields)), calls)
         kind = block.fields.get("type")
         if kind == "text" and (text := read.as_text(block.fields.get("text"))):
-            told.append(TextDelta(text))
+            events.append(TextDelta(text))
         elif kind == "tool_use":
             self._tools += 1
-            told.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
+            events.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
 
-    def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
-        block = self._blocks.get(_number(index))
+    def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
+        block = self._blocks.get(block_number(index))
         if block is None or not isinstance(delta, dict):
             self._lose(NO_START if block is None else BROKEN)
             return
@@ -179,24 +168,24 @@ class AnthropicStreamParser(BodyParser):
             return
         block.pieces.setdefault(key, []).append(piece)
         if key == "text":
-            told.append(TextDelta(piece))
+            events.append(TextDelta(piece))
         elif key == "thinking":
-            told.append(ReasoningDelta(piece))
+            events.append(ReasoningDelta(piece))
         elif key == "partial_json" and block.fields.get("type") == "tool_use":
-            told.append(ToolCallDelta(block.call, block.id(), read.as_text(block.fields.get("name")), piece))
+            events.append(ToolCallDelta(block.call, block.id(), read.as_text(block.fields.get("name")), piece))
 
-    def _message_delta(self, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
-        # Its usage is cumulative; what it leaves out stands in message_start.
+    def _message_delta(self, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        # Its usage is cumulative; what it leaves out was in message_start.
         self._usage.update({key: value for key, value in read.as_dict(chunk.get("usage")).items() if value is not None})
         for key, value in read.as_dict(chunk.get("delta")).items():
             if value is not None:
                 self._message[key] = value
                 if key == "stop_reason":
                     self._over = True
-                    told.append(SignalSeen(self._signal_now()))
+                    events.append(SignalSeen(self._signal_now()))
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, what is left may be JSON and yet wrong
+        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
         settled = settled_tools([block.fields for block in self._blocks.values()])
         return tuple(
             ToolCall(
@@ -209,37 +198,24 @@ class AnthropicStreamParser(BodyParser):
             if is_call(block.fields, settled)
         )
 
-    def _signal_now(self) -> TerminationSignal:
-        calls = self._calls()
-        facts = Facts(
-            tool_calls=len(calls),
-            complete_calls=all(read.is_json(call.arguments) for call in calls),
-            answered=bool(self._blocks),
-            damaged=self._damaged,
-            error=self._error,
-            metadata=end_details(self._message),
-        )
-        return self._signaller(self._message.get("stop_reason"), facts)
+    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
+        return self._message.get("stop_reason"), end_details(self._message)
 
     def _weigh_order(self) -> None:
         if not self._done or self._whole is not None or self._error is not None:
             return
         blocks = self._blocks.values()
-        # Where the message was cut its last block may stay open; where it was not, the event that closes it was lost.
-        left_open = self._message.get("stop_reason") in _PROPER_ENDS and not all(block.closed for block in blocks)
+        # The last block of a cut message may stay open; in any other the event that closes it was lost.
+        left_open = self._message.get("stop_reason") in PROPER_ENDS and not all(block.closed for block in blocks)
         self._doubtful = self._doubtful or not self._begun or left_open
-
-    def _newest(self) -> int:
-        return len(self._blocks)
 
     def _is_over(self) -> bool:
         return self._over
 
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         if self._whole is not None:
-            return self._reader(
-                {**self._whole, **({"error": self._error} if self._error is not None else {})}, None, "whole", damaged
-            )
+            error = {"error": self._error} if self._error is not None else {}
+            return self._reader({**self._whole, **error}, None, "whole", damaged)
         return self._reader(body, self._calls(), ended, damaged)
 
     def _ended(self) -> Ended:
@@ -252,8 +228,3 @@ class AnthropicStreamParser(BodyParser):
         if self._usage:
             body["usage"] = self._usage
         return body
-
-
-def _number(index: JSON) -> int:
-    """A block's index; a missing or absurd one is that of a single block."""
-    return index if isinstance(index, int) else 0

@@ -1,24 +1,33 @@
-"""From a provider's word and the rest of its response to a TerminationSignal: the rules that all wires share.
+"""From a provider's finish reason and the rest of its response to a TerminationSignal: the rules that all wires share.
 
-Confidence. HIGH: a documented value that agrees with the rest. MEDIUM: inferred from the pattern. LOW: missing, unknown or
-contradictory. A provider's file holds the table of its words; here is what the rest of the response does to them.
+Confidence. HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the pattern. LOW: missing, unknown
+or contradictory. A provider's file holds the table of its values; these rules weigh them against the rest of the response.
+
+A gateway passes on the vendor's finish reason as `native_finish_reason`, beside its own, which is the documented one and is read first.
+- Where the gateway's value is missing or undocumented, the native one is read in its place: at most MEDIUM, and only if it agrees with
+  the rest of the response.
+- Where both are known and contradict each other (a clean end of a response that was cut, filtered or failed, or the reverse), the
+  documented reason stays, at LOW. A tool call in such a response counts as cut.
+- Where the native value is an error, the gateway's an ordinary end, and the response is empty: ERROR at MEDIUM.
+- Where both are errors, the native value decides if the call is repairable.
+- An error object outweighs both values.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from agentlab.providers._read import as_dict, as_text, dumps, whole_text
+from agentlab.providers.wires.read import as_dict, as_text, dumps, whole_text
 from agentlab.types import JSON, Confidence, FinishReason, Hole, TerminationSignal
 
 logger = logging.getLogger("agentlab.providers")
 
 Ended: TypeAlias = Literal["whole", "marked", "unmarked"]
-"""How a response came to its end: a whole body; a stream with the wire's own last word; a stream without it."""
+"""How a response ended: a whole body; a stream with the wire's end marker; a stream without it."""
 
 _SENTENCES = {
     FinishReason.END_TURN: "The model ended its turn.",
@@ -33,20 +42,16 @@ _SENTENCES = {
     FinishReason.UNKNOWN: "The provider does not say why the response ended.",
 }
 
-_MAX_VALUE_CHARS = 200
-_MAX_REMEMBERED = 1_000
-_told: dict[tuple[str, str, str | int], None] = {}
-_lock = threading.Lock()
+_VALUE_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the rest of a response says about its end.
 
-    `tool_calls` counts the calls; `complete_calls` is whether the arguments of all of them are JSON. `answered` is
-    whether there is any text or call. `damaged`: a piece of a stream could not be read, is missing, or came after the end.
-    `output_tokens` and `requested_cap` are tokens, None unknown. `error` is the provider's own error object or text, None where
-    there is none.
+    `tool_calls`: the number of calls. `complete_calls`: the arguments of all of them are JSON. `answered`: there is text or a call.
+    `damaged`: a piece of the stream was unreadable, missing, or came after the end. `output_tokens`, `requested_cap`: None is unknown.
+    `error`: the provider's error object or text, None where there is none.
     """
 
     tool_calls: int = 0
@@ -64,8 +69,8 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A wire's words. `field` is where the word stands; `stop_with_calls` whether an ordinary end is documented for tool calls;
-    `repairable` the words for an error that asking again may mend.
+    """The finish reasons of a wire. `field` is where the value is found. `stop_with_calls`: an ordinary end is documented for tool
+    calls. `repairable`: the values of errors that another attempt may repair.
 
     Example:
         >>> from agentlab.providers import FINISH_REASONS, Table
@@ -82,32 +87,28 @@ class Table:
 
 
 def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str) -> TerminationSignal:
-    """The signal for the provider's word `value` (None: missing) in the light of `facts`."""
+    """Return the signal for the provider's `value` (None: missing), weighed against `facts`."""
     raw = raw_value(value)
     if facts.error is not None:
         return _error(facts, provider, model, raw)
-    field_name, why = table.field, ""
+    why = ""
     if raw is None:
         reason, confidence, why = _missing(facts)
     elif (known := table.reasons.get(raw)) is None:
-        tell_unknown(provider, model, raw)
+        log_unknown(provider, model, raw)
         reason, confidence = FinishReason.UNKNOWN, Confidence.LOW
         why = f"The provider says {raw!r}, which its documentation does not list."
     else:
         reason, confidence, why = _weigh(known, facts, stop_with_calls=table.stop_with_calls)
     if confidence is Confidence.HIGH and (facts.damaged or facts.ended == "unmarked"):
         confidence = Confidence.MEDIUM
-        what = (
-            "A piece of the stream was unreadable, missing or out of place."
-            if facts.damaged
-            else "The stream broke off after that."
-        )
-        why = why or f"{_SENTENCES[reason]} {what}"
+        damage = "A piece of the stream was unreadable, missing or out of place."
+        why = why or f"{_SENTENCES[reason]} {damage if facts.damaged else 'The stream broke off after that.'}"
     return TerminationSignal(
         finish_reason=reason,
         confidence=confidence,
         provider=provider,
-        raw_field=field_name,
+        raw_field=table.field,
         raw_value=raw,
         message=facts.message or why or _SENTENCES[reason],
         repairable=raw in table.repairable,
@@ -116,27 +117,18 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
     )
 
 
-_AS_IF_WHOLE = frozenset(
-    {
-        FinishReason.END_TURN,
-        FinishReason.STOP_SEQUENCE,
-        FinishReason.TOOL_CALLS,
-        FinishReason.MAX_TOKENS,
-        FinishReason.PAUSED,
-        FinishReason.UNKNOWN,
-    }
-)
+_CLEAN = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.TOOL_CALLS, FinishReason.PAUSED)
+_CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 
 
 def not_whole(signal: TerminationSignal, holes: Sequence[Hole]) -> TerminationSignal:
-    """The signal of a response that lost a piece on the way: how the model ended it says nothing of what has come. An error, a filter
-    or a cancel stays what it is."""
-    if signal.finish_reason not in _AS_IF_WHOLE:
+    """Return the signal of a response that lost a piece: UNKNOWN, whatever its end. An error, a filter or a cancel stays."""
+    if signal.finish_reason not in (*_CLEAN, FinishReason.MAX_TOKENS, FinishReason.UNKNOWN):
         return signal
     where = str(holes[0]) + (f", and in {len(holes) - 1} more places" if len(holes) > 1 else "")
     but = "" if signal.raw_value is None else f", though the provider says {signal.raw_value!r}"
-    told = f"A piece of the stream was lost: the answer is not whole{but}. {where[0].upper()}{where[1:]}."
-    return replace(signal, finish_reason=FinishReason.UNKNOWN, confidence=Confidence.LOW, message=told, repairable=False)
+    message = f"A piece of the stream was lost: the answer is not whole{but}. {where[0].upper()}{where[1:]}."
+    return replace(signal, finish_reason=FinishReason.UNKNOWN, confidence=Confidence.LOW, message=message, repairable=False)
 
 
 def _missing(facts: Facts) -> tuple[FinishReason, Confidence, str]:
@@ -172,7 +164,7 @@ def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tupl
 
 
 def _error(facts: Facts, provider: str, model: str, said: str | int | None) -> TerminationSignal:
-    """An error in the body outweighs what else the body says of its end; that is kept as metadata."""
+    """Return the signal of an error in the body. It outweighs the finish reason, which is kept as metadata."""
     filtered = filtered_by(facts.error)
     where, value = filtered or error_code(facts.error)
     contradicted = said not in (None, "error")
@@ -199,14 +191,14 @@ FILTERED = frozenset(
         "datainspectionfailed",
     }
 )
-"""What errors are called, in lower case, where a filter withheld the prompt or the answer: Azure OpenAI
+"""Error codes, in lower case, of a filter that withheld the prompt or the answer: Azure OpenAI
 (https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter), OpenAI (its client's `ResponseError`) and OpenRouter
 (https://openrouter.ai/docs/api/reference/errors-and-debugging), Alibaba (https://help.aliyun.com/en/model-studio/error-code); read
 2026-11-23."""
 
 
 def filtered_by(error: JSON) -> tuple[str, str | int | None] | None:
-    """Where an error says that a content filter is behind it, and its word for that; None for any other error."""
+    """Return the field and the value by which an error names a content filter; None for any other error."""
     fields = as_dict(error)
     inner, metadata = as_dict(fields.get("innererror")), as_dict(fields.get("metadata"))
     for where, value in (("code", fields.get("code")), ("type", fields.get("type")), ("innererror.code", inner.get("code"))):
@@ -218,25 +210,25 @@ def filtered_by(error: JSON) -> tuple[str, str | int | None] | None:
 
 
 def raw_value(value: JSON) -> str | int | None:
-    """The provider's word as it can be kept: text and integers as they are, anything else as JSON text, all of it short."""
+    """Return the provider's value as it is kept: text and integers as they are, anything else as JSON text, all of it short."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value if value is None or abs(value) < 2**63 else hex(value)[:_MAX_VALUE_CHARS]
+        return value if value is None or abs(value) < 2**63 else hex(value)[:_VALUE_CHARS]
     if isinstance(value, str):
-        return whole_text(value[:_MAX_VALUE_CHARS])
-    return dumps(value).decode()[:_MAX_VALUE_CHARS]
+        return whole_text(value[:_VALUE_CHARS])
+    return dumps(value).decode()[:_VALUE_CHARS]
 
 
 def error_code(error: JSON) -> tuple[str, str | int | None]:
-    """Where an error says what kind it is, and the kind: `("error.type", "overloaded_error")`."""
+    """Return the field and the value of an error's kind, such as `("error.type", "overloaded_error")`."""
     for name in ("type", "status", "code"):
         value = as_dict(error).get(name)
-        if value not in (None, "") and not (name == "status" and isinstance(value, int)):  # an HTTP status is no kind
+        if value not in (None, "") and not (name == "status" and isinstance(value, int)):  # not an HTTP status
             return f"error.{name}", raw_value(value)
     return "error", raw_value(error_text(error)) or None
 
 
 def error_text(error: JSON) -> str:
-    """The vendor's own words in an error object, or in an error that is only text."""
+    """Return the vendor's message in an error object, or in an error that is only text."""
     if isinstance(error, str):
         return whole_text(error)
     words = as_dict(error[0] if isinstance(error, list) and error else error)
@@ -244,7 +236,7 @@ def error_text(error: JSON) -> str:
 
 
 def find_error(payload: JSON) -> JSON:
-    """The error inside a body, or None. Bodies wrap it in different ways; an empty `error` key is none."""
+    """Return the error inside a body, or None. An empty `error` key is no error."""
     body = as_dict(payload[0] if isinstance(payload, list) and payload else payload)
     error = body.get("error")
     if error:
@@ -255,22 +247,66 @@ def find_error(payload: JSON) -> JSON:
 
 
 def body_message(payload: JSON) -> str:
-    """The vendor's own words in an error body of any usual shape, or an empty string."""
+    """Return the vendor's message in an error body of any usual shape, or an empty string."""
     error = find_error(payload)
     if error is None and isinstance(payload, list):
         payload = payload[0] if payload else None
     return error_text(error) or error_text(as_dict(payload))
 
 
-def tell_unknown(provider: str, model: str, value: str | int) -> None:
-    """Log a value that no table lists, once per provider, model and value; the oldest of many are forgotten."""
-    key = (provider, model, value)
-    with _lock:
-        if key in _told:
-            return
-        if len(_told) >= _MAX_REMEMBERED:
-            del _told[next(iter(_told))]
-        _told[key] = None
+@functools.lru_cache(1_000)
+def log_unknown(provider: str, model: str, value: str | int) -> None:
+    """Log a value that no table lists, once per provider, model and value."""
     logger.warning(
         "%s (%s) ended a response with %r, which is not a documented finish reason", provider, model or "model unknown", value
     )
+
+
+# The native finish reason of a gateway -------------------------------------------------------------------------------------
+
+
+def native_reason(table: Table, metadata: Mapping[str, JSON]) -> FinishReason | None:
+    """Return the meaning of the native value; None where it is missing or not in the table."""
+    native = metadata.get("native_finish_reason")
+    return table.reasons.get(native) if isinstance(native, str) else None
+
+
+def is_cut(table: Table, metadata: Mapping[str, JSON]) -> bool:
+    """True if the native value says that the response is incomplete."""
+    reason = native_reason(table, metadata)
+    return reason is not None and reason not in _CLEAN
+
+
+def weigh_native(signal: TerminationSignal, said: FinishReason | None, table: Table, facts: Facts) -> TerminationSignal:
+    """Weigh the signal of the gateway's value against the native one, by the rules above. `said` is the documented meaning of the
+    gateway's value, None where it is missing or undocumented."""
+    native = native_reason(table, facts.metadata)
+    if native is None or facts.error is not None:
+        return signal
+    if said is None or (native is FinishReason.ERROR and said is FinishReason.END_TURN and not facts.answered):
+        return _read_native(signal, table, facts)
+    word = facts.metadata["native_finish_reason"]
+    if native is signal.finish_reason or _agree(said, native):
+        return replace(signal, repairable=True) if word in table.repairable else signal
+    why = f"The provider says {signal.raw_value!r}, but the vendor behind it said {word!r}."
+    return replace(signal, confidence=Confidence.LOW, message=why)
+
+
+def _read_native(signal: TerminationSignal, table: Table, facts: Facts) -> TerminationSignal:
+    word = facts.metadata["native_finish_reason"]
+    found = judge(table, word, facts, provider=signal.provider, model=signal.model)
+    if found.finish_reason is FinishReason.UNKNOWN or found.confidence is Confidence.LOW:
+        return signal
+    said = {} if signal.raw_value in (None, "") else {"finish_reason": signal.raw_value}
+    return replace(
+        found,
+        confidence=Confidence.MEDIUM,
+        message=f"The provider gives no reason, or one that says less; the vendor behind it said {word!r}.",
+        metadata={**found.metadata, **said},
+    )
+
+
+def _agree(said: FinishReason, native: FinishReason) -> bool:
+    if said in _CLEAN and native in _CLEAN:  # not all vendors have a value for a turn with calls
+        return True
+    return said is native or (said in _CUT and native in _CUT)

@@ -1,47 +1,41 @@
-"""A stream of Bedrock's events, put together into the body that the whole answer would have been.
+"""A stream of Bedrock's events, assembled into the body of the same answer without streaming.
 
 Vendor page: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html, read 2026-11-22; the events as the
-vendor's service model (botocore 1.44) and recorded responses have them. They come as binary frames, whose name says what is in
-them; written again by others, as objects with that name as their only key.
+vendor's service model (botocore 1.44) and recorded responses have them. They are binary frames with a name; other people's recordings
+write them as objects with that name as their only key.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-from agentlab.providers import _read as read
-from agentlab.providers._signals import Ended, Facts
-from agentlab.providers._stream import BROKEN, NO_START, BodyParser
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Ended
+from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
 from agentlab.types import (
     JSON,
     ModelResponse,
     ReasoningDelta,
     SignalSeen,
     StreamEvent,
-    TerminationSignal,
     TextDelta,
     ToolCall,
     ToolCallDelta,
 )
 
-Reader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
-Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
-
 _KINDS = ("contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata")
-_PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
-_OF_THE_STREAM = frozenset({"contentBlockIndex", "p"})  # `p` is padding, against guessing at lengths
+_STREAM_FIELDS = frozenset({"contentBlockIndex", "p"})  # `p` is padding
 
 
 def is_own_tool(fields: dict[str, Any]) -> bool:
-    """Whether a `toolUse` waits for a result of ours: not one that the vendor runs, whose result stands in the same message."""
+    """True if a `toolUse` waits for our result: the vendor did not run it."""
     return fields.get("type") != "server_tool_use"
 
 
 def end_details(body: dict[str, Any]) -> dict[str, JSON]:
-    """What a body says of its end beside the stop reason: the stop sequence (where it was asked for), and what a guardrail did."""
+    """Return a body's details of its end: the stop sequence (if it was asked for), and a guardrail's action."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(read.as_dict(body.get("additionalModelResponseFields")).get("stop_sequence")):
         found["stop_sequence"] = sequence
@@ -52,7 +46,7 @@ def end_details(body: dict[str, Any]) -> dict[str, JSON]:
 
 
 class _Block:
-    """One content block as its pieces come in. `call` is its number among the tool calls."""
+    """One content block, assembled from its pieces. `call` is its number among the tool calls."""
 
     __slots__ = ("call", "citations", "closed", "image", "pieces", "redacted", "results", "start")
 
@@ -84,7 +78,7 @@ class _Block:
         return read.arguments_text(self.joined("input"), closed=self.closed)
 
     def content(self) -> list[dict[str, Any]]:
-        """What a whole message holds for this block: one part, and more only where kinds were mixed in it."""
+        """Return the block's parts of a whole message: one, or more if kinds were mixed in it."""
         found: list[dict[str, Any]] = []
         if "reasoning" in self.pieces or "signature" in self.pieces:
             signature = {"signature": self.joined("signature")} if "signature" in self.pieces else {}
@@ -105,7 +99,7 @@ class _Block:
         return found
 
     def _input(self) -> JSON:
-        """The arguments; those that are not JSON stay text."""
+        """Return the arguments; text that is not JSON stays text."""
         text = self.arguments()
         try:
             return read.loads(text) if text else {}
@@ -114,7 +108,7 @@ class _Block:
 
 
 def _joined_base64(pieces: list[str]) -> str:
-    """Bytes that came in pieces, each of them encoded for itself."""
+    """Join pieces of bytes, each of them encoded."""
     if len(pieces) == 1:
         return pieces[0]
     try:
@@ -123,13 +117,8 @@ def _joined_base64(pieces: list[str]) -> str:
         return "".join(pieces)
 
 
-class BedrockStreamParser(BodyParser):
+class BedrockStreamParser(BlockParser):
     """The state of one stream of events."""
-
-    def __init__(self, reader: Reader, signaller: Signaller) -> None:
-        self._reader = reader
-        self._signaller = signaller
-        super().__init__()
 
     def _clear(self) -> None:
         self._body: dict[str, Any] = {}
@@ -139,36 +128,36 @@ class BedrockStreamParser(BodyParser):
         self._tools = 0
         self._whole: dict[str, Any] | None = None
 
-    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         kind = name.decode("utf-8", "replace")
         if kind in _KINDS:
-            inside = chunk.get(kind)  # written again as server-sent events: named twice
-            self._take_event(kind, inside if isinstance(inside, dict) else chunk, told)
+            inside = chunk.get(kind)  # rewritten as server-sent events: named twice
+            self._take_event(kind, inside if isinstance(inside, dict) else chunk, events)
             return
         if kind.endswith("Exception"):
-            self._fail({**chunk, "type": kind}, told)
+            self._fail({**chunk, "type": kind}, events)
             return
         known = False
         for kind in _KINDS:
             if kind in chunk and "output" not in chunk:
                 known = True
-                self._take_event(kind, chunk[kind], told)
+                self._take_event(kind, chunk[kind], events)
         for kind, fields in chunk.items():
             if kind.endswith("Exception"):
                 known = True
-                self._fail({**read.as_dict(fields), "type": kind}, told)
+                self._fail({**read.as_dict(fields), "type": kind}, events)
         if not known and not name and ("output" in chunk or "stopReason" in chunk or "__type" in chunk or "message" in chunk):
             self._whole = chunk  # not streamed after all, or refused
 
-    def _take_event(self, kind: str, event: JSON, told: list[StreamEvent]) -> None:
+    def _take_event(self, kind: str, event: JSON, events: list[StreamEvent]) -> None:
         if not isinstance(event, dict):
             self._lose(BROKEN)
         elif kind == "contentBlockDelta":
-            self._delta(event.get("contentBlockIndex"), event.get("delta"), told)
+            self._delta(event.get("contentBlockIndex"), event.get("delta"), events)
         elif kind == "contentBlockStart":
-            self._start_block(event.get("contentBlockIndex"), event.get("start"), told)
+            self._start_block(event.get("contentBlockIndex"), event.get("start"), events)
         elif kind == "contentBlockStop":
-            if (block := self._blocks.get(_number(event.get("contentBlockIndex")))) is not None:
+            if (block := self._blocks.get(block_number(event.get("contentBlockIndex")))) is not None:
                 block.closed = True
         elif kind == "messageStart":
             self._doubtful = self._doubtful or self._done  # another message after this one
@@ -178,36 +167,36 @@ class BedrockStreamParser(BodyParser):
             self._body.pop("stopReason", None)
             self._role = read.as_text(event.get("role")) or "assistant"
         else:  # messageStop, metadata: fields of the body
-            self._body.update({key: value for key, value in event.items() if key not in _OF_THE_STREAM})
+            self._body.update({key: value for key, value in event.items() if key not in _STREAM_FIELDS})
             if kind == "messageStop":
                 self._done = True
-                told.append(SignalSeen(self._signal_now()))
+                events.append(SignalSeen(self._signal_now()))
 
-    def _start_block(self, index: JSON, start: JSON, told: list[StreamEvent]) -> None:
+    def _start_block(self, index: JSON, start: JSON, events: list[StreamEvent]) -> None:
         self._doubtful = self._doubtful or self._done
-        block = self._blocks[_number(index)] = _Block(dict(read.as_dict(start)), self._tools)
+        block = self._blocks[block_number(index)] = _Block(dict(read.as_dict(start)), self._tools)
         if block.tool_use is not None and is_own_tool(block.tool_use):
             self._tools += 1
-            told.append(ToolCallDelta(block.call, block.id(), block.name(), ""))
+            events.append(ToolCallDelta(block.call, block.id(), block.name(), ""))
 
-    def _delta(self, index: JSON, delta: JSON, told: list[StreamEvent]) -> None:
+    def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
         if not isinstance(delta, dict):
             self._lose(BROKEN)
             return
-        block = self._blocks.get(_number(index))
+        block = self._blocks.get(block_number(index))
         if block is None:  # text and reasoning begin without a start
-            block = self._blocks[_number(index)] = _Block({}, self._tools)
+            block = self._blocks[block_number(index)] = _Block({}, self._tools)
         if self._done or block.closed:
             self._damaged = True  # a piece that comes too late
         for kind, piece in delta.items():
             if kind == "text" and isinstance(piece, str):
                 block.pieces.setdefault("text", []).append(piece)
                 if piece:
-                    told.append(TextDelta(piece))
+                    events.append(TextDelta(piece))
             elif kind == "toolUse":
-                self._input_piece(block, read.as_dict(piece).get("input"), told)
+                self._input_piece(block, read.as_dict(piece).get("input"), events)
             elif kind == "reasoningContent":
-                self._reasoning_piece(block, read.as_dict(piece), told)
+                self._reasoning_piece(block, read.as_dict(piece), events)
             elif kind == "citation":
                 block.citations.append(piece)
             elif kind == "toolResult":
@@ -215,53 +204,41 @@ class BedrockStreamParser(BodyParser):
             elif kind == "image":
                 block.image.update(read.as_dict(piece))
 
-    def _input_piece(self, block: _Block, piece: JSON, told: list[StreamEvent]) -> None:
+    def _input_piece(self, block: _Block, piece: JSON, events: list[StreamEvent]) -> None:
         if block.tool_use is None:
             self._lose(NO_START)
         elif isinstance(piece, str):
             block.pieces.setdefault("input", []).append(piece)
             if piece and is_own_tool(block.tool_use):
-                told.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
-        elif isinstance(piece, dict):  # written again by somebody who has parsed it
+                events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
+        elif isinstance(piece, dict):  # rewritten from parsed JSON
             block.pieces["input"] = [read.dumps(piece).decode()]
 
-    def _reasoning_piece(self, block: _Block, piece: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _reasoning_piece(self, block: _Block, piece: dict[str, Any], events: list[StreamEvent]) -> None:
         if text := read.as_text(piece.get("text")):
             block.pieces.setdefault("reasoning", []).append(piece["text"])
-            told.append(ReasoningDelta(text))
+            events.append(ReasoningDelta(text))
         if signature := read.as_text(piece.get("signature")):
             block.pieces.setdefault("signature", []).append(signature)
         if redacted := read.as_text(piece.get("redactedContent")):
             block.redacted.append(redacted)
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, what is left may be JSON and yet wrong
+        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
         return tuple(
             ToolCall(id=block.id(), name=block.name(), arguments=block.arguments(), closed=block.closed and sound)
             for _, block in sorted(self._blocks.items())
             if block.tool_use is not None and is_own_tool(block.tool_use)
         )
 
-    def _signal_now(self) -> TerminationSignal:
-        calls = self._calls()
-        facts = Facts(
-            tool_calls=len(calls),
-            complete_calls=all(read.is_json(call.arguments) for call in calls),
-            answered=bool(self._blocks),
-            damaged=self._damaged,
-            error=self._error,
-            metadata=end_details(self._body),
-        )
-        return self._signaller(self._body.get("stopReason"), facts)
+    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
+        return self._body.get("stopReason"), end_details(self._body)
 
     def _weigh_order(self) -> None:
-        # Where the message was cut its last block may stay open; where it was not, the event that closes it was lost.
-        proper = self._done and self._body.get("stopReason") in _PROPER_ENDS
+        # The last block of a cut message may stay open; in any other the event that closes it was lost.
+        proper = self._done and self._body.get("stopReason") in PROPER_ENDS
         left_open = proper and self._error is None and not all(block.closed for block in self._blocks.values())
         self._doubtful = self._doubtful or left_open
-
-    def _newest(self) -> int:
-        return len(self._blocks)
 
     def _ended(self) -> Ended:
         return "marked" if self._done and not self._torn else "unmarked"
@@ -274,13 +251,12 @@ class BedrockStreamParser(BodyParser):
 
     @property
     def sound(self) -> bool:
-        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        """True if the stream is complete and nothing was lost; known after `finish`."""
         return super().sound or (self._whole is not None and not self._damaged and not self._torn)
 
     @property
     def cut_short(self) -> bool:
-        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`. The first frame only says that a
-        message begins."""
+        """True if the body ended within an event, or before the last one; known after `finish`."""
         return super().cut_short or (self._begun and not self._done)
 
     def _assembled(self) -> dict[str, Any]:
@@ -289,8 +265,3 @@ class BedrockStreamParser(BodyParser):
         if self._begun or content:
             body["output"] = {"message": {"role": self._role, "content": content}}
         return body
-
-
-def _number(index: JSON) -> int:
-    """A block's index; a missing or absurd one is that of a single block."""
-    return index if isinstance(index, int) else 0

@@ -1,7 +1,7 @@
-"""The default detector: why a response ended, by a provider that nobody told us of.
+"""The detector for unknown providers, which reads responses by their pattern.
 
-Most servers speak one of a few wires, so the response's shape says which reader understands it. Where none does, a field that is named
-like a finish reason is looked for, and a word that some vendor uses. Either is an inference: never more than MEDIUM.
+Most servers speak one of a few wires, so the shape of the response says which reader understands it. If none does, a field with the
+name of a finish reason is searched, with a value that some vendor uses. Both are inferences: at most MEDIUM.
 """
 
 from __future__ import annotations
@@ -9,26 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from agentlab.providers import _read as read
-from agentlab.providers._base import StreamParser
-from agentlab.providers._detect import BodyDetector, WireDetector, explained, provider_detector
-from agentlab.providers._incoming import Incoming
-from agentlab.providers._signals import Facts, Table, find_error, judge, not_whole
-from agentlab.providers._sse import UNREADABLE, Event
-from agentlab.providers._stream import BROKEN
-from agentlab.types import (
-    JSON,
-    Confidence,
-    FinishReason,
-    Hole,
-    ModelResponse,
-    SignalSeen,
-    StreamEvent,
-    TerminationSignal,
-)
+from agentlab.providers.base import StreamParser
+from agentlab.providers.finish_detection import BodyDetector, WireDetector, explained, provider_detector
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Facts, Table, find_error, judge, not_whole
+from agentlab.providers.wires.incoming import UNREADABLE, Event, Incoming
+from agentlab.providers.wires.stream import BROKEN
+from agentlab.types import JSON, Confidence, FinishReason, Hole, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
-"""How vendors call it."""
+"""Names of the field."""
 
 WORDS: dict[str | int, FinishReason] = {
     "stop": FinishReason.END_TURN,
@@ -64,16 +54,16 @@ WORDS: dict[str | int, FinishReason] = {
     "error": FinishReason.ERROR,
     "failed": FinishReason.ERROR,
 }
-"""What vendors say there, in lower case: the words of the documented wires, and of Cohere, Ollama, Text Generation Inference and
-watsonx (their API references, read 2026-11-22)."""
+"""Its values, in lower case: those of the documented wires, and of Cohere, Ollama, Text Generation Inference and watsonx (their API
+references, read 2026-11-22)."""
 
-_LEVELS, _PLACES = 4, 500
+_LEVELS, _PLACES = 4, 500  # how deep and how wide a body is searched
 _TEXTS = ("text", "content", "response", "generated_text", "completion", "output_text")
 _CALLS = ("tool_calls", "function_call", "toolUse", "functionCall")
 
 
 def reader_of(value: JSON) -> str | None:
-    """The provider whose reader understands a body, or the first event of a stream, of this shape; None where none does."""
+    """Return the provider that can read a body, or the first event of a stream, of this shape; None if none can."""
     body = read.as_dict(value[0] if isinstance(value, list) and value else value)
     kind = read.as_text(body.get("type"))
     output = body.get("output")
@@ -97,7 +87,7 @@ _CONVERSE_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta", "c
 
 @dataclass(frozen=True, slots=True)
 class PatternDetector(BodyDetector):
-    """Reads responses of a provider that is not known by their shape. `provider` and `model` are what they are called in the signal."""
+    """Reads responses of an unknown provider by their shape. `provider` and `model` are the names in the signal."""
 
     provider: str
     model: str = ""
@@ -107,11 +97,11 @@ class PatternDetector(BodyDetector):
         return self.provider
 
     def of_model(self, model: str) -> PatternDetector:
-        """The same detector for one model."""
+        """Return the detector for one model."""
         return PatternDetector(self.provider, model)
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
-        """A parser for one stream: `feed(bytes)`, then `finish()`."""
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
         return PatternStreamParser(self, requested_cap)
 
     def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
@@ -121,24 +111,23 @@ class PatternDetector(BodyDetector):
         return self.inferred(self.reader(name).detect(body, requested_cap=requested_cap), name)
 
     def reader(self, name: str) -> WireDetector:
-        """The detector of the wire that was chosen; what it logs names this provider too."""
+        """Return the detector of the chosen wire; its log entries name this provider too."""
         return provider_detector(name, f"{self.provider}:{self.model}" if self.model else self.provider)
 
     def inferred(self, signal: TerminationSignal, reader: str) -> TerminationSignal:
-        """The signal of a reader that was chosen by the shape."""
-        sure = signal.confidence is Confidence.HIGH
+        """Return the signal of a reader that was chosen by the shape."""
         return replace(
             signal,
             provider=self.provider,
-            confidence=Confidence.MEDIUM if sure else signal.confidence,
+            confidence=Confidence.MEDIUM if signal.confidence is Confidence.HIGH else signal.confidence,
             metadata={**signal.metadata, "read_as": reader},
             model=self.model,
         )
 
     def by_name(self, body: JSON) -> TerminationSignal:
-        """The signal of a body of no known shape: by a field that is named like a finish reason."""
-        where, said = next(_named(body, FIELDS), ("", None))
-        word = said.strip().lower() if isinstance(said, str) else said
+        """Return the signal of a body of no known shape, by a field with the name of a finish reason."""
+        where, value = next(_named(body, FIELDS), ("", None))
+        word = value.strip().lower() if isinstance(value, str) else value
         calls = [found for _, found in _named(body, _CALLS) if found]
         facts = Facts(
             tool_calls=len(calls),
@@ -148,12 +137,12 @@ class PatternDetector(BodyDetector):
         table = Table(field=where, reasons=WORDS, stop_with_calls=True)
         signal = judge(table, word, facts, provider=self.provider, model=self.model)
         sure = signal.confidence is Confidence.HIGH and signal.finish_reason is not FinishReason.ERROR
-        raw = signal.raw_value if facts.error is not None or not isinstance(said, str) else said[:200]
+        raw = signal.raw_value if facts.error is not None or not isinstance(value, str) else value[:200]
         return replace(signal, confidence=Confidence.MEDIUM if sure else signal.confidence, raw_value=raw)
 
 
 def _named(value: JSON, names: tuple[str, ...]) -> Iterator[tuple[str, JSON]]:
-    """The fields of these names with something in them, the outermost first, and where they stand."""
+    """Yield the place and the value of each field with one of these names, the outermost first; null is left out."""
     level: list[tuple[str, JSON]] = [("", value)]
     for _ in range(_LEVELS):
         below: list[tuple[str, JSON]] = []
@@ -170,7 +159,7 @@ def _named(value: JSON, names: tuple[str, ...]) -> Iterator[tuple[str, JSON]]:
 
 
 class PatternStreamParser:
-    """The state of one stream of an unknown wire: its first event tells which parser gets it."""
+    """The state of one stream of an unknown wire. Its first event decides which parser reads it."""
 
     def __init__(self, detector: PatternDetector, requested_cap: int | None) -> None:
         self._detector = detector
@@ -178,49 +167,49 @@ class PatternStreamParser:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, to be used for another stream."""
+        """Forget everything, to parse another stream."""
         self._held: list[bytes] = []
-        self._look = Incoming()
+        self._incoming = Incoming()
         self._values: list[JSON] = []
-        self._looked_at = 0
+        self._examined = 0
         self._hole: Hole | None = None
         self._inner: StreamParser | None = None
         self._reader = ""
         self._response: ModelResponse | None = None
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and tell what they add."""
+        """Take the next bytes and return the events that they complete."""
         if self._inner is not None:
-            return self._told(self._inner.feed(data))
+            return self._inferred(self._inner.feed(data))
         self._held.append(data)
-        return self._choose(self._look.feed(data))
+        return self._choose(self._incoming.feed(data))
 
     def finish(self) -> TerminationSignal:
-        """The stream has ended: why."""
+        """Return why the stream ended."""
         return self.response().signal
 
     @property
     def sound(self) -> bool:
-        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        """True if the stream is complete and nothing was lost; known after `finish`."""
         return self._inner is not None and self._inner.sound
 
     @property
     def cut_short(self) -> bool:
-        """Whether the body ended within a piece of it, or ahead of the first; known after `finish`."""
-        return self._look.cut_short if self._inner is None else self._inner.cut_short
+        """True if the body ended within an event, or before the first; known after `finish`."""
+        return self._incoming.cut_short if self._inner is None else self._inner.cut_short
 
     def response(self) -> ModelResponse:
-        """What was put together from the stream."""
+        """Return the response assembled from the stream."""
         if self._response is None:
             if self._inner is None:
-                events, values = self._look.finish()
+                events, values = self._incoming.finish()
                 self._values += values
                 self._choose(events)
             self._response = self._unread() if self._inner is None else self._read(self._inner)
         return self._response
 
     def _choose(self, events: list[Event]) -> list[StreamEvent]:
-        """Take the parser that the events so far call for, and give it all that was held back."""
+        """Choose the parser that the events so far call for, and feed it everything held back."""
         for label, data in events:
             try:
                 value = read.loads(data)
@@ -229,16 +218,18 @@ class PatternStreamParser:
                     self._hole = Hole(len(self._text()), len(data.removeprefix(UNREADABLE)) or None, BROKEN)
                 continue
             word = label.decode("utf-8", "replace")
-            self._values.append({word: value} if word in _CONVERSE_EVENTS else value)  # frames name the event outside of it
-        name = next((name for value in self._values[self._looked_at :] if (name := reader_of(value))), None)
-        self._looked_at = len(self._values)
+            self._values.append(
+                {word: value} if word in _CONVERSE_EVENTS else value
+            )  # a frame has the event's name in its headers
+        name = next((name for value in self._values[self._examined :] if (name := reader_of(value))), None)
+        self._examined = len(self._values)
         if name is None:
             return []
         self._reader, self._inner = name, self._detector.reader(name).stream(requested_cap=self._cap)
         held, self._held = b"".join(self._held), []
-        return self._told(self._inner.feed(held))
+        return self._inferred(self._inner.feed(held))
 
-    def _told(self, events: list[StreamEvent]) -> list[StreamEvent]:
+    def _inferred(self, events: list[StreamEvent]) -> list[StreamEvent]:
         return [
             SignalSeen(self._detector.inferred(event.signal, self._reader)) if isinstance(event, SignalSeen) else event
             for event in events
@@ -249,9 +240,9 @@ class PatternStreamParser:
         return replace(parser.response(), signal=self._detector.inferred(signal, self._reader))
 
     def _unread(self) -> ModelResponse:
-        """A stream of no known wire: its events together, looked through by name, the last one first."""
+        """Return a response from a stream of an unknown wire: all its events are searched by name, the last one first."""
         signal = self._detector.by_name(self._values[::-1])
-        holes = () if self._hole is None or self._look.cut_short else (self._hole,)
+        holes = () if self._hole is None or self._incoming.cut_short else (self._hole,)
         signal = not_whole(signal, holes) if holes else signal
         return ModelResponse(read.whole_text(self._text()), signal, raw=self._values, holes=holes)
 

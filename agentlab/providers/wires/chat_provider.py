@@ -1,15 +1,30 @@
-"""A stream of chat completion chunks, put together into the body that the whole answer would have been."""
+"""The chat completions wire: its stream parser, and the base of the providers that speak it."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from agentlab.providers import _read as read
-from agentlab.providers._chat_completions import REASONING_KEYS, Origin, called, content_text, is_custom, read_body, read_signal
-from agentlab.providers._signals import Ended, Facts
-from agentlab.providers._stream import BodyParser
+from agentlab.http import HttpRequest
+from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
+from agentlab.providers.wires import read
+from agentlab.providers.wires.chat import (
+    PLAIN,
+    REASONING_KEYS,
+    Dialect,
+    Origin,
+    called,
+    content_text,
+    is_custom,
+    read_body,
+    read_signal,
+    request_body,
+)
+from agentlab.providers.wires.finish_rules import Ended, Facts
+from agentlab.providers.wires.stream import BodyParser
 from agentlab.types import (
     JSON,
+    ModelRequest,
     ModelResponse,
     ReasoningDelta,
     SignalSeen,
@@ -20,8 +35,6 @@ from agentlab.types import (
 )
 
 _TOP = ("id", "object", "created", "model", "provider", "system_fingerprint", "service_tier")
-
-
 _CALL_KEYS = ("index", "id", "type", "function", "custom")
 
 
@@ -30,7 +43,7 @@ def _block(detail: dict[str, Any]) -> tuple[JSON, JSON, JSON]:
 
 
 class _Call:
-    """One tool call as its pieces come in."""
+    """One tool call, assembled from its pieces."""
 
     __slots__ = ("arguments", "custom", "id", "index", "more", "name", "number")
 
@@ -43,8 +56,8 @@ class _Call:
         self.custom = False
         self.more: dict[str, Any] = {}
 
-    def said(self) -> dict[str, Any]:
-        """What is called, and with what, as a whole body holds it."""
+    def body(self) -> dict[str, Any]:
+        """Return the call as in a whole body."""
         text = "".join(self.arguments)
         if self.custom:
             return {"type": "custom", "custom": {"name": self.name, "input": text}}
@@ -70,18 +83,18 @@ class ChatStreamParser(BodyParser):
         self._size_at_finish: tuple[int, int] | None = None
         self._kept: dict[str, Any] = {}
 
-    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         choices = chunk.get("choices")
         if choices and type(choices) is list:
             choice = choices[0]
             if len(choices) > 1 or type(choice) is not dict or choice.get("index"):
                 choice = next((item for item in choices if isinstance(item, dict) and not item.get("index")), None)
             if choice is not None:
-                self._choice(choice, told)
+                self._choice(choice, events)
         elif chunk.get("object") == "error":
-            self._fail(chunk, told)
+            self._fail(chunk, events)
         body = self._body
-        if "model" not in body:  # the first chunk tells all of them, as a rule
+        if "model" not in body:  # usually the first chunk has all of them
             for key in _TOP:
                 if key not in body and chunk.get(key) not in (None, ""):  # Azure's first chunk leaves them empty
                     body[key] = chunk[key]
@@ -93,18 +106,18 @@ class ChatStreamParser(BodyParser):
         elif "x_groq" in chunk and read.as_dict(chunk["x_groq"]).get("usage"):
             body["x_groq"] = chunk["x_groq"]
 
-    def _choice(self, choice: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _choice(self, choice: dict[str, Any], events: list[StreamEvent]) -> None:
         delta = choice.get("delta") or choice.get("message")
         if type(delta) is dict:
             content = delta.get("content")
             if content:
                 if type(content) is str:
                     self._text.append(content)
-                    told.append(TextDelta(content))
+                    events.append(TextDelta(content))
                 else:
-                    self._parts(content, told)
+                    self._parts(content, events)
             if len(delta) > 1 or not content:
-                self._rest_of_delta(delta, told)
+                self._rest_of_delta(delta, events)
         finish = choice.get("finish_reason")
         if finish is None and (len(choice) <= 3 or (len(choice) == 4 and "logprobs" in choice)):  # index, delta, finish_reason
             return
@@ -113,7 +126,7 @@ class ChatStreamParser(BodyParser):
         if choice.get("native_finish_reason") is not None:
             self._native_finish = choice["native_finish_reason"]
         if choice.get("error"):
-            self._fail(choice["error"], told)
+            self._fail(choice["error"], events)
         if isinstance(choice.get("usage"), dict):
             self._body["usage"] = choice["usage"]
         if self._origin.dialect.says_nothing(finish):  # some send "" in each chunk before the last
@@ -121,7 +134,7 @@ class ChatStreamParser(BodyParser):
         self._size_at_finish = self._size()
         if finish != self._finish:
             self._finish = finish
-            told.append(SignalSeen(self._signal_now()))
+            events.append(SignalSeen(self._signal_now()))
 
     def _size(self) -> tuple[int, int]:
         return len(self._text) + len(self._refusal), sum(1 + len(call.arguments) for call in self._calls)
@@ -130,27 +143,27 @@ class ChatStreamParser(BodyParser):
         return self._done or self._finish is not None
 
     def _weigh_order(self) -> None:
-        # Some servers give the reason with each call, and again at the end: only what comes after the last one is out of place.
+        # Some servers repeat the reason with each call and at the end: only what follows the last one is out of order.
         super()._weigh_order()
         self._weigh_size(self._size_at_finish)
 
     def _keep(self, key: str, value: JSON) -> None:
-        """What chunk after chunk tells by name: the first word on each, unless a later one says that it took effect."""
+        """Merge what several chunks report by name: the first entry of each name stays, unless a later one took effect."""
         if isinstance(value, dict):
             kept = self._kept.setdefault(key, {})
-            kept.update({name: told for name, told in value.items() if name not in kept or read.as_dict(told).get("filtered")})
+            kept.update({name: entry for name, entry in value.items() if name not in kept or read.as_dict(entry).get("filtered")})
 
-    def _parts(self, content: JSON, told: list[StreamEvent]) -> None:
-        """Content that comes as a list of parts."""
+    def _parts(self, content: JSON, events: list[StreamEvent]) -> None:
+        """Take content that is a list of parts."""
         text, thoughts = content_text(content)
         if thoughts:
             self._reasoning.setdefault("reasoning_content", []).append(thoughts)
-            told.append(ReasoningDelta(thoughts))
+            events.append(ReasoningDelta(thoughts))
         if text:
             self._text.append(text)
-            told.append(TextDelta(text))
+            events.append(TextDelta(text))
 
-    def _rest_of_delta(self, delta: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _rest_of_delta(self, delta: dict[str, Any], events: list[StreamEvent]) -> None:
         thought = ""
         for key, value in delta.items():
             if not value or key in ("content", "role"):
@@ -158,7 +171,7 @@ class ChatStreamParser(BodyParser):
             if key == "tool_calls":
                 for entry in read.as_list(value):
                     if isinstance(entry, dict):
-                        self._call(entry, told)
+                        self._call(entry, events)
             elif key in REASONING_KEYS:
                 if isinstance(value, str):
                     self._reasoning.setdefault(key, []).append(value)
@@ -170,13 +183,13 @@ class ChatStreamParser(BodyParser):
                 if isinstance(value, str):
                     self._refusal.append(value)
             elif key == "function_call" and isinstance(value, dict):
-                self._call({"index": 0, "function": value}, told)
+                self._call({"index": 0, "function": value}, events)
         if thought:
-            told.append(ReasoningDelta(thought))
+            events.append(ReasoningDelta(thought))
 
     def _detail(self, piece: JSON) -> None:
-        """A piece of OpenRouter's reasoning details. Pieces of one block, of one type and index in a row, are put together: what goes
-        back must be the blocks that the whole answer would have had."""
+        """Take a piece of OpenRouter's reasoning details. Consecutive pieces of one type and index are one block: the blocks sent back
+        must be those of a whole answer."""
         if not isinstance(piece, dict):
             self._details.append((piece, {}))
             return
@@ -190,7 +203,7 @@ class ChatStreamParser(BodyParser):
             elif value is not None or key not in last:
                 last[key] = value
 
-    def _call(self, entry: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _call(self, entry: dict[str, Any], events: list[StreamEvent]) -> None:
         function, piece = called(entry)
         index, call_id, name = entry.get("index"), entry.get("id"), function.get("name")
         calls = self._calls
@@ -208,16 +221,16 @@ class ChatStreamParser(BodyParser):
         if len(entry) > 3:
             call.more.update({key: value for key, value in entry.items() if key not in _CALL_KEYS})
         call.custom = call.custom or is_custom(entry)
-        told.append(ToolCallDelta(call.number, call.id or f"call_{call.number + 1}", call.name, arguments))
+        events.append(ToolCallDelta(call.number, call.id or f"call_{call.number + 1}", call.name, arguments))
 
     def _which(self, index: JSON, call_id: JSON, name: JSON) -> _Call:
-        """The call that a piece belongs to. Most servers number the calls; some give all of them one number, or none."""
+        """Return the call that a piece belongs to. Most servers number the calls; some give all of them one number, or none."""
         for call in reversed(self._calls):
             if index is not None and call.index != index:
                 continue
             if call_id and call.id:
                 begins = call_id != call.id
-            else:  # a name where arguments stand already: another call, unless a numbered one repeats its own name
+            else:  # a name after arguments begins another call, unless a numbered call repeats its name
                 begins = bool(name) and bool(call.arguments) and (index is None or name != call.name)
             if not begins:
                 return call
@@ -227,7 +240,7 @@ class ChatStreamParser(BodyParser):
         return call
 
     def _signal_now(self) -> TerminationSignal:
-        """What can be said while the stream goes on."""
+        """Return the signal while the stream is open."""
         return read_signal(
             self._finish,
             Facts(
@@ -246,7 +259,7 @@ class ChatStreamParser(BodyParser):
         return read_body(body, self._origin, ended=ended, damaged=damaged)
 
     def _assembled(self) -> dict[str, Any]:
-        """The body of the same answer, not streamed."""
+        """Return the body of the same answer without streaming."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
@@ -258,17 +271,80 @@ class ChatStreamParser(BodyParser):
                 for detail, texts in self._details
             ]
         if self._calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    **call.said(),
-                    **call.more,
-                }
-                for call in self._calls
-            ]
+            message["tool_calls"] = [{"id": call.id, **call.body(), **call.more} for call in self._calls]
         return {**self._body, "choices": [{"index": 0, "message": message, **self._ended_choice()}]}
 
     def _ended_choice(self) -> dict[str, Any]:
-        """What the choice says of its end."""
+        """Return what the choice says about its end."""
         native = {} if self._native_finish is None else {"native_finish_reason": self._native_finish}
         return {"finish_reason": self._finish, **native, **self._kept}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletions(Server):
+    """A server on the chat completions wire.
+
+    `base_url` is the address up to and without `/chat/completions`. `headers` are further headers of live calls. Keys and headers are
+    never shown.
+
+    A subclass has a `name`, a `wire`, the wire's name for the output cap (`cap_field`), `capabilities`, an address, `key_variables` or
+    `auth_headers` for its key, and, if its finish reasons differ, a `dialect`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from agentlab.providers import Capabilities, ChatCompletions, find_key
+        >>> @dataclass(frozen=True, slots=True)
+        ... class Kiosk(ChatCompletions):
+        ...     name = "kiosk"
+        ...     wire = "kiosk.chat"
+        ...     cap_field = "max_tokens"
+        ...     capabilities = Capabilities(reports_cost=True)
+        ...     base_url: str = "https://kiosk.example/v1"
+        ...     def auth_headers(self):
+        ...         return {"authorization": "Bearer " + find_key(self.name, self.api_key, ["KIOSK_API_KEY"])}
+        >>> lab.Agent(Kiosk(model="small"))
+        Agent(kiosk:small, budget=Budget(max_turns=20))
+    """
+
+    cap_field: ClassVar[str]
+    dialect: ClassVar[Dialect] = PLAIN
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "capabilities"):
+            native = () if cls.dialect.native is None else (cls.dialect.native,)
+            cls.capabilities = replace(cls.capabilities, tables=(*cls.dialect.tables, *native))
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """Return a POST to `/chat/completions`."""
+        return HttpRequest(
+            method="POST",
+            url=self._url(),
+            headers=content_headers(stream=request.stream),
+            body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field),
+        )
+
+    def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
+        """Read a whole body."""
+        return read_body(payload, self._origin(requested_cap))
+
+    def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a new parser for one stream."""
+        return ChatStreamParser(self._origin(requested_cap))
+
+    def _url(self) -> str:
+        return f"{self.base_url}/chat/completions"
+
+    def _origin(self, requested_cap: int | None) -> Origin:
+        return Origin(self.name, self.model, self.wire, requested_cap, self.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedChat(ChatCompletions):
+    """A server whose address ends in a version, which a given `api_version` replaces."""
+
+    api_version: str | None = None
+
+    def __post_init__(self) -> None:
+        base_url, version = place_version(clean_url(self.base_url, self.name), self.api_version, self.name)
+        object.__setattr__(self, "base_url", base_url)
+        object.__setattr__(self, "api_version", version)

@@ -1,7 +1,7 @@
-"""Providers by name: every file of this folder without a leading underscore, and the entry points `agentlab.providers`.
+"""Providers by name: the classes in `PROVIDERS` of the files in this folder, and the entry points `agentlab.providers`.
 
-A file `foo_bar.py` is the provider `foo-bar`; it names its class `PROVIDER`. Only the file that is asked for is imported. A name may
-carry the version of the wire, `gemini@v1`: the class is then given `api_version="v1"`.
+A file `foo.py` with `PROVIDERS = (Foo, FooResponses)` provides each class under its `name`, which is `foo` or begins with `foo-`, so
+only that file is imported. A name may carry a version of the API, as in `gemini@v1`: it is passed as `api_version="v1"`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import agentlab.providers
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.pricing import vendor_of
-from agentlab.providers import _base
+from agentlab.providers import base
 from agentlab.redaction import shown_without_keys
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ _COMPATIBLE = {
 """Addresses that understand OpenAI's API: the provider "compatible" reads them."""
 
 
-def resolve(spec: str) -> _base.Provider:
+def resolve(spec: str) -> base.Provider:
     """The provider for a `provider:model` string, such as `openai:gpt-4.1-mini`, or `gemini@v1:gemini-3.5-flash` for a version of its
     API other than the usual one. Raises UnknownProviderError."""
     name, colon, model = spec.partition(":")
     if not colon or not model.strip() or not name.strip():
         vendor = None if colon or not name.strip() else vendor_of(name.strip())
         example = f"{vendor}:{name.strip()}" if vendor else "openai:gpt-4.1-mini"
-        if name.strip() in _files():
+        if _own(name.strip()) is not None:
             example = f"{name.strip()}:model-name"
         before, _, after = name.strip().partition("/")
         hint = _instead(before.lower(), after) if after and not colon else ""
@@ -67,7 +67,7 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
     base_url: str | None = None,
     api_key: str | None = None,
     **settings: Any,
-) -> _base.Provider:
+) -> base.Provider:
     """A provider where a `provider:model` string says too little.
 
     `name` may carry an API version, as in `gemini@v1`. `base_url` is another address than the vendor's own; `api_key` a key that is not
@@ -108,14 +108,15 @@ def split_version(name: str) -> tuple[str, str]:
 
 def names() -> tuple[str, ...]:
     """The names of all providers, sorted."""
-    return tuple(sorted({*_files(), *_entry_points()}))
+    own = {name for file in _files() for name in _provided_by(file)}
+    return tuple(sorted({*own, *_entry_points()}))
 
 
 @overload
-def capabilities(provider: None = None) -> dict[str, _base.Capabilities]: ...
+def capabilities(provider: None = None) -> dict[str, base.Capabilities]: ...
 @overload
-def capabilities(provider: str) -> _base.Capabilities: ...
-def capabilities(provider: str | None = None) -> _base.Capabilities | dict[str, _base.Capabilities]:
+def capabilities(provider: str) -> base.Capabilities: ...
+def capabilities(provider: str | None = None) -> base.Capabilities | dict[str, base.Capabilities]:
     """What can be expected of a provider: streaming, tools, reports_usage, reports_cost, and the finish reasons that its wire can send
     (`reasons`); without a name, of all of them by name.
 
@@ -130,14 +131,26 @@ def capabilities(provider: str | None = None) -> _base.Capabilities | dict[str, 
     if provider is None:
         return {name: capabilities(name) for name in names()}
     kind: Any = find(split_version(provider.partition(":")[0])[0])
-    found: _base.Capabilities = kind.capabilities
+    found: base.Capabilities = kind.capabilities
     return found
 
 
 @functools.cache
-def _files() -> Mapping[str, str]:
-    found = (module.name for module in pkgutil.iter_modules(agentlab.providers.__path__))
-    return {name.replace("_", "-"): name for name in found if not name.startswith("_")}
+def _files() -> tuple[str, ...]:
+    return tuple(module.name for module in pkgutil.iter_modules(agentlab.providers.__path__))
+
+
+@functools.cache
+def _provided_by(file: str) -> Mapping[str, Any]:
+    """The providers of one file by name; none for a file that holds something else."""
+    module = importlib.import_module(f"agentlab.providers.{file}")
+    return {kind.name: kind for kind in getattr(module, "PROVIDERS", ())}
+
+
+def _own(name: str) -> Any:
+    """agentlab's own provider of this name, or None."""
+    files = (file for file in _files() if f"{name}-".startswith(file.replace("_", "-") + "-"))
+    return next((kinds[name] for file in files if name in (kinds := _provided_by(file))), None)
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -146,11 +159,10 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def find(name: str, model: str = "…") -> Callable[..., _base.Provider]:
+def find(name: str, model: str = "…") -> Callable[..., base.Provider]:
     """The class of a provider. Raises UnknownProviderError, which says how to write `model` where another provider serves it."""
-    if name in _files():
-        module = importlib.import_module(f"agentlab.providers.{_files()[name]}")
-        return _hiding(module.PROVIDER)
+    if (own := _own(name)) is not None:
+        return _hiding(own)
     if (point := _entry_points().get(name)) is not None:
         return _hiding(point.load())
     known = str(name).lower()
@@ -162,9 +174,9 @@ def find(name: str, model: str = "…") -> Callable[..., _base.Provider]:
 
 
 @functools.cache
-def _hiding(kind: Any) -> Callable[..., _base.Provider]:
+def _hiding(kind: Any) -> Callable[..., base.Provider]:
     """The class, shown without keys: some gateways have one in their address."""
-    return cast("Callable[..., _base.Provider]", shown_without_keys(kind) if isinstance(kind, type) else kind)
+    return cast("Callable[..., base.Provider]", shown_without_keys(kind) if isinstance(kind, type) else kind)
 
 
 def _list() -> str:

@@ -1,0 +1,414 @@
+"""The provider protocol: a translation between agentlab's values and one vendor's HTTP wire, without I/O and without state.
+
+Below it what requests have in common: options merged into the body, addresses, keys, and API versions such as `gemini@v1`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.http import HttpRequest
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import Table, body_message
+from agentlab.shown import Shown
+from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities(Shown):
+    """The capabilities of a provider's wire. `tables` are its finish reasons; a subclass of ChatCompletions or Responses has those of
+    its wire.
+
+    Example:
+        >>> from agentlab.providers import Capabilities
+        >>> Capabilities(streaming=False)
+        Capabilities(streaming=False, tools=True, reports_usage=True, reports_cost=False)
+    """
+
+    streaming: bool = True
+    tools: bool = True
+    reports_usage: bool = True
+    reports_cost: bool = False
+    tables: tuple[Table, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def reasons(self) -> Mapping[FinishReason, Mapping[str, tuple[str | int, ...]]]:
+        """The finish reasons that the wire can send, each with the fields and values that mean it. If an ordinary end with tool calls
+        asks for tools, its values are listed under both.
+
+        Example:
+            >>> lab.capabilities("anthropic").reasons[lab.FinishReason.PAUSED]
+            {'stop_reason': ('pause_turn', 'compaction')}
+            >>> lab.FinishReason.PAUSED in lab.capabilities("openai").reasons
+            False
+        """
+        found: dict[FinishReason, dict[str, tuple[str | int, ...]]] = {}
+        for table in self.tables:
+            for value, reason in table.reasons.items():
+                with_calls = (FinishReason.TOOL_CALLS,) if table.stop_with_calls and reason is FinishReason.END_TURN else ()
+                for each in (reason, *with_calls):
+                    of_reason = found.setdefault(each, {})
+                    of_reason[table.field] = (*of_reason.get(table.field, ()), value)
+        return {reason: found[reason] for reason in FinishReason if reason in found}
+
+
+class StreamParser(Protocol):
+    """The state of one stream. Bytes may be cut anywhere.
+
+    Example:
+        >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+        >>> whole = b'data: {"choices": [{"delta": {"content": "Paris."}, "finish_reason": "stop"}]}\\n\\ndata: [DONE]\\n\\n'
+        >>> for piece in (whole[:50], whole[50:]):
+        ...     events = parser.feed(piece)
+        >>> parser.finish().finish_reason, parser.response().text, parser.sound
+        (<FinishReason.END_TURN: 'end_turn'>, 'Paris.', True)
+    """
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Take the next bytes and return the events that they complete. Never raises on what a provider sent.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> parser.feed(b'data: {"choices": [{"delta": {"content": "Par')
+            []
+            >>> parser.feed(b'is."}}]}\\n\\n')
+            [TextDelta(text='Paris.')]
+        """
+        ...
+
+    def finish(self) -> TerminationSignal:
+        """Return why the stream ended. A stream that broke off is MEDIUM or LOW, never a clean end.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> signal = parser.finish()
+            >>> signal.confidence, signal.message
+            (<Confidence.LOW: 'low'>, 'The stream broke off before a finish reason.')
+        """
+        ...
+
+    def response(self) -> ModelResponse:
+        """Return the response assembled from the stream. Call it after `finish`.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> signal = parser.finish()
+            >>> parser.response().text
+            'Paris.'
+        """
+        ...
+
+    @property
+    def sound(self) -> bool:
+        """True if the stream is complete and nothing was lost; known after `finish`.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}, "finish_reason": "stop"}]}\\n\\n')
+            >>> parser.finish().finish_reason, parser.sound  # its end marker, `data: [DONE]`, is missing
+            (<FinishReason.END_TURN: 'end_turn'>, False)
+        """
+        ...
+
+    @property
+    def cut_short(self) -> bool:
+        """True if the body ended within an event, or before the first; known after `finish`.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"del')
+            >>> parser.finish().confidence, parser.cut_short
+            (<Confidence.LOW: 'low'>, True)
+        """
+        ...
+
+    def reset(self) -> None:
+        """Forget everything, to parse another stream.
+
+        Example:
+            >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> parser.reset()
+            >>> parser.finish().confidence, parser.response().text
+            (<Confidence.LOW: 'low'>, '')
+        """
+        ...
+
+
+class Provider(Protocol):
+    """One vendor's wire, bound to a model. Immutable; one object may serve any number of runs and streams at once.
+
+    Example:
+        >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+        >>> openai.name, openai.model, openai.wire
+        ('openai', 'gpt-5.4-mini', 'openai.chat')
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in `provider:model` strings.
+
+        Example:
+            >>> lab.Provider("azure", model="gpt-5.4-mini", base_url="https://example.openai.azure.com").name
+            'azure'
+        """
+        ...
+
+    @property
+    def wire(self) -> str:
+        """The name of the message format. Providers that share it accept each other's NativeContent.
+
+        Example:
+            >>> lab.Provider("gemini", model="gemini-3.5-flash").wire
+            'gemini.generate'
+        """
+        ...
+
+    @property
+    def model(self) -> str:
+        """The requested model.
+
+        Example:
+            >>> lab.Provider("gemini", model="gemini-3.5-flash").model
+            'gemini-3.5-flash'
+        """
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the wire.
+
+        Example:
+            >>> lab.Provider("openrouter", model="openai/gpt-5.4-mini").capabilities.reports_cost
+            True
+        """
+        ...
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """Return the HTTP request for a model request; `request.stream` asks for a stream.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> from agentlab.types import ModelRequest
+            >>> request = openai.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
+            >>> request.method, request.url
+            ('POST', 'https://api.openai.com/v1/chat/completions')
+            >>> request.body
+            b'{"model":"gpt-5.4-mini","messages":[{"role":"user","content":"Where is the Louvre?"}]}'
+        """
+        ...
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the headers that carry the key. Raises MissingKeyError, which names the environment variable to set. Also called
+        before the first step of a live run.
+
+        A provider that signs each request has a method `sign` too (see `Signer`), which is called instead.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> openai.auth_headers()
+            {'authorization': 'Bearer a key'}
+        """
+        ...
+
+    def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
+        """Read a whole response body, already parsed as JSON. Never raises on what a provider sent.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> answer = openai.parse({"choices": [{"message": {"content": "In Paris."}, "finish_reason": "length"}]})
+            >>> answer.text, answer.signal.finish_reason, answer.usage.total_tokens
+            ('In Paris.', <FinishReason.MAX_TOKENS: 'max_tokens'>, None)
+        """
+        ...
+
+    def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a new parser for one stream.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> openai.stream_parser().feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            [TextDelta(text='Paris.')]
+        """
+        ...
+
+    def error_message(self, payload: JSON) -> str:
+        """Return the vendor's message in an error body, or an empty string.
+
+        Example:
+            >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
+            >>> openai.error_message({"error": {"message": "No such model."}})
+            'No such model.'
+        """
+        ...
+
+
+class Signer(Protocol):
+    """A provider whose authentication depends on the request.
+
+    It may also have `check_key()`, which raises MissingKeyError before the first step if no key can be found.
+
+    Example:
+        >>> hasattr(lab.Provider("bedrock", model="amazon.nova-lite-v1:0"), "sign")
+        True
+    """
+
+    def sign(self, request: HttpRequest) -> dict[str, str]:
+        """Return the headers that authenticate this request. Called for live calls only and off the event loop, so it may block.
+        Raises MissingKeyError.
+
+        Example:
+            >>> from agentlab.types import ModelRequest
+            >>> bedrock = lab.Provider("bedrock", model="amazon.nova-lite-v1:0", api_key="a key")
+            >>> request = bedrock.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
+            >>> bedrock.sign(request)
+            {'authorization': 'Bearer a key'}
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Server(Shown):
+    """The base of most providers: a server at `base_url`, called with a key and further `headers`, which are sent with live calls only.
+
+    `key_variables` are the environment variables that may hold the key; without them a key is optional.
+    """
+
+    name: ClassVar[str]
+    wire: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    key_variables: ClassVar[tuple[str, ...]] = ()
+
+    model: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.base_url:
+            example = f'lab.Provider("{self.name}", model=…, base_url="http://127.0.0.1:8080/v1")'
+            raise ConfigurationError(f"The provider {self.name} needs the address of its server: {example}")
+        object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the key as a bearer token. Raises MissingKeyError."""
+        if not self.key_variables and not self.api_key:
+            return dict(self.headers)
+        return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, self.key_variables)}"}
+
+    def error_message(self, payload: JSON) -> str:
+        """Return the vendor's message in an error body, or an empty string."""
+        return body_message(payload)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+
+def content_headers(*, stream: bool) -> dict[str, str]:
+    """Return the headers for the formats of request and response."""
+    return {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
+
+
+def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, reserved: Sequence[str]) -> None:
+    """Add the user's further fields to a request body, in place.
+
+    A field that the request already has keeps its value, so that a budget's output cap holds; but arrays are extended (a vendor's
+    server-side tools) and objects are merged. `reserved` fields raise ConfigurationError.
+    """
+    for name, value in options.items():
+        if name in reserved:
+            raise ConfigurationError(
+                f"options[{name!r}] cannot be set by options: agentlab writes {', '.join(reserved)} itself. Leave it out."
+            )
+        try:
+            encoded = read.dumps(value)
+        except TypeError as error:
+            raise ConfigurationError(f"options[{name!r}] cannot be sent as JSON: {error}") from None
+        if name not in fields:
+            fields[name] = encoded
+        elif fields[name].startswith(b"[") and isinstance(value, list) and value:
+            fields[name] = fields[name][:-1] + b"," + encoded[1:]
+        elif fields[name].startswith(b"{") and isinstance(value, Mapping):
+            fields[name] = read.dumps({**value, **read.loads(fields[name])})
+
+
+def clean_url(base_url: str, provider: str) -> str:
+    """Return a base address without a final slash. Raises ConfigurationError if it is not an http address or could hold a secret, since
+    addresses are shown and recorded."""
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address. Begin it with https:// or http://.")
+    if "@" in base_url or "?" in base_url or "#" in base_url:
+        raise ConfigurationError(
+            f"The base_url of {provider} holds a name, a password or a query. Pass keys as api_key= or headers=."
+        )
+    return base_url.rstrip("/")
+
+
+def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> str:
+    """Return the given key, else that of the first environment variable with one. Raises MissingKeyError.
+
+    Example:
+        >>> from agentlab.providers import find_key
+        >>> find_key("kiosk", "a key", ["KIOSK_API_KEY"])
+        'a key'
+        >>> find_key("kiosk", None, ["KIOSK_API_KEY"])
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.MissingKeyError: No API key for kiosk. Set the environment variable KIOSK_API_KEY, or pass...
+    """
+    key = api_key or next((value for name in variables if (value := os.environ.get(name, "").strip())), "")
+    if not key:
+        raise MissingKeyError(
+            f"No API key for {provider}. Set the environment variable {' or '.join(variables)}, or pass "
+            f'lab.Provider("{provider}", model=…, api_key=…); or run on recorded responses, without a key, inside lab.replay(folder).'
+        )
+    return check_key(provider, key)
+
+
+def check_key(provider: str, key: str) -> str:
+    """Return the key without surrounding white space. Raises ConfigurationError, without showing it, if no header can carry it."""
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigurationError(
+            f"The API key for {provider} holds a character that keys do not have. Copy it again, in one line."
+        )
+    return key
+
+
+# Versions ------------------------------------------------------------------------------------------------------------------
+
+_IN_PATH = re.compile(r"v\d{1,3}(?:p\d{1,2})?(?:(?:alpha|beta|internal)\d{0,2})?", re.ASCII)
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?:-preview)?", re.ASCII)
+
+
+def place_version(base_url: str, version: str | None, provider: str) -> tuple[str, str | None]:
+    """Return an address that ends in its version, and that version.
+
+    `version` replaces the one at the end of the address, or is appended; None keeps the address, whose version may be None.
+    Raises ConfigurationError for a malformed version.
+    """
+    bare, _, last = base_url.rpartition("/")
+    in_address = last if _IN_PATH.fullmatch(last) else None
+    if version is None:
+        return base_url, in_address
+    if not isinstance(version, str) or not _IN_PATH.fullmatch(version):
+        raise _no_version(version, provider, "v1")
+    return f"{bare if in_address else base_url}/{version}", version
+
+
+def check_date(version: str, provider: str) -> str:
+    """Return a version that is a date. Raises ConfigurationError for another format."""
+    if not isinstance(version, str) or not _DATED.fullmatch(version):
+        raise _no_version(version, provider, "2023-06-01")
+    return version
+
+
+def _no_version(version: object, provider: str, example: str) -> ConfigurationError:
+    return ConfigurationError(f"{version!r} is not an API version of {provider}. Write one such as {provider}@{example}:model.")

@@ -1,0 +1,541 @@
+"""Why a response ended, without an agent: recorded responses, streams chunk by chunk, and the registry of detectors.
+
+    lab.detect("gemini", payload)                     a recorded response -> TerminationSignal
+    parser = lab.signals.stream("anthropic")          a stream: parser.feed(bytes) -> events, parser.finish() -> TerminationSignal
+    lab.signals.register("my-gateway", "openai")      another name for a known wire
+    lab.signals.register("openai", my_reader)         your own reading of a provider's bodies, in runs too; returns an undo
+    lab.signals.get("openai").detect(payload)         the detector itself
+
+Responses of an unknown provider are read by their pattern, at MEDIUM confidence.
+
+The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence, raw value, but no text.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.no_such_name import only
+from agentlab.providers.base import Provider as ProviderProtocol
+from agentlab.providers.base import StreamParser
+from agentlab.providers.registry import Provider, names, split_version
+from agentlab.providers.wires import read
+from agentlab.providers.wires.finish_rules import body_message, error_code, filtered_by, find_error, not_whole
+from agentlab.providers.wires.incoming import read_json
+from agentlab.redaction import in_words
+from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
+
+logger = logging.getLogger("agentlab.signals")
+
+_PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
+
+LARGEST_REFUSAL_BYTES = 2**20
+"""The most that is read of an error body."""
+
+_SHOWN_CHARACTERS = 80
+
+
+class Detector(Protocol):
+    """Reads from responses why they ended. Neither method raises on what a provider sent."""
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Return why this response ended; see `agentlab.detect`."""
+        ...
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
+        ...
+
+
+BodyReader: TypeAlias = Callable[[JSON], TerminationSignal]
+"""A function from a response body to its signal. Streams are assembled into such a body first."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReaderDetector:
+    """A user's function as a detector. `like` understands the wire: it assembles streams and reads error bodies."""
+
+    provider: str
+    read: BodyReader
+    like: Detector
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Return why this response ended, by the function; an HTTP error is read by `like`."""
+        if status is not None and status >= 400:
+            return replace(self.like.detect(payload, status=status), provider=self.provider)
+        body, events = opened(payload, streaming)
+        if events is None:
+            return self.of_body(body)
+        parser = self.stream(requested_cap=requested_cap)
+        parser.feed(events)
+        return parser.finish()
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream, without an early signal: the function needs the whole body."""
+        return _BodyReaderStream(self, self.like.stream(requested_cap=requested_cap))
+
+    def of_body(self, body: JSON, *, sound: bool = True) -> TerminationSignal:
+        """Return the function's signal. If it raises or returns something else, that is UNKNOWN at LOW confidence, with the reason.
+        `sound` is False for a body assembled from a broken stream, which the function cannot see: the signal is then not HIGH."""
+        try:
+            signal: object = self.read(body)
+            if isinstance(signal, TerminationSignal):
+                confidence = Confidence.MEDIUM if signal.confidence is Confidence.HIGH and not sound else signal.confidence
+                return replace(signal, provider=signal.provider or self.provider, confidence=confidence)
+            problem = f"returned {type(signal).__name__} in place of a TerminationSignal"
+        except Exception as error:
+            problem = f"raised {in_words(error)}"
+        message = f"The detector registered for {self.provider!r} {problem}."
+        logger.warning(message)
+        return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, self.provider, message=message)
+
+
+class _BodyReaderStream:
+    """A stream assembled by the wire's parser and read by the function at its end."""
+
+    def __init__(self, detector: BodyReaderDetector, parser: StreamParser) -> None:
+        self._detector = detector
+        self._parser = parser
+        self._signal: TerminationSignal | None = None
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        return [event for event in self._parser.feed(data) if not isinstance(event, SignalSeen)]
+
+    def finish(self) -> TerminationSignal:
+        if self._signal is None:
+            self._parser.finish()
+            whole = self._parser.response()
+            self._signal = self._detector.of_body(whole.raw, sound=self._parser.sound)
+            if whole.is_spoilt:
+                self._signal = not_whole(self._signal, whole.holes)
+        return self._signal
+
+    def __getattr__(self, name: str) -> Any:  # sound, cut_short, is_quiet
+        return getattr(self._parser, name)
+
+    def response(self) -> ModelResponse:
+        return replace(self._parser.response(), signal=self.finish())
+
+    def reset(self) -> None:
+        self._parser.reset()
+        self._signal = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenamedDetector:
+    """A detector under another provider's name."""
+
+    provider: str
+    inner: Detector
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Return why this response ended; see `agentlab.detect`."""
+        signal = self.inner.detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
+        return replace(signal, provider=self.provider)
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
+        return self.inner.stream(requested_cap=requested_cap)
+
+
+# agentlab's detectors -----------------------------------------------------------------------------------------------------
+
+
+class BodyDetector(abc.ABC):
+    """The base of agentlab's detectors: tells a status, a whole body and a stream apart."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def _name(self) -> str:
+        """The provider's name in the signal."""
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Return why this response ended; see `agentlab.detect`."""
+        if status is not None and status >= 400:
+            return self._of_refusal(payload, status)
+        body, events = opened(payload, streaming)
+        if events is None:
+            return self._of_body(body, requested_cap)
+        parser = self.stream(requested_cap=requested_cap)
+        parser.feed(events)
+        return explained(parser.finish(), events)
+
+    @abc.abstractmethod
+    def of_model(self, model: str) -> BodyDetector:
+        """Return the detector for one model, which signals and the log then name."""
+
+    @abc.abstractmethod
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
+
+    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        if (never := never_run(body, self._name)) is not None:
+            return never
+        body, status = answer_of(body)
+        return self._of_refusal(body, status) if status >= 400 else self._of_answer(body, requested_cap)
+
+    def _of_refusal(self, payload: JSON, status: int) -> TerminationSignal:
+        """Return the signal of a status of 400 and above; if a filter gave it, with the filter's details."""
+        body = refusal_body(payload)
+        signal = status_signal(self._name, body, status)
+        if signal.finish_reason is FinishReason.ERROR:
+            return signal
+        return replace(signal, metadata={**self._of_answer(body, None).metadata, **signal.metadata})
+
+    @abc.abstractmethod
+    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        """Return the signal of a whole body."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireDetector(BodyDetector):
+    """Reads the responses of one provider."""
+
+    wire: ProviderProtocol
+
+    @property
+    def _name(self) -> str:
+        return self.wire.name
+
+    def of_model(self, model: str) -> WireDetector:
+        """Return the detector for one model."""
+        return WireDetector(replace(self.wire, model=model)) if is_dataclass(self.wire) else self
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
+        return self.wire.stream_parser(requested_cap=requested_cap)
+
+    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
+
+
+def provider_detector(name: str, model: str = "") -> WireDetector:
+    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. `model` "" is unknown.
+
+    Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
+    """
+    try:
+        wire = Provider(name, model=model or "unknown")
+    except UnknownProviderError:
+        raise
+    except ConfigurationError:
+        wire = Provider(name, model=model or "unknown", base_url="http://localhost")
+    return WireDetector(wire if model or not is_dataclass(wire) else replace(wire, model=""))
+
+
+def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
+    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too."""
+    events = as_bytes(payload)
+    if events is None:
+        return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
+    if streaming is not True:
+        try:
+            value = read.loads(events.decode("utf-8", "replace"))
+        except ValueError:
+            return None, events
+        if not isinstance(value, list) or len(value) == 1:
+            return (value[0] if isinstance(value, list) else value), None
+    return None, events
+
+
+def as_bytes(payload: JSON) -> bytes | None:
+    """Return a body given as text or bytes as bytes; None for an object."""
+    if isinstance(payload, str):
+        return payload.encode("utf-8", "surrogatepass")
+    return bytes(payload) if isinstance(payload, bytes | bytearray | memoryview) else None
+
+
+def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
+    """Return the signal; if the body had nothing to read, with a message that says what it holds instead."""
+    if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
+        return signal
+    if isinstance(body, bytes):
+        text = " ".join(body[: 8 * _SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+        if not text:
+            return replace(signal, message="The body is empty.")
+        if not text.startswith(("data:", "event:", "id:", "retry:", ":", "{", "[")) and body[:1] >= b" ":
+            return replace(signal, message=f"The body is neither JSON nor a stream: {text[:_SHOWN_CHARACTERS]!r}.")
+        return signal
+    if body is None or body in ({}, []):
+        return replace(signal, message="The body is empty.")
+    if not isinstance(body, dict | list):
+        return replace(signal, message=f"The body is JSON, but not an object: {str(body)[:_SHOWN_CHARACTERS]!r}.")
+    return signal
+
+
+def refusal_body(payload: JSON) -> JSON:
+    """Return an error body as an object, or as text where it is not JSON."""
+    body = as_bytes(payload)
+    if body is None:
+        return payload
+    text = body[:LARGEST_REFUSAL_BYTES].decode("utf-8", "replace")
+    values, _ = read_json(text.removeprefix("data:"))
+    return values[0] if values else text
+
+
+def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
+    """Return the signal of a status of 400 and above: an error, unless the body says that a content filter refused the request."""
+    error = find_error(payload)
+    filtered = filtered_by(payload if error is None else error)
+    where, value = filtered or (error_code(error) if error is not None else ("status", status))
+    message = body_message(payload) if not isinstance(payload, str) else read.as_text(payload[:200]).strip()
+    return TerminationSignal(
+        finish_reason=FinishReason.CONTENT_FILTERED if filtered else FinishReason.ERROR,
+        confidence=Confidence.HIGH,
+        provider=provider,
+        raw_field=where,
+        raw_value=value,
+        message=f"HTTP {status}: {message}" if message else f"HTTP {status}",
+        metadata={"status": status},
+    )
+
+
+# Batches -------------------------------------------------------------------------------------------------------------------
+# A line of a batch's results holds the body of one response, and its status. Vendor pages, read 2026-11-22:
+# https://platform.openai.com/docs/guides/batch, https://platform.claude.com/docs/en/build-with-claude/batch-processing,
+# https://ai.google.dev/gemini-api/docs/batch-api and https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
+
+_NOT_RUN = {"canceled": FinishReason.CANCELLED, "expired": FinishReason.ERROR}
+"""Anthropic's values for a request that its batch did not run."""
+
+_GEMINI_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
+
+
+def answer_of(line: JSON) -> tuple[JSON, int]:
+    """Return the response body in a line of results and its HTTP status; anything else unchanged, and 200."""
+    fields = read.as_dict(line)
+    response = read.as_dict(fields.get("response"))
+    if "custom_id" in fields:
+        if "body" in response:
+            return response["body"], read.count(response.get("status_code")) or 200
+        return _anthropic_answer(fields), 200
+    if not response.keys().isdisjoint(_GEMINI_FIELDS) and "candidates" not in fields:
+        return response, 200
+    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
+
+
+def never_run(line: JSON, provider: str) -> TerminationSignal | None:
+    """Return the signal of a line about a request that was not run; None for every other line."""
+    fields = read.as_dict(line)
+    word = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
+    if not isinstance(word, str) or word not in _NOT_RUN:
+        return None
+    return TerminationSignal(
+        finish_reason=_NOT_RUN[word],
+        confidence=Confidence.HIGH,
+        provider=provider,
+        raw_field="result.type",
+        raw_value=word,
+        message=f"The batch did not run this request: it is {word}.",
+    )
+
+
+def _anthropic_answer(fields: dict[str, Any]) -> JSON:
+    result = read.as_dict(fields.get("result"))
+    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
+        return result["message"]
+    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
+        return result["error"]
+    return fields
+
+
+# The registry --------------------------------------------------------------------------------------------------------------
+
+
+class SignalRegistry:
+    """Which detector reads which provider. Starts with agentlab's own providers; thread-safe.
+
+    Example:
+        >>> own = lab.signals.SignalRegistry()
+        >>> undo = own.register("my-gateway", "anthropic")
+        >>> own.detect("my-gateway", {"type": "message", "content": [], "stop_reason": "max_tokens"}).finish_reason
+        <FinishReason.MAX_TOKENS: 'max_tokens'>
+    """
+
+    def __init__(self) -> None:
+        self._registered: dict[str, Detector] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        own = f", and registered: {', '.join(sorted(self._registered))}" if self._registered else ""
+        return f"SignalRegistry({', '.join(names())}{own})"
+
+    def register(self, provider: str, detector: Detector | BodyReader | str, *, like: str | None = None) -> Callable[[], None]:
+        """Read the responses of `provider` with `detector` from now on, in runs too. Returns a function that restores the former one.
+
+        `provider` may carry a version (`my-gateway@2`), which limits it to that version. `detector` is a Detector, a function from a
+        response body to its TerminationSignal, or the name of a provider that has the same wire. A function gets streams assembled into
+        a body; `like` names the provider whose wire does that: by default the provider itself, or found by the pattern.
+
+        Example:
+            >>> undo = lab.signals.register("my-gateway", "openai")
+            >>> lab.detect("my-gateway", {"choices": [{"message": {"content": "Hi"}, "finish_reason": "length"}]}).finish_reason
+            <FinishReason.MAX_TOKENS: 'max_tokens'>
+            >>> undo()
+        """
+        name = _name(provider)
+        made = self._made(name, detector, like)
+        with self._lock:
+            before = self._registered.get(name)
+            self._registered = {**self._registered, name: made}
+
+        def undo() -> None:
+            with self._lock:
+                if self._registered.get(name) is made:
+                    rest = {key: value for key, value in self._registered.items() if key != name}
+                    self._registered = rest if before is None else {**rest, name: before}
+
+        return undo
+
+    def get(self, provider: str) -> Detector:
+        """Return the detector of a provider: the registered one, else agentlab's, else the one that reads the response's pattern.
+
+        Example:
+            >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
+            <FinishReason.CONTENT_FILTERED: 'content_filtered'>
+        """
+        return self._registered_for(provider) or _own_detector(_name(provider), _model(provider))
+
+    def detect(
+        self,
+        provider: str,
+        payload: JSON,
+        *,
+        streaming: bool | None = None,
+        status: int | None = 200,
+        requested_cap: int | None = None,
+    ) -> TerminationSignal:
+        """Return why a recorded response ended.
+
+        `provider` is a provider's name, with a version and a model if you like (`gemini@v1:gemini-3.5-flash`; the signal keeps the
+        model). Responses of an unknown one are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
+        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says which, None finds out. `status` is the
+        HTTP status, None if unknown: 400 and above is an error whatever the body says, or CONTENT_FILTERED if it says so.
+        `requested_cap` is the requested output cap in tokens.
+
+        Never raises on what a provider sent.
+
+        Example:
+            >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}
+            >>> signal = lab.detect("gemini", body)
+            >>> signal.finish_reason, signal.raw_value, signal.confidence
+            (<FinishReason.MAX_TOKENS: 'max_tokens'>, 'MAX_TOKENS', <Confidence.HIGH: 'high'>)
+            >>> lab.detect("openai", b"<html>Bad gateway</html>", status=502).finish_reason
+            <FinishReason.ERROR: 'error'>
+        """
+        signal = self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
+        model = _model(provider)
+        log_signal(signal, _name(provider), model)
+        return replace(signal, model=model) if model and not signal.model else signal
+
+    def stream(self, provider: str, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes) -> events`, `finish() -> TerminationSignal`, `response()`, `reset()`.
+
+        Example:
+            >>> parser = lab.signals.stream("openai")
+            >>> parser.feed(b'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "length"}]}' + bytes([10, 10]))
+            [TextDelta(text='Hi'), SignalSeen(signal=TerminationSignal(finish_reason=<FinishReason.MAX_TOKENS: 'max_...
+            >>> parser.finish().finish_reason
+            <FinishReason.MAX_TOKENS: 'max_tokens'>
+        """
+        return self.get(provider).stream(requested_cap=requested_cap)
+
+    def reread(self, provider: str, response: ModelResponse, *, sound: bool = True) -> ModelResponse:
+        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False if its stream broke
+        off."""
+        detector = self._registered_for(provider)
+        if detector is None:
+            return response
+        if isinstance(detector, BodyReaderDetector):
+            signal = detector.of_body(response.raw, sound=sound)
+        else:
+            signal = detector.detect(response.raw, streaming=False)
+        if response.is_spoilt:
+            signal = not_whole(signal, response.holes)
+        return replace(response, signal=signal)
+
+    def _registered_for(self, provider: str) -> Detector | None:
+        name = _name(provider)
+        return self._registered.get(name) or self._registered.get(split_version(name)[0])
+
+    def _made(self, name: str, detector: Detector | BodyReader | str, like: str | None) -> Detector:
+        if isinstance(detector, str):
+            return RenamedDetector(name, provider_detector(_name(detector)))
+        if hasattr(detector, "detect") and hasattr(detector, "stream"):
+            return detector
+        if callable(detector):
+            return BodyReaderDetector(name, detector, _own_detector(name) if like is None else provider_detector(_name(like)))
+        raise ConfigurationError(
+            f"register({name!r}, {detector!r}): give a function from a response body to its TerminationSignal, the name of a provider "
+            "whose wire it is, or an object with `detect` and `stream`."
+        )
+
+
+@functools.lru_cache(256)
+def _own_detector(name: str, model: str = "") -> BodyDetector:
+    """Return agentlab's detector of this name. Cached, since an unknown provider is searched in all installed packages."""
+    if model:
+        return _own_detector(name).of_model(model)
+    try:
+        return provider_detector(name)
+    except UnknownProviderError as error:
+        from agentlab.providers.pattern import PatternDetector  # rarely needed
+
+        logger.warning("%s Its responses are read by their pattern, until signals.register(%r, …) says how.", error, name)
+        return PatternDetector(name)
+
+
+def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
+    """Log why a response ended, at DEBUG: the reason and the provider's value, but no sentences."""
+    if logger.isEnabledFor(logging.DEBUG):
+        value = signal.raw_value
+        word = value if isinstance(value, int | None) or _PLAIN_VALUE.fullmatch(value) else f"<{len(value)} characters>"
+        reason, sure, where = signal.finish_reason, signal.confidence, signal.raw_field or "no field"
+        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "model unknown", reason, sure, where, word)
+
+
+def _model(provider: str) -> str:
+    """Return the model after a provider's name, "" if there is none."""
+    return provider.partition(":")[2].strip()
+
+
+def _name(provider: str) -> str:
+    """Return a provider's name without a model after it. Raises ConfigurationError for an empty one."""
+    name = provider.partition(":")[0].strip() if isinstance(provider, str) else ""
+    if not name:
+        raise ConfigurationError(
+            f"{provider!r} is not a provider. Write one such as 'openai'; agentlab has {', '.join(names())}."
+        )
+    return name
+
+
+registry = SignalRegistry()
+"""The registry of `lab.detect` and of all runs."""
+
+register = registry.register
+get = registry.get
+detect = registry.detect
+stream = registry.stream
+
+__all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only("agentlab.signals", __all__)

@@ -1,0 +1,1 @@
+"""The wires that several providers share, and how all of them read responses."""
