@@ -7,7 +7,7 @@ import logging
 from agentlab.redaction import without_keys
 
 _LOGGERS = (
-    *("agentlab.providers", "agentlab.signals", "agentlab.serving.serve", "httpx"),
+    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "httpx"),
     *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"

@@ -232,7 +232,7 @@ def test_openrouter_says_it_in_the_body_of_its_refusal() -> None:
 
 
 def test_events_of_earlier_stores_are_read_without_it() -> None:
-    from agentlab.storage.run_json import made_events, plain_event
+    from agentlab.storage.codec import made_events, plain_event
 
     told = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
     assert "rate_limit" not in plain_event(told)

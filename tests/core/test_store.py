@@ -36,7 +36,7 @@ from agentlab import (
 from agentlab.errors import ConfigurationError, StorageError, StoredError
 from agentlab.events import ToolFinished
 from agentlab.results import Action, Decision, StepResult
-from agentlab.storage import run_json
+from agentlab.storage import codec
 from agentlab.storage.store import Store
 from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason, ModelRequest
@@ -573,13 +573,13 @@ def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
     step, said = run.history[0], run.messages_of(1)
     old = {
         "step": {
-            **run_json.plain(step),
-            "tool_results": [{**run_json.plain(step)["tool_results"][0], "value": {"json": "saw it"}}],
+            **codec.plain(step),
+            "tool_results": [{**codec.plain(step)["tool_results"][0], "value": {"json": "saw it"}}],
         },
         "messages": [message_json.plain(message) for message in said],
-        "events": [run_json.plain_event(event) for event in run.events if isinstance(event, ToolFinished)],
+        "events": [codec.plain_event(event) for event in run.events if isinstance(event, ToolFinished)],
     }
-    kept = run_json.with_results(json.loads(json.dumps(old)))
-    assert run_json.made(StepResult, kept["step"]).tool_results == step.tool_results
+    kept = codec.with_results(json.loads(json.dumps(old)))
+    assert codec.made(StepResult, kept["step"]).tool_results == step.tool_results
     assert message_json.made(kept["messages"][1]).tool_results[0].content == "saw it"
-    assert run_json.made_events(kept["events"], run.history)[0] == next(e for e in run.events if isinstance(e, ToolFinished))
+    assert codec.made_events(kept["events"], run.history)[0] == next(e for e in run.events if isinstance(e, ToolFinished))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab.redaction import Redactor, without_keys
-from agentlab.storage.but_for_keys import same_but_for_keys
+from agentlab.storage.codec import same_but_for_keys
 
 KEY = "planted/Opaque+0123456789"
 """Of no known form: it is known where it stands in the environment, and nowhere else."""
