@@ -28,7 +28,7 @@ from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom
 from agentlab.storage import codec
-from agentlab.storage.codec import same_but_for_keys
+from agentlab.storage.codec import equal_when_redacted
 
 MADE_BY = "made by"
 """The name of the note that keeps `made_by` of a run."""
@@ -58,7 +58,9 @@ def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
         return [], []
     then, today = json.loads(kept), json.loads(now)
     before = {name: then["sent"].get(name, value) for name, value in today["sent"].items()}
-    sent = [_in_words(name, before[name], one) for name, one in today["sent"].items() if not same_but_for_keys(before[name], one)]
+    sent = [
+        _in_words(name, before[name], one) for name, one in today["sent"].items() if not equal_when_redacted(before[name], one)
+    ]
     same_python = then["python"] == today["python"]
     code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
     return sent, code

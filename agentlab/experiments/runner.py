@@ -41,7 +41,7 @@ from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
-from agentlab.storage.codec import hidden
+from agentlab.storage.codec import redact_json
 from agentlab.storage.interrupted import CALLED, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of
@@ -219,7 +219,7 @@ class _Interruption:
             self._keeper(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # steps that are there were made by what is noted
             if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store.storage.note(run.id, MADE_BY, hidden(made_by, Redactor(secrets_of(run)).text))
+                store.storage.note(run.id, MADE_BY, redact_json(made_by, Redactor(secrets_of(run)).text))
 
     def _was_cut_off(self, step: StepResult) -> None:
         """Book a step that was paid for and is not kept; it is taken again."""
@@ -456,7 +456,7 @@ async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) ->
         noted = {"error": in_words(error)}
     finally:
         judges.book()
-    return None if judges.refused else hidden(json.dumps({**noted, "by": by}), without_keys)
+    return None if judges.refused else redact_json(json.dumps({**noted, "by": by}), without_keys)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from agentlab.experiments.identity import MADE_BY, differences, made_by
 from agentlab.experiments.runner import FAILED, NOT_STARTED, SCORE_NOTE, Job, is_stale
 from agentlab.redaction import Redactor, text_of
 from agentlab.storage import StoredRun, codec
-from agentlab.storage.codec import same_but_for_keys
+from agentlab.storage.codec import equal_when_redacted
 from agentlab.storage.store import ENDED, OPEN, Store
 from agentlab.storage.writer import secrets_of
 
@@ -114,7 +114,7 @@ def _check(
             "instructions": agent.instructions,
             "tools": list(agent.tools),
             "options": dict(agent.options),
-            "settings": codec.plain(settings),
+            "settings": codec.to_jsonable(settings),
         }
     now = {**as_told[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
@@ -127,7 +127,7 @@ def _check(
     other = [name for name, value in meant.items() if head.get(name) != value]
     if other:  # what is kept is without keys: they are no difference
         hide = Redactor(secrets_of(grid.run_of(cell))).text
-        other = [name for name in other if not same_but_for_keys(head.get(name), meant[name], hide)]
+        other = [name for name in other if not equal_when_redacted(head.get(name), meant[name], hide)]
     if other := [*other, *sent_otherwise]:
         raise ConfigurationError(
             f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "

@@ -28,7 +28,7 @@ from agentlab.redaction import Redactor, known_secrets, text_of
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, codec, interrupted
-from agentlab.storage.codec import hidden
+from agentlab.storage.codec import redact_json
 from agentlab.types import Message
 
 OF_THE_RUN = ("run_id", "provider", "model")
@@ -115,7 +115,7 @@ class RunWriter:
             if self._begun and not self._let_go:
                 earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
                 note = interrupted.note_of(event.turn, [*earlier, *self._called])
-                self._storage.note(self.run.id, interrupted.CALLED, hidden(note, self._hide))
+                self._storage.note(self.run.id, interrupted.CALLED, redact_json(note, self._hide))
 
     def _note_tool(self, event: events.ToolStarted) -> None:
         """Note a tool that must not run twice, before it runs; the others cost nothing here."""
@@ -129,7 +129,9 @@ class RunWriter:
     def _write_tools(self, step: int) -> None:
         if self._begun and not self._let_go:
             self._storage.note(
-                self.run.id, interrupted.BEGUN, hidden(interrupted.begun_note(step, [*self.run.holds, *self._tools]), self._hide)
+                self.run.id,
+                interrupted.BEGUN,
+                redact_json(interrupted.begun_note(step, [*self.run.holds, *self._tools]), self._hide),
             )
 
     def _save(self) -> None:
@@ -160,7 +162,7 @@ class RunWriter:
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
-        kept = codec.plain_step(step, self.run.messages_of(step.index), happened)
+        kept = codec.step_to_jsonable(step, self.run.messages_of(step.index), happened)
         try:
             return StoredStep(step.index, self._text(self._row(step, row)), self._text(kept, plain=True))
         except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON
@@ -178,27 +180,27 @@ class RunWriter:
         run, settings = self.run, self.run.limits.snapshot()
         ended = [event.at_s for event in run.events[-1:] if isinstance(event, events.RunEnded)]
         last = run.history.last
-        unfinished = [codec.plain(use) for use in run.history.cut_off]
+        unfinished = [codec.to_jsonable(use) for use in run.history.cut_off]
         return self._text(
             {
                 **({"cut_off": unfinished} if unfinished else {}),
                 "stop_reason": result.stop_reason.value,
                 "detail": result.detail,
-                "conditions_met": [codec.plain(reading) for reading in result.conditions_met],
-                "output": codec.loosely(result.output),
-                "error": codec.plain(result.error),
+                "conditions_met": [codec.to_jsonable(reading) for reading in result.conditions_met],
+                "output": codec.user_value_to_jsonable(result.output),
+                "error": codec.to_jsonable(result.error),
                 "stopped_by": result.stopped_by,
                 "at_s": ended[0] if ended else run.clock.elapsed_s(),
                 "row": _values(RUN_COLUMNS, _source(run), result),
-                "events": [codec.plain_event(event) for event in happened],
-                "settings": None if last is not None and settings == last.settings else codec.plain(settings),
+                "events": [codec.event_to_jsonable(event) for event in happened],
+                "settings": None if last is not None and settings == last.settings else codec.to_jsonable(settings),
             }
         )
 
     def _text(self, kept: object, *, plain: bool = False) -> str:
         """As JSON, without the provider's key and any other that is known, and without anything that looks like one. `plain`: there is
         nothing in it that JSON does not know."""
-        return hidden(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
+        return redact_json(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
 
 
 def _head(run: Run) -> dict[str, Any]:
@@ -221,7 +223,7 @@ def _head(run: Run) -> dict[str, Any]:
         "parent_step": run.parent_step,
         "called_by": run.called_by,
         "steps_before": run.whole_steps,
-        "settings": codec.plain(run.limits.snapshot()),
+        "settings": codec.to_jsonable(run.limits.snapshot()),
         "messages": [message_json.plain(message) for message in first],
     }
 
