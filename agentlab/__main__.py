@@ -14,7 +14,7 @@ EXTRA = "agentlab-jupyter[serve]"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit status."""
     try:
-        from agentlab.serving import serve
+        from agentlab.serving import app
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn"):
             raise
@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser(
         "serve", help="serve an agent over HTTP: POST /chat, /chat/invoke, /chat/add-ai-message and more"
     )
-    serve.add_arguments(command)
-    command.set_defaults(run=serve.run)
+    app.add_arguments(command)
+    command.set_defaults(run=app.run)
     given = parser.parse_args(arguments)
     try:
         return int(given.run(given))

@@ -21,19 +21,17 @@ from agentlab import sugar
 from agentlab.agent import Agent
 from agentlab.budget import Budget
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
-from agentlab.experiments import execute, schedule
+from agentlab.experiments import runner, schedule
 from agentlab.experiments.estimate import DryRun, bound, estimated
-from agentlab.experiments.execute import Common, Job, Outcome, SentBack
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
-from agentlab.experiments.pace import Pace, intervals
 from agentlab.experiments.progress import Progress
-from agentlab.experiments.remarks import remarks
-from agentlab.experiments.results import ExperimentResults
+from agentlab.experiments.rate_limit import Pace, intervals
+from agentlab.experiments.results import ExperimentResults, remarks
+from agentlab.experiments.runner import Common, Job, Outcome, Score, SentBack
 from agentlab.experiments.schedule import Elsewhere, Executor
-from agentlab.experiments.scoring import Score
-from agentlab.experiments.spending import TOOLS, Purse, Spent, spent_before
-from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
+from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
+from agentlab.experiments.status import CellStatus, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.loop.calls import check_key
@@ -41,7 +39,7 @@ from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await
 from agentlab.shown import Shown
 from agentlab.storage import StoredRun
-from agentlab.storage.cut_off import find
+from agentlab.storage.interrupted import find
 from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
 
@@ -166,7 +164,7 @@ class Experiment(Shown):
             who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
             bounds.append(bound(limits.budget, model.name, model.model, who, address))
         begun = spent_before(self.store.storage, kept.values()) if kept else {}
-        purse = Purse(self.budget, None, begun)
+        purse = SharedBudget(self.budget, None, begun)
         max_runs = (
             None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
         )
@@ -174,11 +172,11 @@ class Experiment(Shown):
         spent_up = purse.spent_up()
         return estimated(bounds, runs=len(standing), left=purse.left, max_runs=max_runs, scored=scored, spent_up=spent_up)
 
-    def _to_do(self, *, retry: bool) -> list[Standing]:
+    def _to_do(self, *, retry: bool) -> list[CellStatus]:
         standing, _ = self._standings()
         return [one for one, _ in jobs(self.grid, standing, scoring=self.score is not None, retry=retry)]
 
-    def _standings(self) -> tuple[list[Standing], dict[str, StoredRun]]:
+    def _standings(self) -> tuple[list[CellStatus], dict[str, StoredRun]]:
         return standings(self.grid, self.store, self._scored_by())
 
     def _scored_by(self) -> str:
@@ -310,11 +308,13 @@ class Experiment(Shown):
         cells = {(cell.agent, cell.settings): cell for cell in self.grid.cells}
         return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in cells.items()}
 
-    def _purse(self, standing: list[Standing], kept: dict[str, StoredRun], notify: Callable[[str, Spent], None]) -> Purse:
+    def _purse(
+        self, standing: list[CellStatus], kept: dict[str, StoredRun], notify: Callable[[str, Spent], None]
+    ) -> SharedBudget:
         """What is spent already, and what runs of each agent and settings have used so far."""
         before = spent_before(self.store.storage, kept.values()) if kept else {}
         groups = {(one.cell.agent, one.cell.settings) for one in standing}
-        purse = Purse(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
+        purse = SharedBudget(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
         for one in standing:
             if one.state == ENDED:
                 purse.learn((one.cell.agent, one.cell.settings), purse.of(one.run_id))
@@ -325,7 +325,7 @@ class Experiment(Shown):
         todo: list[tuple[str, Job]],
         executor: Executor | None,
         concurrency: int,
-        purse: Purse,
+        purse: SharedBudget,
         *,
         may_start: Callable[[Job], bool | None],
         done: Callable[[Job, Outcome], bool],
@@ -336,15 +336,15 @@ class Experiment(Shown):
         if executor is None:
 
             async def here(job: Job) -> Outcome:
-                return await execute.carry_out(common, job, purse, self._paces.get(provider_by_run[job.run_id]))
+                return await runner.carry_out(common, job, purse, self._paces.get(provider_by_run[job.run_id]))
 
             provider_by_run = {job.run_id: provider for provider, job in todo}
             return await schedule.work_off(todo, here, concurrency=concurrency, may_start=may_start, done=done)
-        within_reach = execute.is_within_reach(self.store)
+        within_reach = runner.is_within_reach(self.store)
         there = replace(
             common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
         )
-        elsewhere = Elsewhere(executor, execute.packed(there))
+        elsewhere = Elsewhere(executor, runner.packed(there))
         # Workers do not know of each other: each run has its share of the rate, and those that may be under way at once are counted.
         counts = Counter(provider for provider, _ in todo)
         share = max(1, -(-concurrency // max(1, len(counts))))
@@ -356,7 +356,7 @@ class Experiment(Shown):
         ]
 
         async def leased(job: Job) -> Outcome:
-            before = None if within_reach else execute.sent_from(self.store, job.run_id)
+            before = None if within_reach else runner.sent_from(self.store, job.run_id)
             lease, spent = purse.lease(job.run_id), purse.parts(job.run_id)
             return await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
 
@@ -381,7 +381,7 @@ class Experiment(Shown):
 
     def _take_in(self, sent: SentBack) -> None:
         try:
-            execute.take_in(self.store, sent)
+            runner.take_in(self.store, sent)
         except StorageError:
             self._waiting.append(sent)
 
@@ -402,7 +402,7 @@ class Experiment(Shown):
                 "was begun. Mend that, and call run() once more: nothing is lost."
             )
 
-    def _tell(self, results: ExperimentResults, purse: Purse, *, rescored: int) -> None:
+    def _tell(self, results: ExperimentResults, purse: SharedBudget, *, rescored: int) -> None:
         said = list(remarks(results, scoring=self.score is not None, rescored=rescored))
         if (by_tools := purse.spent_on(TOOLS)).calls:
             said.append(

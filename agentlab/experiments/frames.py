@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab.columns import STEP_COLUMNS
-from agentlab.experiments.execute import NOT_STARTED
-from agentlab.experiments.spending import SCORE, Spent, spent_beside
-from agentlab.experiments.standing import Standing
+from agentlab.experiments.runner import NOT_STARTED
+from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
+from agentlab.experiments.status import CellStatus
 from agentlab.recorder import FRAMES, any_array, array, to_frame
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.Data
     return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
 
 
-def _front(standing: Sequence[Standing], places: Sequence[int]) -> dict[str, Any]:
+def _front(standing: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
     """The names of the cells and their scores, for rows of these cells."""
     notes = [_note(one) for one in standing]
     scores = [note.get("score") for note in notes]
@@ -98,7 +98,7 @@ def _front(standing: Sequence[Standing], places: Sequence[int]) -> dict[str, Any
     return made
 
 
-def _note(one: Standing) -> dict[str, Any]:
+def _note(one: CellStatus) -> dict[str, Any]:
     if one.score_changed:
         return {"error": "This was scored by another version of the score function: study.run() scores it again."}
     return {} if one.score is None else json.loads(one.score)
@@ -127,7 +127,7 @@ def _numbers(values: list[Any], places: Sequence[int]) -> Any:
     return pd.Series([values[place] for place in places], dtype=dtype).array
 
 
-def plan(grid: Grid, to_do: Sequence[Standing]) -> pd.DataFrame:
+def plan(grid: Grid, to_do: Sequence[CellStatus]) -> pd.DataFrame:
     """A row for each run to be done."""
     settings = [grid.run_of(one.cell).limits.snapshot() for one in to_do]
     budgets = [one.budget for one in settings]

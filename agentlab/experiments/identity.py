@@ -27,8 +27,8 @@ from agentlab.predicates import name_of
 from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom
-from agentlab.storage import run_json
-from agentlab.storage.but_for_keys import same_but_for_keys
+from agentlab.storage import codec
+from agentlab.storage.codec import equal_when_redacted
 
 MADE_BY = "made by"
 """The name of the note that keeps `made_by` of a run."""
@@ -58,7 +58,9 @@ def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
         return [], []
     then, today = json.loads(kept), json.loads(now)
     before = {name: then["sent"].get(name, value) for name, value in today["sent"].items()}
-    sent = [_in_words(name, before[name], one) for name, one in today["sent"].items() if not same_but_for_keys(before[name], one)]
+    sent = [
+        _in_words(name, before[name], one) for name, one in today["sent"].items() if not equal_when_redacted(before[name], one)
+    ]
     same_python = then["python"] == today["python"]
     code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
     return sent, code
@@ -167,7 +169,7 @@ def _value(value: object, seen: set[int]) -> object:
     if isinstance(value, tuple):
         return [_value(one, seen) for one in value]
     if isinstance(value, RunSettings):
-        return run_json.encode(value)
+        return codec.encode(value)
     if isinstance(value, Agent):
         return list(_agent(value, seen))
     if callable(value) and not isinstance(value, type):
@@ -179,6 +181,6 @@ def _agent(agent: Agent, seen: set[int]) -> Iterator[object]:
     if id(agent) not in seen:
         seen.add(id(agent))
         yield agent.model.name, agent.model.model, sorted(_address(agent).items()), agent.instructions, agent.stream
-        yield json.dumps(dict(agent.options), sort_keys=True, default=repr), run_json.encode(agent.settings)
+        yield json.dumps(dict(agent.options), sort_keys=True, default=repr), codec.encode(agent.settings)
         for tool in agent.tools.values():
             yield tool.name, tool.spec.description, tool.spec.parameters_json, list(_function(tool.function, seen))

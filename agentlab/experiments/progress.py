@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentlab.amounts import about_dollars
-from agentlab.experiments.spending import Spent
+from agentlab.experiments.shared_budget import Spent
 from agentlab.jupyter import frontend
 from agentlab.printable import one_line
 

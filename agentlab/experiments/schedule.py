@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.experiments.execute import NOT_STARTED, Job, Outcome, in_worker
+from agentlab.experiments.runner import NOT_STARTED, Job, Outcome, in_worker
 from agentlab.redaction import in_words
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]

@@ -31,8 +31,7 @@ from agentlab.predicates import needs_await
 from agentlab.printable import whole
 from agentlab.redaction import shown_without_keys, text_of
 from agentlab.results import RunResult
-from agentlab.serving.contexts import IN_MEMORY, Contexts
-from agentlab.serving.one_at_a_time import OneAtATime
+from agentlab.serving.contexts import IN_MEMORY, Contexts, OneAtATime
 from agentlab.settings import as_terminating
 from agentlab.shown import Shown
 from agentlab.terminating import TerminatingTools

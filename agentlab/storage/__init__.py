@@ -1,16 +1,13 @@
-"""Where runs are kept: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
+"""Where runs are stored: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
 
-store        `lab.Store`: what a person keeps runs with
-keeper       one run, kept step by step while it goes on
-rebuild      a run put together again
-children     the runs of its sub-agents, to be looked at
-frames       what is kept, as DataFrames
-parquet      as files for other tools, and back
-cut_off      what sub-agents used in a step that was cut off with its process
-run_json     steps and settings as text
-but_for_keys how keys are taken out of what is kept, and how it is known again without them
-writers      which process writes to a run
-base         what a storage has to do; `memory` and `sqlite` are two
+base         what a storage has to do; `memory` and `sqlite` are two of them
+codec        steps, settings and events as JSON, without keys, and back
+interrupted  what sub-agents and tools did in a step that was interrupted with its process
+writer       records one run, step by step, while it runs
+loader       rebuilds a run from what is stored
+store        `lab.Store`, which people use
+frames       stored runs as DataFrames
+parquet      stored runs as Parquet files, and back
 """
 
 from typing import TYPE_CHECKING

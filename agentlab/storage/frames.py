@@ -16,8 +16,8 @@ from agentlab.errors import AgentlabError, ConfigurationError, StorageError
 from agentlab.history import RunHistory
 from agentlab.leaf_names import unique_name
 from agentlab.recorder import FRAMES, any_array, array, to_frame
-from agentlab.storage.cut_off import cut_off
-from agentlab.storage.keeper import OF_THE_RUN
+from agentlab.storage.interrupted import cut_off
+from agentlab.storage.writer import OF_THE_RUN
 
 if TYPE_CHECKING:
     from agentlab.storage import StoredRun

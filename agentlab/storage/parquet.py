@@ -19,8 +19,8 @@ import pandas as pd
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.recorder import array
 from agentlab.storage import StoredHead, StoredRun, StoredStep
-from agentlab.storage.cut_off import BEGUN, CALLED
 from agentlab.storage.frames import runs_frame, steps_frame
+from agentlab.storage.interrupted import BEGUN, CALLED
 
 if TYPE_CHECKING:
     from agentlab.storage.store import Store

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -18,20 +19,21 @@ from weakref import WeakValueDictionary
 
 from agentlab import events, sugar
 from agentlab.agent import Agent
-from agentlab.errors import ConfigurationError
+from agentlab.errors import ConfigurationError, StorageError
 from agentlab.in_background import RunState
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
-from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun, writers
-from agentlab.storage.children import put_back
-from agentlab.storage.keeper import Keeper, at_work
-from agentlab.storage.rebuild import rebuilt, refuse_what_is_forgotten
+from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
+from agentlab.storage.loader import rebuilt, refuse_what_is_forgotten
+from agentlab.storage.writer import RunWriter, at_work, is_writer_alive, is_writer_here, writer_text
+from agentlab.subagent import SubAgent
 from agentlab.termination import Policy
 from agentlab.types import ToolCall
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 Where: TypeAlias = str | Path | Storage | None
 
@@ -59,16 +61,18 @@ class Store(Shown):
         self.storage: Storage = (
             MemoryStorage() if where is None else SqliteStorage(where) if isinstance(where, str | Path) else where
         )
-        self._keepers: WeakValueDictionary[str, Keeper] = WeakValueDictionary()  # a run that nobody holds is not held here either
-        self._behind: dict[str, Keeper] = {}
+        self._keepers: WeakValueDictionary[str, RunWriter] = (
+            WeakValueDictionary()
+        )  # a run that nobody holds is not held here either
+        self._behind: dict[str, RunWriter] = {}
 
     # Keeping ----------------------------------------------------------------------------------------------------------------
 
-    def follow_run(self, run: Run) -> Keeper:
+    def follow_run(self, run: Run) -> RunWriter:
         """The observer of this one run; a run asks for it when it begins."""
         keeper = self._keepers.get(run.id)
         if keeper is None or keeper.run is not run:
-            keeper = self._keepers[run.id] = Keeper(self.storage, run, self._behind)
+            keeper = self._keepers[run.id] = RunWriter(self.storage, run, self._behind)
         return keeper
 
     def __call__(self, event: events.Event) -> None:
@@ -175,9 +179,9 @@ class Store(Shown):
         """The same of what was read from the storage."""
         if kept.end is not None:
             return ENDED
-        if writers.is_here(kept.head.writer):
+        if is_writer_here(kept.head.writer):
             return INTERRUPTED if at_work.get(kept.head.writer) is None else OPEN
-        return INTERRUPTED if writers.is_alive(kept.head.writer) is False else OPEN
+        return INTERRUPTED if is_writer_alive(kept.head.writer) is False else OPEN
 
     def load(self, run_id: str, agent: Agent | None = None, *, stop: object = None, policy: Policy | None = None) -> Run:
         """The run as it stands, to look at and to fork. What it does from here on is not kept; its forks are, where the store observes
@@ -250,7 +254,7 @@ class Store(Shown):
         refuse_what_is_forgotten(run)
         self._ready(run)
         run.again = again
-        keeper = Keeper(self.storage, run, self._behind, begun=True)
+        keeper = RunWriter(self.storage, run, self._behind, begun=True)
         self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
         self._keepers[run_id] = keeper
         others = run.agent.observers
@@ -269,7 +273,7 @@ class Store(Shown):
         if here is None:
             if state == OPEN and not take_over:
                 raise ConfigurationError(
-                    f"The run {run_id!r} is under way in {writers.told(kept.head.writer)}: end that one first; or, if you know that it "
+                    f"The run {run_id!r} is under way in {writer_text(kept.head.writer)}: end that one first; or, if you know that it "
                     "is gone, resume(…, take_over=True)."
                 )
         elif here.run.state is RunState.ENDED:
@@ -369,3 +373,35 @@ class Store(Shown):
 
     def __repr__(self) -> str:
         return f"Store({getattr(self.storage, 'path', type(self.storage).__name__)!r})"
+
+
+def put_back(storage: Storage, ready: Callable[[Run], None], run: Run) -> None:
+    """The children of `run` that its history tells of; one that is not kept any more, or is damaged, is left out."""
+    known: dict[str, Run] = {}
+    for use in chain(*(step.children for step in run.history), run.history.cut_off):
+        child = _looked_at(storage, run, use.run_id, use.tool)
+        if child is None:
+            continue
+        ready(child)
+        parent_run_id = child.parent_run_id
+        parent = None if child.forked_at is None else known.get(parent_run_id or "")
+        if parent is not None:
+            child.branch_of(parent)
+        child.called_from(run, child.parent_step or 0, child.called_by or use.call_id)
+        child.parent_run_id = parent_run_id
+        known[child.id] = child
+
+
+def _looked_at(storage: Storage, caller: Run, run_id: str, tool: str) -> Run | None:
+    by = getattr(getattr(caller.agent.tools.get(tool), "function", None), "__self__", None)
+    given = (by.agent, by.settings) if isinstance(by, SubAgent) else (None, None)
+    for agent, settings in (given, (None, None)):  # by another agent than it had, it is at least seen
+        try:
+            child = rebuilt(storage, storage.runs([run_id])[0], agent, defaults=settings)
+        except ConfigurationError:
+            continue
+        except StorageError:
+            return None
+        child.transport, child.is_to_be_looked_at = caller.transport, True
+        return child
+    return None

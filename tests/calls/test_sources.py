@@ -232,9 +232,9 @@ def test_openrouter_says_it_in_the_body_of_its_refusal() -> None:
 
 
 def test_events_of_earlier_stores_are_read_without_it() -> None:
-    from agentlab.storage.run_json import made_events, plain_event
+    from agentlab.storage.codec import event_to_jsonable, events_from_jsonable
 
     told = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
-    assert "rate_limit" not in plain_event(told)
+    assert "rate_limit" not in event_to_jsonable(told)
     told_more = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy", RateLimit(0, 500, 0.001))
-    assert made_events([plain_event(told), plain_event(told_more)], ()) == [told, told_more]
+    assert events_from_jsonable([event_to_jsonable(told), event_to_jsonable(told_more)], ()) == [told, told_more]

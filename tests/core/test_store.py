@@ -36,7 +36,7 @@ from agentlab import (
 from agentlab.errors import ConfigurationError, StorageError, StoredError
 from agentlab.events import ToolFinished
 from agentlab.results import Action, Decision, StepResult
-from agentlab.storage import run_json
+from agentlab.storage import codec
 from agentlab.storage.store import Store
 from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason, ModelRequest
@@ -327,7 +327,7 @@ def test_an_agent_that_is_made_of_names_need_not_be_passed(store: Store, monkeyp
     assert type(plain.model).__name__ == "HttpModel"
     elsewhere = lab.Provider("openai", model="gpt-5", base_url="http://127.0.0.1:1/v1")
     for own in (lab.Agent(elsewhere), lab.Agent("openai:gpt-5", middleware=[lambda request, ask: ask(request)])):
-        assert type(kept(own).model).__name__ == "Remembered"
+        assert type(kept(own).model).__name__ == "NamedModel"
 
 
 def test_a_run_is_kept_once_and_by_other_observers_seen(store: Store) -> None:
@@ -573,13 +573,15 @@ def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
     step, said = run.history[0], run.messages_of(1)
     old = {
         "step": {
-            **run_json.plain(step),
-            "tool_results": [{**run_json.plain(step)["tool_results"][0], "value": {"json": "saw it"}}],
+            **codec.to_jsonable(step),
+            "tool_results": [{**codec.to_jsonable(step)["tool_results"][0], "value": {"json": "saw it"}}],
         },
         "messages": [message_json.plain(message) for message in said],
-        "events": [run_json.plain_event(event) for event in run.events if isinstance(event, ToolFinished)],
+        "events": [codec.event_to_jsonable(event) for event in run.events if isinstance(event, ToolFinished)],
     }
-    kept = run_json.with_results(json.loads(json.dumps(old)))
-    assert run_json.made(StepResult, kept["step"]).tool_results == step.tool_results
+    kept = codec.restore_results(json.loads(json.dumps(old)))
+    assert codec.from_jsonable(StepResult, kept["step"]).tool_results == step.tool_results
     assert message_json.made(kept["messages"][1]).tool_results[0].content == "saw it"
-    assert run_json.made_events(kept["events"], run.history)[0] == next(e for e in run.events if isinstance(e, ToolFinished))
+    assert codec.events_from_jsonable(kept["events"], run.history)[0] == next(
+        e for e in run.events if isinstance(e, ToolFinished)
+    )

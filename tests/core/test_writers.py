@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from agentlab.storage import writers
+from agentlab.storage import writer
 
-READERS = [writers._from_proc, writers._from_psutil]
-ASK = "import os, sys; from agentlab.storage import writers; print(getattr(writers, sys.argv[1])(int(sys.argv[2])))"
+READERS = [writer._from_proc, writer._from_psutil]
+ASK = "import os, sys; from agentlab.storage import writer; print(getattr(writer, sys.argv[1])(int(sys.argv[2])))"
 
 
 @pytest.mark.parametrize("begun_at", READERS)
@@ -41,6 +41,6 @@ def test_every_process_is_told_the_same(begun_at: Callable[[int], str]) -> None:
 )
 def test_of_a_name_from_elsewhere_nothing_can_be_said(name: str) -> None:
     name = name.replace("{host}", socket.gethostname())
-    assert writers.is_alive(name) is None
-    assert not writers.is_here(name)
-    assert writers.told(name) == "a process that the store does not name"
+    assert writer.is_writer_alive(name) is None
+    assert not writer.is_writer_here(name)
+    assert writer.writer_text(name) == "a process that the store does not name"

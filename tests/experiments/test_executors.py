@@ -141,23 +141,23 @@ def test_each_run_of_a_worker_has_its_share_of_the_rate(tmp_path: Path) -> None:
 
 def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
     """The worker's runs are handed to this process, which keeps them when there is room."""
-    from agentlab.experiments import execute
+    from agentlab.experiments import runner
 
     store = Store(tmp_path / "r.db")
-    common = execute.Common({"a": looking()}, {"default": {}}, lab.transport.current(), store, steps_taken)
+    common = runner.Common({"a": looking()}, {"default": {}}, lab.transport.current(), store, steps_taken)
     database = store.storage._database  # type: ignore[attr-defined]
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages}")
-    job = execute.Job("experiment#a/p1/default/1", "a/p1/default/1", "a", "default", "x")
+    job = runner.Job("experiment#a/p1/default/1", "a/p1/default/1", "a", "default", "x")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        outcome = asyncio.run(execute._in_worker(common, job, None))
+        outcome = asyncio.run(runner._in_worker(common, job, None))
     assert outcome.sent_back is not None
     assert "full" in outcome.problem
     assert store.unsaved == {}
     database.execute("PRAGMA max_page_count = 1000000")
     for _ in range(2):
-        execute.take_in(store, outcome.sent_back)
+        runner.take_in(store, outcome.sent_back)
     study = lab.Experiment([looking()], ["x"], store=store, score=steps_taken)
     assert go(study).runs[["state", "score"]].to_numpy().tolist() == [["ended", 4.0]]
 

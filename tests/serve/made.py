@@ -21,7 +21,7 @@ import uvicorn
 
 import agentlab as lab
 from agentlab.loop.calls import CallContext
-from agentlab.serving.serve import make_app
+from agentlab.serving.app import make_app
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest, ModelResponse
 

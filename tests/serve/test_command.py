@@ -18,7 +18,7 @@ import pytest
 
 from agentlab.__main__ import main
 from agentlab.errors import ConfigurationError
-from agentlab.serving.loading import NOTEBOOK_MODULE, load
+from agentlab.serving.loader import NOTEBOOK_MODULE, load
 
 from .made import PATIENCE_S, ROOT, process
 

@@ -16,8 +16,8 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ChatInputError, MissingKeyError, ProviderStatusError, RunFailed
-from agentlab.serving import gate
-from agentlab.serving.gate import LARGEST_BODY, is_loopback
+from agentlab.serving import access
+from agentlab.serving.access import LARGEST_BODY, is_loopback
 from agentlab.testing import call, say
 from agentlab.types import FinishReason, Message
 
@@ -185,7 +185,7 @@ def test_a_body_of_more_than_a_mebibyte_is_refused_however_it_comes() -> None:
 
 
 def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "LONGEST_BODY_S", 1.0)
+    monkeypatch.setattr(access, "LONGEST_BODY_S", 1.0)
     body = json.dumps(OK).encode()
     head = b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     with serving(parrot()) as client:

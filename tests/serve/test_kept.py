@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
 from agentlab.message_json import decode, encode
-from agentlab.serving.contexts import Contexts
-from agentlab.serving.one_at_a_time import OneAtATime
+from agentlab.serving.contexts import Contexts, OneAtATime
 from agentlab.types import Message, NativeContent, Stop, ToolCall, ToolResult
 
 ANY_TEXT = st.text(st.characters(), max_size=20)  # halves of surrogate pairs too

@@ -12,7 +12,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.continuation import NO_CONTINUATION
-from agentlab.serving.wire import served
+from agentlab.serving.app import served
 from agentlab.testing import call, say
 from agentlab.types import FinishReason, ModelRequest
 from tests.fixtures import scenarios

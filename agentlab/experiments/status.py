@@ -9,19 +9,18 @@ from typing import Any
 
 from agentlab.budget import DEFAULT_TURNS
 from agentlab.errors import ConfigurationError
-from agentlab.experiments.execute import FAILED, NOT_STARTED, Job
 from agentlab.experiments.grid import Cell, Grid
 from agentlab.experiments.identity import MADE_BY, differences, made_by
-from agentlab.experiments.scoring import SCORE_NOTE, is_stale
+from agentlab.experiments.runner import FAILED, NOT_STARTED, SCORE_NOTE, Job, is_stale
 from agentlab.redaction import Redactor, text_of
-from agentlab.storage import StoredRun, run_json
-from agentlab.storage.but_for_keys import same_but_for_keys
-from agentlab.storage.keeper import secrets_of
+from agentlab.storage import StoredRun, codec
+from agentlab.storage.codec import equal_when_redacted
 from agentlab.storage.store import ENDED, OPEN, Store
+from agentlab.storage.writer import secrets_of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CellStatus:
     """The newest attempt at a cell. `kept` is its run as it is kept, None where there is none; `score` what is noted of it.
 
     `replayed` is True for a run from a recording, False for a live one, None where that is not known. `changed` names the functions
@@ -63,7 +62,7 @@ def all_made_by(grid: Grid) -> dict[tuple[str, str], str]:
     return {pair: made_by(grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()) for pair, cell in cells.items()}
 
 
-def standings(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[Standing], dict[str, StoredRun]]:
+def standings(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[CellStatus], dict[str, StoredRun]]:
     """All cells as they stand, in their order, and all runs of theirs that are kept, earlier attempts included. `scored_by` says what
     the score function is known by.
 
@@ -76,7 +75,7 @@ def standings(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[Stand
     found = []
     as_told: dict[tuple[str, str], dict[str, Any]] = {}
     for cell in grid.cells:
-        standing = Standing(cell, grid.run_id(cell))
+        standing = CellStatus(cell, grid.run_id(cell))
         while standing.run_id in kept:
             run = ours[standing.run_id] = kept[standing.run_id]
             now = now_by.get((cell.agent, cell.settings), "{}")
@@ -97,7 +96,7 @@ def standings(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[Stand
             following = grid.run_id(cell, standing.attempt + 1)
             if following not in kept:
                 break
-            standing = Standing(cell, following, standing.attempt + 1)
+            standing = CellStatus(cell, following, standing.attempt + 1)
         found.append(standing)
     return found, ours
 
@@ -115,7 +114,7 @@ def _check(
             "instructions": agent.instructions,
             "tools": list(agent.tools),
             "options": dict(agent.options),
-            "settings": run_json.plain(settings),
+            "settings": codec.to_jsonable(settings),
         }
     now = {**as_told[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
@@ -128,7 +127,7 @@ def _check(
     other = [name for name, value in meant.items() if head.get(name) != value]
     if other:  # what is kept is without keys: they are no difference
         hide = Redactor(secrets_of(grid.run_of(cell))).text
-        other = [name for name in other if not same_but_for_keys(head.get(name), meant[name], hide)]
+        other = [name for name in other if not equal_when_redacted(head.get(name), meant[name], hide)]
     if other := [*other, *sent_otherwise]:
         raise ConfigurationError(
             f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "
@@ -137,7 +136,7 @@ def _check(
         )
 
 
-def jobs(grid: Grid, standing: list[Standing], *, scoring: bool, retry: bool) -> list[tuple[Standing, Job]]:
+def jobs(grid: Grid, standing: list[CellStatus], *, scoring: bool, retry: bool) -> list[tuple[CellStatus, Job]]:
     """What is to be done, in the cells' order, those last that somebody else is at work on."""
     now, later = [], []
     for one in standing:
@@ -146,7 +145,7 @@ def jobs(grid: Grid, standing: list[Standing], *, scoring: bool, retry: bool) ->
             if retry:
                 attempt = one.attempt + 1
                 run_id = grid.run_id(one.cell, attempt)
-                now.append((Standing(one.cell, run_id, attempt), replace(job, run_id=run_id)))
+                now.append((CellStatus(one.cell, run_id, attempt), replace(job, run_id=run_id)))
         elif one.state == ENDED:
             if scoring and (one.score is None or one.score_changed or (retry and one.score_failed)):
                 now.append((one, replace(job, again=retry)))

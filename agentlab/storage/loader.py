@@ -18,10 +18,9 @@ from agentlab.results import Reading, StepResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings, as_policy
 from agentlab.stop import Custom, as_condition
-from agentlab.storage import Storage, StoredRun, run_json
-from agentlab.storage.but_for_keys import same_but_for_keys
-from agentlab.storage.cut_off import cut_off, holds, of_end
-from agentlab.storage.run_json import Forgotten
+from agentlab.storage import Storage, StoredRun, codec
+from agentlab.storage.codec import MissingFunction, equal_when_redacted
+from agentlab.storage.interrupted import cut_off, holds, of_end
 from agentlab.termination import Policy
 from agentlab.transport import current
 from agentlab.types import ModelRequest, ModelResponse, StopReason
@@ -60,7 +59,7 @@ def _rebuilt(
 
     def kept_steps() -> Iterator[Any]:  # one at a time: what a step was read from is let go before the next one is read
         for stored in storage.steps(kept.head.run_id):
-            one = run_json.with_results(json.loads(stored.body))
+            one = codec.restore_results(json.loads(stored.body))
             messages.extend(message_json.made(message) for message in one["messages"])
             marks.append(len(messages))
             happened.append(one["events"])  # they may tell of later steps
@@ -76,7 +75,7 @@ def _rebuilt(
         settings,
         current(),
         run_id=kept.head.run_id,
-        happened=[event for some in happened for event in run_json.made_events(some, history)],
+        happened=[event for some in happened for event in codec.events_from_jsonable(some, history)],
         parent_run_id=head["parent_run_id"],
         forked_at=head["forked_at"],
         parent_step=head.get("parent_step"),
@@ -84,7 +83,7 @@ def _rebuilt(
     )
     run.holds = holds(storage, kept)
     if end is not None:
-        run.events.extend(run_json.made_events(end["events"], history))
+        run.events.extend(codec.events_from_jsonable(end["events"], history))
         run.was_ended(_ending(end), end["at_s"])
     return run
 
@@ -95,9 +94,9 @@ def _made_steps(kept: Iterable[Any]) -> Iterator[StepResult]:
     settings: object = None
     for one in kept:
         if before is not None and isinstance(one, dict) and one.get("settings") == settings:
-            step = replace(run_json.made(StepResult, {**one, "settings": {}}), settings=before.settings)
+            step = replace(codec.from_jsonable(StepResult, {**one, "settings": {}}), settings=before.settings)
         else:
-            step = run_json.made(StepResult, one)
+            step = codec.from_jsonable(StepResult, one)
             settings = one.get("settings")
         before = step
         yield step
@@ -107,10 +106,10 @@ def _ending(end: dict[str, Any]) -> Ending:
     return Ending(
         StopReason(end["stop_reason"]),
         end["detail"],
-        tuple([run_json.made(Reading, one) for one in end["conditions_met"]]),
-        run_json.given(end["output"]),
+        tuple([codec.from_jsonable(Reading, one) for one in end["conditions_met"]]),
+        codec.user_value_from_jsonable(end["output"]),
         end["stopped_by"],
-        run_json.given(end["error"]),
+        codec.user_value_from_jsonable(end["error"]),
     )
 
 
@@ -128,11 +127,11 @@ def _settings(
 ) -> RunSettings:
     """As they stood last: at the end, for the last step, or, where the run has taken none since it was kept, at that time."""
     if end is not None and end["settings"] is not None:
-        settings = run_json.made(RunSettings, end["settings"])
+        settings = codec.from_jsonable(RunSettings, end["settings"])
     elif history.last is not None and len(history) > head["steps_before"]:
         settings = history.last.settings
     else:
-        settings = run_json.made(RunSettings, head["settings"])
+        settings = codec.from_jsonable(RunSettings, head["settings"])
     settings = _with_own_words(settings, own)
     if stop is not None:
         settings = replace(settings, stop=as_condition(stop))
@@ -147,7 +146,7 @@ def _with_own_words(settings: RunSettings, own: RunSettings) -> RunSettings:
 
 
 def _is_kept_as(value: object, kept: object) -> bool:
-    return same_but_for_keys(run_json.plain(kept), run_json.plain(value))
+    return equal_when_redacted(codec.to_jsonable(kept), codec.to_jsonable(value))
 
 
 def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
@@ -163,17 +162,17 @@ def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
 
 def refuse_what_is_forgotten(run: Run) -> None:
     """Raises ConfigurationError for a run that cannot go on, since its model, stop condition or policy is known by its name only."""
-    if isinstance(run.agent.model, Remembered):
+    if isinstance(run.agent.model, NamedModel):
         run.agent.model.refuse()
     settings = run.limits.snapshot()
     leaves = () if settings.stop is None else settings.stop.leaves(that_count=True)
     for leaf in leaves:
-        if isinstance(leaf, Custom) and isinstance(leaf.predicate, Forgotten):
+        if isinstance(leaf, Custom) and isinstance(leaf.predicate, MissingFunction):
             raise ConfigurationError(
                 f"Of the condition {leaf.name!r} only the name was kept: pass the whole stop condition again, resume(…, stop=…). "
                 f"It was {settings.stop!r}."
             )
-    if isinstance(settings.policy, Forgotten):
+    if isinstance(settings.policy, MissingFunction):
         raise ConfigurationError(
             f"Of the policy {settings.policy.__name__!r} only the name was kept: pass it again, resume(…, policy=…)."
         )
@@ -182,7 +181,7 @@ def refuse_what_is_forgotten(run: Run) -> None:
 # The agent -------------------------------------------------------------------------------------------------------------------
 
 
-class Remembered:
+class NamedModel:
     """A model of which only the name is known; it can be looked at, and not be asked."""
 
     def __init__(self, name: str, model: str, tools: list[str]) -> None:
@@ -211,19 +210,21 @@ def _agent_of(head: dict[str, Any]) -> Agent:
             return Agent(f"{provider}:{model}", name=head["agent"], **more)
         except ConfigurationError:  # a provider of a package that is not installed here
             pass
-    return Agent(cast(Any, Remembered(provider, model, head["tools"])), name=head["agent"], **more)
+    return Agent(cast(Any, NamedModel(provider, model, head["tools"])), name=head["agent"], **more)
 
 
 def _checked(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
     """The agent, where it is such a one as the run had."""
     had, has = [head["provider"], head["model"]], [agent.model.name, agent.model.model]
-    if not same_but_for_keys(had, has):
+    if not equal_when_redacted(had, has):
         raise ConfigurationError(
             f"The run {run_id!r} was of {':'.join(had)}, not of {':'.join(has)}: pass such an agent, or branch the run onto "
             f"this one with store.load({run_id!r}).fork(at=…, agent=…)."
         )
     missing = [
-        name for name in head["tools"] if name not in agent.tools and not any(same_but_for_keys(name, own) for own in agent.tools)
+        name
+        for name in head["tools"]
+        if name not in agent.tools and not any(equal_when_redacted(name, own) for own in agent.tools)
     ]
     if missing:
         raise ConfigurationError(

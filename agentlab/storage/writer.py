@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
+import socket
 import threading
 import time
 import warnings
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,11 +23,12 @@ from agentlab import events, message_json
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.loop.ask import Hold
+from agentlab.printable import one_line
 from agentlab.redaction import Redactor, known_secrets, text_of
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
-from agentlab.storage import Storage, StoredHead, StoredStep, cut_off, run_json, writers
-from agentlab.storage.but_for_keys import hidden
+from agentlab.storage import Storage, StoredHead, StoredStep, codec, interrupted
+from agentlab.storage.codec import redact_json
 from agentlab.types import Message
 
 OF_THE_RUN = ("run_id", "provider", "model")
@@ -30,20 +36,20 @@ OF_THE_RUN = ("run_id", "provider", "model")
 
 _WORTH_WRITING = (events.RunStarted, events.ChildStarted, events.ToolStarted, events.TurnCompleted, events.RunEnded)
 
-at_work: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
+at_work: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
 """The keepers of this process, whichever store they belong to, by the name that they write under."""
 
 
-class Keeper:
+class RunWriter:
     """An observer of one run that writes what happened into a storage.
 
     What cannot be written stays in memory, is told once, and is tried again at the next step and at the end; until then the keeper
     stands in `behind`, which holds it (and the run) where nobody else does. `begun` is for a run that is kept already.
     """
 
-    def __init__(self, storage: Storage, run: Run, behind: MutableMapping[str, Keeper], *, begun: bool = False) -> None:
+    def __init__(self, storage: Storage, run: Run, behind: MutableMapping[str, RunWriter], *, begun: bool = False) -> None:
         self.run = run
-        self.writer = writers.new_name()
+        self.writer = new_writer_name()
         self._storage, self._behind = storage, behind
         self._begun = begun
         self._steps = len(run.history) if begun else 0
@@ -86,7 +92,7 @@ class Keeper:
         self._let_go = True
         if self._begun:
             with contextlib.suppress(StorageError):  # else it does once this process has ended
-                self._storage.claim(self.run.id, writers.NOBODY, instead_of=self.writer)
+                self._storage.claim(self.run.id, NOBODY, instead_of=self.writer)
         at_work.pop(self.writer, None)
         self._behind.pop(self.run.id, None)
 
@@ -108,8 +114,8 @@ class Keeper:
             self._called.append((event.run_id, event.call_id, event.tool))
             if self._begun and not self._let_go:
                 earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
-                note = cut_off.note_of(event.turn, [*earlier, *self._called])
-                self._storage.note(self.run.id, cut_off.CALLED, hidden(note, self._hide))
+                note = interrupted.note_of(event.turn, [*earlier, *self._called])
+                self._storage.note(self.run.id, interrupted.CALLED, redact_json(note, self._hide))
 
     def _note_tool(self, event: events.ToolStarted) -> None:
         """Note a tool that must not run twice, before it runs; the others cost nothing here."""
@@ -123,7 +129,9 @@ class Keeper:
     def _write_tools(self, step: int) -> None:
         if self._begun and not self._let_go:
             self._storage.note(
-                self.run.id, cut_off.BEGUN, hidden(cut_off.begun_note(step, [*self.run.holds, *self._tools]), self._hide)
+                self.run.id,
+                interrupted.BEGUN,
+                redact_json(interrupted.begun_note(step, [*self.run.holds, *self._tools]), self._hide),
             )
 
     def _save(self) -> None:
@@ -154,7 +162,7 @@ class Keeper:
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
-        kept = run_json.plain_step(step, self.run.messages_of(step.index), happened)
+        kept = codec.step_to_jsonable(step, self.run.messages_of(step.index), happened)
         try:
             return StoredStep(step.index, self._text(self._row(step, row)), self._text(kept, plain=True))
         except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON
@@ -172,27 +180,27 @@ class Keeper:
         run, settings = self.run, self.run.limits.snapshot()
         ended = [event.at_s for event in run.events[-1:] if isinstance(event, events.RunEnded)]
         last = run.history.last
-        unfinished = [run_json.plain(use) for use in run.history.cut_off]
+        unfinished = [codec.to_jsonable(use) for use in run.history.cut_off]
         return self._text(
             {
                 **({"cut_off": unfinished} if unfinished else {}),
                 "stop_reason": result.stop_reason.value,
                 "detail": result.detail,
-                "conditions_met": [run_json.plain(reading) for reading in result.conditions_met],
-                "output": run_json.loosely(result.output),
-                "error": run_json.plain(result.error),
+                "conditions_met": [codec.to_jsonable(reading) for reading in result.conditions_met],
+                "output": codec.user_value_to_jsonable(result.output),
+                "error": codec.to_jsonable(result.error),
                 "stopped_by": result.stopped_by,
                 "at_s": ended[0] if ended else run.clock.elapsed_s(),
                 "row": _values(RUN_COLUMNS, _source(run), result),
-                "events": [run_json.plain_event(event) for event in happened],
-                "settings": None if last is not None and settings == last.settings else run_json.plain(settings),
+                "events": [codec.event_to_jsonable(event) for event in happened],
+                "settings": None if last is not None and settings == last.settings else codec.to_jsonable(settings),
             }
         )
 
     def _text(self, kept: object, *, plain: bool = False) -> str:
         """As JSON, without the provider's key and any other that is known, and without anything that looks like one. `plain`: there is
         nothing in it that JSON does not know."""
-        return hidden(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
+        return redact_json(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
 
 
 def _head(run: Run) -> dict[str, Any]:
@@ -215,7 +223,7 @@ def _head(run: Run) -> dict[str, Any]:
         "parent_step": run.parent_step,
         "called_by": run.called_by,
         "steps_before": run.whole_steps,
-        "settings": run_json.plain(run.limits.snapshot()),
+        "settings": codec.to_jsonable(run.limits.snapshot()),
         "messages": [message_json.plain(message) for message in first],
     }
 
@@ -266,3 +274,82 @@ def secrets_of(run: Run) -> tuple[str, ...]:
     except Exception:  # no key is set: there is none to be seen
         return ()
     return tuple(known_secrets(headers.values()))
+
+
+# Which process writes --------------------------------------------------------------------------------------------------------
+
+
+_numbers = itertools.count(1)
+_MOST_PROCESSES = 2**31
+
+NOBODY = "nobody"
+"""The name in the place of a writer that has let go of its run, so that any process may resume it."""
+
+
+def new_writer_name() -> str:
+    """A name for one writer in this process, that no other writer ever has."""
+    return json.dumps([socket.gethostname(), os.getpid(), _begun_at(os.getpid()), next(_numbers)])
+
+
+def is_writer_alive(name: str) -> bool | None:
+    """Whether that writer's process still is there; None for one of another machine, of which that cannot be said."""
+    if name == NOBODY:
+        return False
+    host, process, begun_at = _parse_writer_name(name)
+    if host != socket.gethostname():
+        return None
+    return bool(_begun_at(process) == begun_at)
+
+
+def is_writer_here(name: str) -> bool:
+    """Whether that is a writer of this very process."""
+    host, process, begun_at = _parse_writer_name(name)
+    return bool((host, process, begun_at) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid())))
+
+
+def writer_text(name: str) -> str:
+    """A writer's name for people."""
+    host, process, _ = _parse_writer_name(name)
+    return f"process {process} on {one_line(host)}" if host else "a process that the store does not name"
+
+
+def _parse_writer_name(name: str) -> tuple[str, int, str]:
+    """Host, process and its beginning; an empty host where a file from elsewhere holds no writer's name."""
+    try:
+        host, process, begun_at, _ = json.loads(name)
+    except (ValueError, TypeError, RecursionError):
+        return "", 0, ""
+    is_one = isinstance(host, str) and type(process) is int and 0 < process < _MOST_PROCESSES and isinstance(begun_at, str)
+    return (host, process, begun_at) if is_one else ("", 0, "")
+
+
+@cache
+def _reader() -> Callable[[int], str]:
+    return _from_proc if Path("/proc/self/stat").exists() else _from_psutil
+
+
+def _begun_at(process: int) -> str:
+    """When a process began, or an empty text where there is none: ids are used again, together with the time they are not."""
+    return _reader()(process)
+
+
+def _from_proc(process: int) -> str:
+    try:
+        told = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    state, *rest = told.rpartition(")")[2].split()
+    return "" if state in "ZX" else rest[18]
+
+
+def _from_psutil(process: int) -> str:
+    """Where there is no /proc, as on macOS and Windows."""
+    import psutil
+
+    try:
+        asked = psutil.Process(process)
+        return "" if asked.status() == psutil.STATUS_ZOMBIE else repr(asked.create_time())
+    except psutil.NoSuchProcess:
+        return ""
+    except psutil.AccessDenied:
+        return "there"  # somebody else's: it cannot be told from a later one with this id

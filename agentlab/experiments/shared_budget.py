@@ -17,7 +17,7 @@ from agentlab.calling import LEAST_USD
 from agentlab.history import RunHistory
 from agentlab.results import StepResult
 from agentlab.storage import Storage, StoredRun
-from agentlab.storage.cut_off import cut_off
+from agentlab.storage.interrupted import cut_off
 
 PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}
 """The limits of a budget that are shared by all runs, and the part of `Spent` that each bounds."""
@@ -139,7 +139,7 @@ def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
 # The budget ---------------------------------------------------------------------------------------------------------------------
 
 
-class Purse:
+class SharedBudget:
     """The budget of an experiment, what is used of it, and what is reserved for the runs under way. Any thread may book.
 
     A run reserves what the dearest run of its group (its agent and settings) has used so far; before one has ended, the limit of its

@@ -6,44 +6,52 @@ In this process it is a coroutine; in another one (`in_worker`) it comes and goe
 from __future__ import annotations
 
 import asyncio
+import copy
+import inspect
 import json
 import pickle
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentlab import background, calling, events
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
-from agentlab.experiments.pace import Pace, keep_pace
-from agentlab.experiments.scoring import SCORE_NOTE, OtherRuns, Score, charged_as, is_stale, scored
-from agentlab.experiments.spending import (
+from agentlab.experiments.rate_limit import Pace, keep_pace
+from agentlab.experiments.shared_budget import (
     BESIDE,
     CUT_OFF,
     RUN,
     SCORE,
     TOOLS,
-    Purse,
+    SharedBudget,
     Spent,
     note_beside,
     spent_before,
     spent_by,
     spent_in,
 )
-from agentlab.redaction import Redactor
-from agentlab.results import StepResult
+from agentlab.redaction import Redactor, in_words, without_keys
+from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
-from agentlab.storage import MemoryStorage, StoredRun, StoredStep, writers
-from agentlab.storage.but_for_keys import hidden
-from agentlab.storage.cut_off import CALLED, find
-from agentlab.storage.keeper import Keeper, secrets_of
+from agentlab.settings import RunSettings
+from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
+from agentlab.storage.codec import redact_json
+from agentlab.storage.interrupted import CALLED, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
+from agentlab.storage.writer import NOBODY, RunWriter, secrets_of
 from agentlab.transport import Transport
-from agentlab.types import StopReason
+from agentlab.types import ModelRequest, ModelResponse, StopReason
+
+Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
+
+SCORE_NOTE = "score"
+"""The name under which a score is noted of its run."""
 
 FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
 
@@ -120,7 +128,7 @@ class Outcome:
         return self.stop_reason in FAILED or bool(self.problem)
 
 
-async def carry_out(common: Common, job: Job, purse: Purse, pace: Pace | None = None) -> Outcome:
+async def carry_out(common: Common, job: Job, purse: SharedBudget, pace: Pace | None = None) -> Outcome:
     """Have the cell's run at its end, and its score noted; or let go of it after its last step, once the budget in the purse is spent.
     Raises StorageError where it can be kept nowhere."""
     store = common.store
@@ -184,7 +192,7 @@ def detail_of(kept: StoredRun | None) -> str:
 class _Interruptible:
     """Keeps a run in a store, and lets go of it where it is cancelled: it is then interrupted, and goes on another time."""
 
-    def __init__(self, store: Store, purse: Purse, made_by: str | None) -> None:
+    def __init__(self, store: Store, purse: SharedBudget, made_by: str | None) -> None:
         self.store, self.purse, self.made_by = store, purse, made_by
 
     def follow_run(self, run: Run) -> Callable[[events.Event], None]:
@@ -196,7 +204,7 @@ class _Interruptible:
 
 
 class _Interruption:
-    def __init__(self, whose: _Interruptible, run: Run, keeper: Keeper) -> None:
+    def __init__(self, whose: _Interruptible, run: Run, keeper: RunWriter) -> None:
         self._whose, self._run, self._keeper = whose, run, keeper
 
     def __call__(self, event: events.Event) -> None:
@@ -211,7 +219,7 @@ class _Interruption:
             self._keeper(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # steps that are there were made by what is noted
             if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store.storage.note(run.id, MADE_BY, hidden(made_by, Redactor(secrets_of(run)).text))
+                store.storage.note(run.id, MADE_BY, redact_json(made_by, Redactor(secrets_of(run)).text))
 
     def _was_cut_off(self, step: StepResult) -> None:
         """Book a step that was paid for and is not kept; it is taken again."""
@@ -221,7 +229,7 @@ class _Interruption:
         note_beside(self._whose.store.storage, run.id, CUT_OFF, lost)
 
 
-def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: Purse) -> Run:
+def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: SharedBudget) -> Run:
     """The run of the cell, new or to be gone on with, kept in the store from here on."""
     agent = common.agents[job.agent]
     observer = _Interruptible(store, purse, common.made_by.get((job.agent, job.settings)))
@@ -234,7 +242,7 @@ def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: 
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
         run.known_as(job.run_id, label=job.label).transport = common.transport
         following = observer.follow_run(run)
-        run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], following)
+        run.observers = (*[one for one in run.observers if not isinstance(one, RunWriter)], following)
     run.ceiling = charged_as(purse)
     return run
 
@@ -286,7 +294,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
 
 
 async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:
-    purse = Purse(job.lease, None, {job.run_id: job.spent}, waited_s=time.time() - job.leased_at)
+    purse = SharedBudget(job.lease, None, {job.run_id: job.spent}, waited_s=time.time() - job.leased_at)
     if common.store is not None:
         try:
             return await carry_out(common, job, purse, pace)
@@ -348,7 +356,7 @@ def take_in(store: Store, sent: SentBack) -> None:
     """Put a run that came back where it belongs; one that has not ended goes on from there. Raises StorageError where that cannot be
     done."""
     head, storage = sent.run.head, store.storage
-    kept, writer = find(storage, head.run_id), head.writer if sent.run.end is not None else writers.NOBODY
+    kept, writer = find(storage, head.run_id), head.writer if sent.run.end is not None else NOBODY
     if kept is None:
         storage.begin(replace(head, writer=writer), sent.steps, sent.run.end)
     elif kept.end is None:
@@ -364,3 +372,110 @@ def take_in(store: Store, sent: SentBack) -> None:
 def is_within_reach(store: Store) -> bool:
     """Whether a process of its own, on this machine, can use the same store."""
     return not isinstance(store.storage, MemoryStorage) and getattr(store.storage, "path", "") != ":memory:"
+
+
+# Scores ----------------------------------------------------------------------------------------------------------------------
+
+
+def is_stale(noted: Mapping[str, Any], by: str) -> bool:
+    """Whether a score was made by another function than the one known `by`. A note of an earlier version of agentlab does not say."""
+    before = noted.get("by", by)
+    return bool(by) and bool(before) and before != by and before.partition(" ")[0] == by.partition(" ")[0]
+
+
+class OtherRuns:
+    """The runs that a score function makes, such as those of a judge, or that a tool makes by itself; those of sub-agents are in the
+    history of their caller. What they use is booked and kept after each of their steps, as `part` of what the cell's run has cost.
+
+    With `refuse` they make no further call once the budget of the experiment is spent, and `refused` says why.
+    """
+
+    def __init__(self, storage: Storage, run_id: str, purse: SharedBudget, part: str, *, refuse: bool) -> None:
+        self._storage, self._run_id, self._purse, self._part, self._refuse = storage, run_id, purse, part, refuse
+        self._before = purse.parts(run_id).get(part, Spent())
+        self._known = self._before
+        self._runs: list[tuple[Run, int]] = []
+        self._lock = threading.Lock()
+        self.refused = ""
+
+    def __call__(self, run: Run) -> None:
+        """A run was made."""
+        self._runs.append((run, len(run.history)))
+        run.observe(self._book)
+        if self._refuse:
+            run.agent = copy.copy(run.agent)
+            run.agent.middleware = (self._asked, *run.agent.middleware)
+            run.ceiling = charged_as(self._purse)
+
+    async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
+        if why := self._purse.spent_up():
+            self.refused = why
+            raise ConfigurationError(f"{why[0].upper()}{why[1:]}. The run is scored once study.budget allows it.")
+        return await ask(request)
+
+    def _book(self, event: events.Event) -> None:
+        if isinstance(event, events.TurnCompleted | events.RunEnded):
+            self.book()
+
+    def book(self) -> None:
+        """Book and keep what was used."""
+        with self._lock:  # they may be on several threads
+            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
+            spent = sum(used, self._before)
+            if spent != self._known:
+                self._known = spent
+                self._purse.book(self._run_id, spent, self._part)
+                note_beside(self._storage, self._run_id, self._part, spent)
+
+
+def charged_as(purse: SharedBudget) -> Callable[[RunSettings], RunSettings] | None:
+    """What has usage that was not reported estimated as the experiment's budget says; None where it says nothing of that."""
+    policy = "warn" if purse.budget is None else purse.budget.missing_usage
+    if policy not in ("estimate", "charge_cap"):
+        return None
+
+    def charged(settings: RunSettings) -> RunSettings:
+        if settings.budget.missing_usage != "warn":
+            return settings
+        return replace(settings, budget=replace(settings.budget, missing_usage=policy))
+
+    return charged
+
+
+async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) -> str | None:
+    """The score as JSON text, with what the function is known `by`; the error in the place of one that raised, or gave what is no
+    score. None where the budget of the experiment left no call for it: the run has no score yet."""
+    noted: dict[str, Any]
+    try:
+        with calling.watched(judges):
+            value: Any = score(result)
+            if inspect.isawaitable(value):
+                value = await value
+        noted = {"score": _plain(value)}
+    except Exception as error:
+        noted = {"error": in_words(error)}
+    finally:
+        judges.book()
+    return None if judges.refused else redact_json(json.dumps({**noted, "by": by}), without_keys)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None:
+            raise TypeError(f"the score has the key {wrong!r}: use texts.")
+        return {key: _number(one, f"score[{key!r}]") for key, one in value.items()}
+    return _number(value, "score")
+
+
+def _number(value: Any, what: str) -> float | bool | None:
+    """A number or a bool; those of numpy too. None is a score that is not known."""
+    item = getattr(value, "item", None)
+    value = item() if callable(item) else value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return float(value) if value == value else None  # noqa: PLR0124  not a number: not known
+    if hasattr(value, "__float__"):  # a Decimal, a Fraction
+        return float(value)
+    raise TypeError(f"{what} is {value!r}: return a number, a bool, a dict of them, or None.")

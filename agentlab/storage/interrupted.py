@@ -18,7 +18,7 @@ from agentlab.errors import StorageError
 from agentlab.history import RunHistory
 from agentlab.loop.ask import Hold
 from agentlab.results import ChildUse, StepResult
-from agentlab.storage import Storage, StoredRun, run_json
+from agentlab.storage import Storage, StoredRun, codec
 from agentlab.types import StopReason, ToolCall
 
 CALLED = "sub-agents of the step under way"
@@ -65,7 +65,7 @@ def cut_off(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, tuple[Chil
 
 def of_end(end: Mapping[str, Any] | None) -> tuple[ChildUse, ...]:
     """The same of a run that ended without taking that step again."""
-    return () if end is None else tuple([run_json.made(ChildUse, one) for one in end.get("cut_off", ())])
+    return () if end is None else tuple([codec.from_jsonable(ChildUse, one) for one in end.get("cut_off", ())])
 
 
 def find(storage: Storage, run_id: str) -> StoredRun | None:
@@ -85,7 +85,7 @@ def _use(storage: Storage, run_id: str, call_id: str, tool: str) -> ChildUse | N
         return None
     end = None if kept.end is None else json.loads(kept.end)
     forked_at = json.loads(kept.head.body)["forked_at"] or 0
-    steps = (run_json.made(StepResult, json.loads(one.body)["step"]) for one in storage.steps(run_id)[forked_at:])
+    steps = (codec.from_jsonable(StepResult, json.loads(one.body)["step"]) for one in storage.steps(run_id)[forked_at:])
     used = RunHistory(steps, of_end(end) or cut_off(storage, [kept]).get(run_id, ()))
     reason = None if end is None else StopReason(end["stop_reason"])
     counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)

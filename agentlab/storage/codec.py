@@ -1,0 +1,424 @@
+"""Steps, settings and events as JSON, and back: what is decoded equals what was encoded. And JSON without keys.
+
+    text = encode(step)
+    step = decode(StepResult, text)
+
+Fields are read off the dataclasses; one that is missing in an older text gets its default. Three things have no JSON form: what a tool
+returned is stored as it is where it is plain JSON, else as its text; an exception becomes a StoredError with the same message; of a
+function (a policy, a Custom condition) only the name is stored, see `MissingFunction`. The text is plain ASCII, so that halves of
+surrogate pairs, which models do send, survive.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar, cast
+
+from agentlab import events, message_json, stop
+from agentlab.budget import Budget, DefaultTurns
+from agentlab.errors import ConfigurationError, StoredError
+from agentlab.predicates import name_of
+from agentlab.redaction import text_of, without_keys
+from agentlab.results import StepResult
+from agentlab.settings import RunSettings
+from agentlab.stop import Custom, StopCondition
+from agentlab.types import Message, ToolResult, Usage
+
+T = TypeVar("T")
+Redact: TypeAlias = Callable[[str], str]
+
+
+class MissingFunction:
+    """Stands for a function of which only the name was stored; calling it raises ConfigurationError."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *arguments: object) -> Any:
+        """Raises ConfigurationError."""
+        raise ConfigurationError(
+            f"Only the name of {self.__name__!r} was stored, not the function: pass it again, such as stop=… or policy=…."
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MissingFunction) and other.__name__ == self.__name__
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, of which only the name was stored>"
+
+
+def encode(value: object) -> str:
+    """Return a step, settings, or any other dataclass of a run as JSON text."""
+    return json.dumps(to_jsonable(value), separators=(",", ":"))
+
+
+def decode(kind: type[T], text: str) -> T:
+    """Return the object that `encode` made this text of. Raises ValueError for any other text."""
+    return from_jsonable(kind, json.loads(text))
+
+
+def to_jsonable(value: Any) -> Any:
+    """Return a value as JSON objects: what `encode` writes, for use inside something larger."""
+    kind: Any = type(value)
+    return value if kind in _PLAIN else _encoder_of(kind)(value)
+
+
+def from_jsonable(kind: type[T], stored: object) -> T:
+    """Return the object that `to_jsonable` made this of. Raises ValueError for anything else."""
+    try:
+        result: T = _decoder_of(kind)(stored)
+    except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, ConfigurationError) as error:
+        raise ValueError(f"not a {kind.__name__}: {type(error).__name__}: {error}") from error
+    return result
+
+
+def step_to_jsonable(step: StepResult, messages: Sequence[Message], happened: Iterable[events.Event]) -> dict[str, Any]:
+    """Return a step with its messages and events. A tool's result, which may be long, is in the step only; the others refer to it."""
+    place_of = {id(result): place for place, result in enumerate(step.tool_results)}
+    return {
+        "step": to_jsonable(step),
+        "messages": [message_json.plain(message, place_of) for message in messages],
+        "events": [event_to_jsonable(event, place_of) for event in happened],
+    }
+
+
+def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return what `step_to_jsonable` made, with each tool result in place of the reference to it."""
+    results = stored["step"].get("tool_results", ())
+    for message in stored["messages"]:
+        if "tool_results" in message:
+            message["tool_results"] = [
+                message_json.of_step(results[one["of_step"]]) if "of_step" in one else one for one in message["tool_results"]
+            ]
+    for event in stored["events"]:
+        if "of_step" in event:
+            event["result"] = results[event.pop("of_step")]
+    return stored
+
+
+def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
+    """Return an event; of a completed step only its number, and of a tool's result in `place_of`, by its id, only the place."""
+    stored: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
+    if isinstance(event, events.TurnCompleted):
+        return {**stored, "step": event.step.index, "cumulative_usage": to_jsonable(event.cumulative_usage)}
+    if isinstance(event, events.ToolFinished) and id(event.result) in place_of:
+        return {**stored, "turn": event.turn, "of_step": place_of[id(event.result)]}
+    return {**stored, **to_jsonable(event)}
+
+
+def events_from_jsonable(stored: Iterable[Mapping[str, Any]], history: Sequence[StepResult]) -> list[events.Event]:
+    """Return the events that `event_to_jsonable` made these of; kinds that a newer version wrote are left out. Raises ValueError."""
+    return [event for one in stored if (event := _event(one, history)) is not None]
+
+
+def _event(stored: Mapping[str, Any], history: Sequence[StepResult]) -> events.Event | None:
+    name = stored.get("event", "")
+    kind = EVENT_KINDS.get(name) or EVENT_KINDS.get(name.replace("Turn", "Step", 1))  # a step was a turn in older stores
+    if kind is None:
+        return None
+    if kind is events.TurnCompleted:
+        return events.TurnCompleted(stored["at_s"], history[stored["step"] - 1], from_jsonable(Usage, stored["cumulative_usage"]))
+    return from_jsonable(kind, {name: one for name, one in stored.items() if name != "event"})
+
+
+EVENT_KINDS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
+
+
+# Without keys ----------------------------------------------------------------------------------------------------------------
+
+
+def redact_json(text: str, redact: Redact = without_keys) -> str:
+    """Return JSON text without keys. A short key may be the digits of a number or the name of a field: these stay as they are."""
+    redacted = redact(text)
+    if redacted == text:
+        return text
+    try:
+        return json.dumps(_redact_strings(json.loads(text), redact), separators=(",", ":"))
+    except RecursionError:  # a model may nest as deep as it likes
+        return redacted
+
+
+def _redact_strings(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redact_strings(one, redact) for one in value]
+    if isinstance(value, dict):
+        return {without_keys(name): _redact_strings(one, redact) for name, one in value.items()}
+    return value
+
+
+def equal_when_redacted(stored: Any, value: Any, redact: Redact = without_keys) -> bool:
+    """True if a stored JSON value equals this one but for the keys in it."""
+    if stored == value:
+        return True
+    # REDACTED and the text around it may look like a key themselves: both sides are redacted equally often.
+    return bool(_redact_strings(stored, redact) == _redact_strings(_redact_strings(value, redact), redact))
+
+
+# Encoding --------------------------------------------------------------------------------------------------------------------
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_USER_FIELDS = ("value", "output")
+"""Fields of type Any that hold what a user's code returned; all other such fields hold JSON."""
+_SAME_AS_CONTENT = {"content": True}
+"""Stored in place of a tool's return value that is the very text which the model was given."""
+
+
+@functools.cache
+def _encoder_of(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that encodes values of this type."""
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if kind is Decimal:
+        return lambda value: {"decimal": str(value)}
+    if kind is datetime:
+        return datetime.isoformat
+    if kind in (tuple, list):
+        return lambda value: [to_jsonable(one) for one in value]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(name): to_jsonable(one) for name, one in value.items()}
+    if issubclass(kind, StopCondition):
+        return _encode_condition
+    if issubclass(kind, BaseException):
+        return _encode_error
+    if kind is RunSettings:
+        return _encode_settings
+    if kind is ToolResult:
+        return lambda value: _encode_fields(value) | ({"value": _SAME_AS_CONTENT} if value.value is value.content else {})
+    if dataclasses.is_dataclass(kind):
+        return _encode_fields
+    if any("__call__" in vars(base) for base in kind.__mro__):
+        return lambda value: {"function": name_of(value)}
+    return next((one for one in (str, int, float) if issubclass(kind, one)), text_of)  # numpy's float64 is a float
+
+
+def _encode_error(error: BaseException) -> dict[str, Any]:
+    return {"exception": error.kind if isinstance(error, StoredError) else type(error).__name__, "message": text_of(error)}
+
+
+_last_settings: tuple[RunSettings, dict[str, Any]] | None = None
+
+
+def _encode_settings(settings: RunSettings) -> dict[str, Any]:
+    """Most steps of a run share their settings: those encoded last are not encoded again."""
+    global _last_settings  # noqa: PLW0603  one assignment, so any thread may do it
+    known = _last_settings
+    if known is not None and known[0] is settings:
+        return known[1]
+    encoded = _encode_fields(settings)
+    _last_settings = (settings, encoded)
+    return encoded
+
+
+def _encode_fields(value: Any) -> dict[str, Any]:
+    encoded: dict[str, Any] = {}
+    for name, encoder, default in _fields(type(value)):
+        one = getattr(value, name)
+        if one is not default and not _is_default(one, default):
+            encoded[name] = one if type(one) in _PLAIN and encoder is to_jsonable else encoder(one)
+    return encoded
+
+
+def _is_default(one: Any, default: Any) -> bool:
+    """True if the value need not be stored. The default of the turns depends on the other limits; a user may set the same number."""
+    if type(one) is DefaultTurns:
+        return True
+    if type(one) is not type(default) or one != default:
+        return False
+    return not isinstance(one, Budget) or type(one.max_turns) is DefaultTurns
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[tuple[str, Callable[[Any], Any], object], ...]:
+    """Name, encoder and default of each field of a dataclass."""
+    hints = _hints(kind)
+    found = []
+    for field in dataclasses.fields(kind):
+        encoder = to_jsonable if hints[field.name] is not Any else user_value_to_jsonable if field.name in _USER_FIELDS else _same
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        found.append((field.name, encoder, default))
+    return tuple(found)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(
+        kind, localns={"RunSettings": RunSettings}
+    )  # imported for the type checker only where it is used
+
+
+def user_value_to_jsonable(value: Any) -> Any:
+    """Return what a user's code returned, as it is where JSON says the same, and else as text."""
+    if value is None:
+        return None
+    if type(value) is str:  # as most tools answer
+        return {"json": value}
+    if isinstance(value, BaseException):
+        return _encode_error(value)
+    try:
+        same = bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except Exception:  # user code, down to how it compares
+        same = False
+    return {"json": value} if same else {"text": text_of(value)}
+
+
+def user_value_from_jsonable(stored: Any) -> Any:
+    """Return the value that `user_value_to_jsonable` was given, or its text."""
+    if stored is None:
+        return None
+    if "exception" in stored:
+        return StoredError(stored["exception"], stored["message"])
+    return stored["json"] if "json" in stored else stored["text"]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _encode_condition(condition: StopCondition) -> dict[str, Any]:
+    kind = type(condition)
+    encoded: dict[str, Any] = {"condition": kind.__name__}
+    if not _is_built_in(kind):
+        encoded["module"] = kind.__module__
+    if condition.parts:
+        return {**encoded, "parts": [_encode_condition(part) for part in condition.parts]}
+    if isinstance(condition, Custom):
+        return {**encoded, "fields": {"name": condition.name}}
+    fields: Iterable[dataclasses.Field[Any]] = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
+    return {**encoded, "fields": {field.name: to_jsonable(getattr(condition, field.name)) for field in fields}}
+
+
+# Decoding --------------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _decoder_of(hint: Any) -> Callable[[Any], Any]:
+    """Return the function that decodes values of this type. Types are looked at once here, not at each of a run's many values."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union_decoder(typing.get_args(hint))
+    if origin in (tuple, list):
+        each = _decoder_of(typing.get_args(hint)[0])
+        return lambda stored: tuple([each(one) for one in stored])
+    if hint is Any or origin is typing.Literal or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        return _same
+    if origin is not None or hint is Callable:
+        return lambda stored: None if stored is None else MissingFunction(stored["function"])
+    return _type_decoder(hint) if isinstance(hint, type) else _same
+
+
+def _type_decoder(kind: type) -> Callable[[Any], Any]:
+    if issubclass(kind, StopCondition):
+        return _decode_condition
+    if issubclass(kind, BaseException):
+        return lambda stored: StoredError(stored["exception"], stored["message"])
+    if kind is ToolResult:
+        return _decode_tool_result
+    if dataclasses.is_dataclass(kind):
+        return functools.partial(_decode_fields, kind)
+    if issubclass(kind, Enum):
+        return cast(Callable[[Any], Any], kind)
+    if kind is Decimal:
+        return lambda stored: Decimal(stored["decimal"])
+    if kind is datetime:
+        return datetime.fromisoformat
+    return functools.partial(_checked, kind) if kind in _PLAIN else _same
+
+
+def _checked(kind: type, stored: Any) -> Any:
+    if type(stored) is kind:
+        return stored
+    if kind is float and type(stored) is int:
+        return float(stored)
+    raise ValueError(f"{stored!r} is no {kind.__name__}")
+
+
+def _decode_fields(kind: Any, stored: Mapping[str, Any]) -> Any:
+    decoders = _field_decoders(kind)
+    return kind(**{name: decoders[name](one) for name, one in stored.items() if name in decoders})  # without newer fields
+
+
+@functools.cache
+def _field_decoders(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    return {
+        name: user_value_from_jsonable if name in _USER_FIELDS and hint is Any else _decoder_of(hint)
+        for name, hint in _hints(kind).items()
+    }
+
+
+def _decode_tool_result(stored: Mapping[str, Any]) -> Any:
+    if stored.get("value") == _SAME_AS_CONTENT:
+        stored = {**stored, "value": {"json": stored["content"]}}
+    return _decode_fields(ToolResult, stored)
+
+
+def _union_decoder(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    members: dict[Any, Enum] = {}
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            members = {one.value: one for one in kind} | members  # of a value in two of them the first one's
+    whole_is_float = float in kinds and int not in kinds
+    rest = [kind for kind in kinds if kind not in _PLAIN and kind is not Decimal]
+
+    def decode_union(stored: Any) -> Any:
+        if isinstance(stored, str) and datetime in kinds:
+            return datetime.fromisoformat(stored)
+        if stored is None or isinstance(stored, str | int | float | bool):
+            if stored in members:
+                return members[stored]
+            return float(stored) if whole_is_float and isinstance(stored, int) and not isinstance(stored, bool) else stored
+        if isinstance(stored, dict) and set(stored) == {"decimal"}:
+            return Decimal(stored["decimal"])
+        return _decoder_of(rest[0])(stored) if rest else stored
+
+    return decode_union
+
+
+def _decode_condition(stored: Mapping[str, Any]) -> StopCondition:
+    name, module = stored["condition"], stored.get("module")
+    if name == "Custom":
+        return Custom(MissingFunction(stored["fields"]["name"]), stored["fields"]["name"])
+    # The last class of that name: the one that `@dataclass(slots=True)` made anew comes after the one that it replaced.
+    kind: Any = next(
+        (
+            one
+            for one in reversed(list(_subclasses(StopCondition)))
+            if one.__name__ == name and (one.__module__ == module if module else _is_built_in(one))
+        ),
+        None,
+    )
+    try:
+        if "parts" in stored:
+            return cast(StopCondition, kind(*map(_decode_condition, stored["parts"])))
+        hints = _hints(kind)
+        fields = {field: _decoder_of(hints[field])(one) for field, one in stored["fields"].items() if field in hints}
+        if any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(kind).parameters.values()):  # HasToolCall(*names)
+            return cast(StopCondition, kind(*next(iter(fields.values()))))
+        return cast(StopCondition, kind(**fields))
+    except Exception:
+        if module is None:
+            raise
+        return Custom(MissingFunction(name), name)  # a user's condition whose module is not imported here, or has changed
+
+
+def _is_built_in(kind: type) -> bool:
+    return getattr(stop, kind.__name__, None) is kind
+
+
+def _subclasses(root: type[StopCondition]) -> Iterator[type[StopCondition]]:
+    for kind in root.__subclasses__():
+        yield kind
+        yield from _subclasses(kind)
