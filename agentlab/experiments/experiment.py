@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentlab import sugar
+from agentlab._internal.kernel import ipykernel_mend
 from agentlab.agent import Agent
 from agentlab.budget import Budget
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
@@ -34,7 +35,6 @@ from agentlab.experiments.schedule import Elsewhere, Executor
 from agentlab.experiments.scoring import Score
 from agentlab.experiments.spending import TOOLS, Purse, Spent, spent_before
 from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
-from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.loop.calls import check_key
 from agentlab.no_such_name import helps_with_keywords
@@ -219,7 +219,7 @@ class Experiment(Shown):
             raise ConfigurationError("The experiment is being run already: wait for its end, or cancel that first.")
         self._running = True
         try:
-            async with kernel_mend.waiting():
+            async with ipykernel_mend.waiting():
                 return await self._run(concurrency, executor, progress, retry)
         finally:
             self._running = False
