@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from agentlab.providers.finish_detection import detect as detect
     from agentlab.providers.registry import Provider as Provider
     from agentlab.providers.registry import capabilities as capabilities
+    from agentlab.notebook.explorer.explorer import explore as explore
+    from agentlab.notebook.panel import panel as panel
+    from agentlab.providers._registry import Provider as Provider
+    from agentlab.providers._registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
     from agentlab.results import Action as Action
@@ -98,8 +102,6 @@ if TYPE_CHECKING:
     from agentlab.whatif.suggest import Suggestion as Suggestion
     from agentlab.whatif.suggest import Suggestions as Suggestions
     from agentlab.whatif.suggest import suggest as suggest
-    from agentlab.widgets import panel as panel
-    from agentlab.widgets.explorer import explore as explore
 
     frame = to_frame
     importers = interop
@@ -162,8 +164,8 @@ _PLACES = {
         "ToolResult",
         "Usage",
     ),
-    "agentlab.widgets": ("panel",),
-    "agentlab.widgets.explorer": ("explore",),
+    "agentlab.notebook.panel": ("panel",),
+    "agentlab.notebook.explorer.explorer": ("explore",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
@@ -201,12 +203,12 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext agentlab`: the magic `%%agent`, models completed by Tab, and tables in which `$` is a dollar."""
-    import_module("agentlab.magics").load(shell)
+    import_module("agentlab.notebook.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """`%unload_ext agentlab`: none of it any more."""
-    import_module("agentlab.magics").unload(shell)
+    import_module("agentlab.notebook.magics").unload(shell)
 
 
 def __dir__() -> list[str]:

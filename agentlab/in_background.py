@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from agentlab import background
+from agentlab._internal.kernel import front_end, interrupts, ipykernel_mend
 from agentlab.errors import ConfigurationError
-from agentlab.jupyter import frontend, interrupts, kernel_mend
 from agentlab.limits import in_seconds
 from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.shown import Shown
@@ -130,7 +130,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
     def _launch_or_finish(self) -> None:
         """In the background where somebody can click; else to the end before this comes back."""
         self.refuse_without_key()
-        if frontend.is_present():
+        if front_end.is_present():
             self.launch()
             return
         self.settle_on(background.loop())
@@ -176,7 +176,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
         """Do this on the owning loop."""
         self.refuse_without_key()
         try:
-            async with kernel_mend.waiting():
+            async with ipykernel_mend.waiting():
                 return await self._owner.run(work)
         finally:
             self._work_is_done()

@@ -103,7 +103,7 @@ class Run(Branching):
             >>> ended.panel()
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
-        return sugar.call("agentlab.widgets:panel", self)
+        return sugar.call("agentlab.notebook.panel:panel", self)
 
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""

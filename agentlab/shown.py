@@ -1,4 +1,4 @@
-"""Values that a notebook shows as a small table beside their repr: `agentlab.cards` makes it, and is loaded when it is asked for."""
+"""Values that a notebook shows as a small table beside their repr. `agentlab.notebook.display` makes it and is loaded on first use."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ class Shown:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = import_module("agentlab.cards").bundle(self)
+        bundle: dict[str, str] = import_module("agentlab.notebook.display").bundle(self)
         return bundle

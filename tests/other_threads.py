@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentlab import background
 
 if TYPE_CHECKING:
-    from agentlab.widgets.live_view import LiveView
+    from agentlab.notebook.panel.live_view import LiveView
 
 PATIENCE_S = 60.0
 

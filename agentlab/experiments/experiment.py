@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentlab import sugar
+from agentlab._internal.kernel import ipykernel_mend
 from agentlab.agent import Agent
 from agentlab.budget import Budget
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
@@ -217,7 +218,7 @@ class Experiment(Shown):
             raise ConfigurationError("The experiment is being run already: wait for its end, or cancel that first.")
         self._running = True
         try:
-            async with kernel_mend.waiting():
+            async with ipykernel_mend.waiting():
                 return await self._run(concurrency, executor, progress, retry)
         finally:
             self._running = False

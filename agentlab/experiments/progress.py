@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from agentlab._internal.kernel import front_end
 from agentlab.amounts import about_dollars
 from agentlab.experiments.shared_budget import Spent
 from agentlab.jupyter import frontend
@@ -77,4 +78,4 @@ def _bar(provider: str, total: int, done: int) -> Any:
 
 
 def _can_be_seen() -> bool:
-    return frontend.is_present() or sys.stderr.isatty()
+    return front_end.is_present() or sys.stderr.isatty()

@@ -65,7 +65,7 @@ def shown(busy_s: float) -> Prepare:
 def _let_finish(panel: Any) -> None:
     """Wait for the drawing of the end, which is not to reach into the next run."""
     _wait_for_threads()
-    assert "stop_condition" in panel.cockpit.ending.told.value
+    assert "stop_condition" in panel.run_view.ending.told.value
 
 
 def _wait_for_threads() -> None:
@@ -75,15 +75,15 @@ def _wait_for_threads() -> None:
 
 def drawn() -> Prepare:
     """One drawing of all parts, after one more step."""
-    from agentlab.widgets.cockpit import Cockpit
-    from agentlab.widgets.scene import Scene, Stage
+    from agentlab.notebook.panel.run_view import RunView
+    from agentlab.notebook.panel.state import PanelServices, PanelState
 
     run = made()
-    cockpit = Cockpit(Scene(run, Stage(lambda action: None, lambda: None, lambda other: None, {})))
+    run_view = RunView(PanelState(run, PanelServices(lambda action: None, lambda: None, lambda other: None, {})))
 
     def ready() -> Thunk:
         await_it(run.step())
-        return cockpit.show
+        return run_view.show
 
     return ready
 

@@ -30,7 +30,7 @@ def ours(totals: dict[str, np.ndarray]) -> Prepare:
     """The explorer's whole redraw, as it is done while a slider moves."""
     import pandas as pd
 
-    from agentlab.widgets import explorer as module
+    from agentlab.notebook.explorer import explorer as module
 
     runs, steps = totals["steps"].shape
     tokens, cost = (np.diff(totals[name], axis=1, prepend=0.0).ravel() for name in ("tokens", "cost_usd"))

@@ -52,9 +52,9 @@ for _ in range(5):
 """
 
 WITHOUT = """
-from agentlab.widgets import pointer
-made = pointer.Clicks.__init__
-pointer.Clicks.__init__ = lambda self: made(self, _model_module="not-installed", _view_module="not-installed")
+from agentlab.notebook.panel import controls
+made = controls.Clicks.__init__
+controls.Clicks.__init__ = lambda self: made(self, _model_module="not-installed", _view_module="not-installed")
 run.panel()
 """
 

@@ -20,7 +20,6 @@ from agentlab.events import AskedAgain, Event, TextReceived, ToolStarted
 from agentlab.loop.calls import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.testing.fault_bodies import given, with_body
 from agentlab.types import Confidence, FinishReason, StopReason
-from agentlab.widgets.step_detail import detail
 
 from .made import (
     HELLO,

@@ -10,9 +10,9 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
+from agentlab.notebook.panel.markup import Html
 from agentlab.printable import label, one_line, printable, whole
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.widgets.written import Html
 
 KEY = "sk-" + "planted0123456789abcdef"
 

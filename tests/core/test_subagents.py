@@ -788,14 +788,15 @@ def test_the_tree_tells_sub_agents_from_branches() -> None:
 
 def test_a_table_of_the_family_says_who_called() -> None:
     from agentlab.family import family_of
-    from agentlab.widgets import family_markup
 
     run = boss(worker(ANSWER).as_tool("research"), {"task": "x"}).run("go")
     done(run)
+    from agentlab.notebook.panel import branches
+
     members = family_of(run.children[0])
     assert [member.name for member in members] == ["1", "1.1"]
-    assert "called by 1 in step 1" in family_markup.table(members, run)
-    assert "sub-agent worker" in family_markup.strip(members[1], 1)
+    assert "called by 1 in step 1" in branches.family_table(members, run)
+    assert "sub-agent worker" in branches.family_line(members[1], 1)
     assert names(run.events)[-1] == "RunEnded"
     assert Message("user", "x") == run.children[0].messages[0]
 

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab.errors import ToolDefinitionError
+from agentlab.notebook.panel.step_detail import detail
 from agentlab.testing import call, say
 from agentlab.tools import as_tools, execute, tool
 from agentlab.types import ToolCall
-from agentlab.widgets.step_detail import detail
 
 from .made import assert_is_whole, call_tool, go, look, run_of
 

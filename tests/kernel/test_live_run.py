@@ -190,7 +190,7 @@ def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel
 
 
 def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
-    ask = "from agentlab.jupyter import frontend; print(frontend.is_present())"
+    ask = "from agentlab._internal.kernel import front_end; print(front_end.is_present())"
     kernel.execute("import os; os.environ.pop('AGENTLAB_FRONTEND', None); None")
     for allow_stdin, answer in ((True, "True"), (False, "False")):
         request = kernel.submit(ask, allow_stdin=allow_stdin)
@@ -294,7 +294,7 @@ def agreement():
     results = [r for one in run.history for r in one.tool_results]
     return {
         "history": told(kept.history) == told(run.history) and kept.result.stop_reason == run.result.stop_reason,
-        "panel": str(run.result.stop_reason) in panel.cockpit.ending.told.value and panel.cockpit.controls.stop.disabled,
+        "panel": str(run.result.stop_reason) in panel.run_view.ending.told.value and panel.run_view.controls.stop.disabled,
         "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
         "booked": did.count("book began") == did.count("book ended"),
         "cleaned": did.count("search began") == did.count("search cleaned"),

@@ -238,7 +238,7 @@ def test_unloaded_it_is_gone(kernel: LiveKernel) -> None:
 def test_nothing_is_registered_without_load_ext(kernel: LiveKernel) -> None:
     kernel.execute("import agentlab as lab")
     assert "anthropic:" not in completions(kernel, 'lab.Agent("anth')[0]
-    assert not kernel.value("any('agentlab.magics' in name for name in __import__('sys').modules)")
+    assert not kernel.value("any('agentlab.notebook' in name for name in __import__('sys').modules)")
 
 
 def html_of(kernel: LiveKernel, code: str) -> str:

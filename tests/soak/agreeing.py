@@ -11,13 +11,13 @@ from other_threads import drawn
 
 import agentlab as lab
 from agentlab import events
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.answer import Answer
+from agentlab.notebook.panel.pictures import Curve
+from agentlab.notebook.panel.static_view import StaticView
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider
 from agentlab.types import StopReason
-from agentlab.widgets import markup
-from agentlab.widgets.answer import Answer
-from agentlab.widgets.curve import Curve
-from agentlab.widgets.static_view import StaticView
 
 from .scenes import Ledger
 
@@ -111,9 +111,9 @@ def assert_live_panel_agrees(run: lab.Run) -> None:
     assert result is not None
     panel = run.panel()
     drawn(panel)
-    controls = panel.cockpit.controls
+    controls = panel.run_view.controls
     assert all(button.disabled for button in (controls.go, controls.step, controls.pause, controls.stop))
-    assert f"{result.stop_reason}" in panel.cockpit.ending.told.value
+    assert f"{result.stop_reason}" in panel.run_view.ending.told.value
 
 
 def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:

@@ -64,8 +64,8 @@ def of_run(run: lab.Run) -> Iterator[Shown]:
 
 def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Shown]:
     """A view of the panel's kind, live and as it is kept."""
-    from agentlab.widgets import step_detail
-    from agentlab.widgets.written import Html
+    from agentlab.notebook.panel import step_detail
+    from agentlab.notebook.panel.markup import Html
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")

@@ -175,7 +175,7 @@ def _verbose(error: BaseException) -> str:
 
 def _panel(run: lab.Run) -> str:
     """The texts of every widget of the panel, each step opened with all of its parts."""
-    from agentlab.widgets import step_detail
+    from agentlab.notebook.panel import step_detail
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")

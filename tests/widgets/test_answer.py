@@ -17,11 +17,11 @@ import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.events import Event, TextReceived
 from agentlab.loop.calls import CallContext
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, Said, answer_html, answer_label_html
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, Hole, ModelRequest, ModelResponse
-from agentlab.widgets import markup
-from agentlab.widgets.answer import LONGEST, LONGEST_COMING, Answer, Said
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=\"alert(2)\">\n\ud83d & 'so' on"
@@ -380,7 +380,7 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
         run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
     panel = run.panel()
     _ = panel.widget
-    values = values_of(panel.cockpit.answer.text)
+    values = values_of(panel.run_view.answer.text)
     pieces: list[str] = []
 
     def coming() -> list[str]:
@@ -401,11 +401,11 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
     asyncio.run(main())
     assert run.wait(60) is not None
     assert run.result is not None
-    wait_until(lambda: 'aria-busy="false" aria-label="Answer of step 2"' in panel.cockpit.answer.text.value)
+    wait_until(lambda: 'aria-busy="false" aria-label="Answer of step 2"' in panel.run_view.answer.text.value)
     partial = coming()
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(partial))
     assert len(set(partial)) >= 2
-    assert shown(panel.cockpit.answer.text.value) == markup.escape(run.result.text, 10_000)
+    assert shown(panel.run_view.answer.text.value) == markup.escape(run.result.text, 10_000)
 
 
 @pytest.mark.usefixtures("_someone_to_click")
@@ -420,7 +420,7 @@ def test_ten_thousand_pieces_are_a_handful_of_redraws() -> None:
     run = lab.Agent(Speaker((speak,))).run("go")
     panel = run.panel()
     _ = panel.widget
-    values = values_of(panel.cockpit.answer.text)
+    values = values_of(panel.run_view.answer.text)
     started = time.monotonic()
     to_the_end(run)
     redraws = len(values)
@@ -442,12 +442,12 @@ def test_a_panel_shows_nothing_of_a_fork() -> None:
     branch = run.fork(at=1, stop=StepCountIs(3))
     other = branch.panel()
     _ = other.widget
-    assert shown(other.cockpit.answer.text.value) == "of the run", "what it has from the run is shown before it goes on"
+    assert shown(other.run_view.answer.text.value) == "of the run", "what it has from the run is shown before it goes on"
     to_the_end(branch)
     for one in (panel, other):
         drawn(one)
-    assert shown(panel.cockpit.answer.text.value) == "of the run"
-    assert shown(other.cockpit.answer.text.value) == "of the fork"
+    assert shown(panel.run_view.answer.text.value) == "of the run"
+    assert shown(other.run_view.answer.text.value) == "of the fork"
 
 
 def test_what_is_shown_is_text_and_nothing_else() -> None:
@@ -456,7 +456,7 @@ def test_what_is_shown_is_text_and_nothing_else() -> None:
     to_the_end(run)
     panel = run.panel()
     for said in (*watched.seen, Said("Answer", HOSTILE, 1_000, HOSTILE)):
-        for value in (markup.answer(said), markup.answer_label(said)):
+        for value in (answer_html(said), answer_label_html(said)):
             assert "<script" not in value and "<img" not in value and "</pre><" not in value.replace("</pre></div>", "")
             value.encode()
     for value in (panel.bundle()["text/html"], panel.bundle()["text/plain"]):
@@ -481,8 +481,8 @@ def test_what_steers_a_terminal_is_made_visible(text: str, printed: str) -> None
 
 def test_a_listener_hears_the_answer_when_it_has_come() -> None:
     coming, come = (
-        markup.answer(Said("Answer of step 3", "It ra", 5, coming=True)),
-        markup.answer(Said("Answer of step 3", "x", 1)),
+        answer_html(Said("Answer of step 3", "It ra", 5, coming=True)),
+        answer_html(Said("Answer of step 3", "x", 1)),
     )
     for value, busy in ((coming, "true"), (come, "false")):
         assert f'role="log" aria-live="polite" aria-busy="{busy}" aria-label="Answer of step 3"' in value

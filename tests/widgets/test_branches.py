@@ -13,12 +13,12 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.notebook.panel import Panel, panel
+from agentlab.notebook.panel.branches import LONGEST_RESULT
+from agentlab.notebook.panel.pictures import MOST_POINTS, Courses, KeptPicture
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest, ModelResponse
-from agentlab.widgets import Panel, panel
-from agentlab.widgets.comparison import MOST_POINTS, Courses, KeptPicture
-from agentlab.widgets.fork_form import LONGEST_RESULT
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -57,7 +57,7 @@ def shown(run: Run, **more: object) -> Panel:
 
 def turn_to_branches(made: Panel) -> None:
     """Bring that tab to the front, with what holds now."""
-    made.cockpit.tabs.selected_index = made.cockpit.tabs.titles.index("Branches")
+    made.run_view.tabs.selected_index = made.run_view.tabs.titles.index("Branches")
     drawn(made)
 
 
@@ -72,7 +72,7 @@ def run() -> Run:
 
 def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
     made = shown(run, agents=[agent("two")])
-    form = made.cockpit.branches.form
+    form = made.run_view.branches.form
     form.keep.value = 2
     form.model.value = "agent two:m"
     form.prompt.value = "Find it quickly."
@@ -80,29 +80,29 @@ def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
     form.content.value = "page 12"
     form.button.click()
     branch = run.branches[0]
-    assert made.run is branch and made.cockpit.scene.run is branch
+    assert made.run is branch and made.run_view.scene.run is branch
     assert (branch.forked_at, branch.prompt, branch.agent.name) == (2, "Find it quickly.", "two:m")
     assert branch.messages[-1].text == "Look at the oldest first."
     assert branch.history[1].tool_results[0].content == "page 12"
     assert run.history[1].tool_results[0].content == "nothing"
     told = "model two:m; another prompt; tool result of search; one more message"
-    assert told in made.cockpit.lineage.told.value
+    assert told in made.run_view.lineage.told.value
     assert branch.state == "ready"
-    made.cockpit.controls.step.click()
+    made.run_view.controls.step.click()
     wait_until(lambda: len(branch.history) == 3)
 
 
 def test_nothing_is_different_unless_it_was_changed(run: Run) -> None:
     made = shown(run)
-    made.cockpit.branches.form.button.click()
+    made.run_view.branches.form.button.click()
     (branch,) = run.branches
     assert (branch.forked_at, branch.prompt, branch.agent) == (4, run.prompt, run.agent)
     assert list(branch.messages) == list(run.messages)
-    assert "nothing: the same again" in made.cockpit.lineage.told.value
+    assert "nothing: the same again" in made.run_view.lineage.told.value
 
 
 def test_a_model_written_by_hand(run: Run) -> None:
-    form = shown(run).cockpit.branches.form
+    form = shown(run).run_view.branches.form
     assert form.other_model.layout.display == "none"
     form.model.value = "another"
     assert form.other_model.layout.display is None
@@ -125,7 +125,7 @@ def test_a_model_written_by_hand(run: Run) -> None:
 )
 def test_what_cannot_be_says_why_and_nothing_is_lost(run: Run, change: Callable[[object], None], said: str) -> None:
     made = shown(run)
-    form = made.cockpit.branches.form
+    form = made.run_view.branches.form
     form.message.value = "Go on."
     change(form)
     form.button.click()
@@ -135,7 +135,7 @@ def test_what_cannot_be_says_why_and_nothing_is_lost(run: Run, change: Callable[
 
 def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
     run = ended(agent(end=3).run("Find it."))
-    form = shown(run).cockpit.branches.form
+    form = shown(run).run_view.branches.form
     assert form.keep.value == 2
     form.keep.value = 3
     form.button.click()
@@ -147,7 +147,7 @@ def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
 
 def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) -> None:
     made = shown(run)
-    form, scene = made.cockpit.branches.form, made.cockpit.scene
+    form, scene = made.run_view.branches.form, made.run_view.scene
     assert form.keep.value == 4
     scene.choose(2)
     drawn(made)
@@ -159,14 +159,14 @@ def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) 
 
 
 def test_a_step_without_tools_has_no_tool_result_and_says_so(run: Run) -> None:
-    form = shown(run).cockpit.branches.form
+    form = shown(run).run_view.branches.form
     form.keep.value = 0
     assert form.content.disabled and form.result.disabled
     assert form.content.tooltip == "There is no tool result to change: no step is kept."
 
 
 def test_part_of_a_step_cannot_be_kept(run: Run) -> None:
-    form = shown(run).cockpit.branches.form
+    form = shown(run).run_view.branches.form
     form.keep.value = 2.5
     assert "Keep steps 2.5: there are 0 to 4 steps to keep." in form.told.value
     form.button.click()
@@ -179,7 +179,7 @@ def test_part_of_a_step_cannot_be_kept(run: Run) -> None:
 
 def test_a_huge_tool_result_is_not_put_into_the_page() -> None:
     run = ended(agent(given="x" * 1_000_000).run("Find it.", budget=Budget(max_turns=2)))
-    form = shown(run).cockpit.branches.form
+    form = shown(run).run_view.branches.form
     assert form.content.value == "" and form.content.placeholder.startswith("1,000,")
     form.button.click()
     assert len(run.branches[0].history[1].tool_results[0].content) >= LONGEST_RESULT
@@ -195,7 +195,7 @@ def test_the_table_tells_of_all_runs_and_marks_the_one_that_is_shown(run: Run) -
     branch = ended(run.fork(2, stop=StepCountIs(3)))
     below = branch.fork(1, budget=Budget(max_turns=9))
     made = shown(branch)
-    table = made.cockpit.branches.table.value
+    table = made.run_view.branches.table.value
     rows = re.findall(r'<tr data-run="(\w+)"( aria-current="true")?>(.*?)</tr>', table)
     assert [(run_id, bool(current)) for run_id, current, _ in rows] == [(run.id, False), (branch.id, True), (below.id, False)]
     texts = [re.sub(r"<[^>]+>", "|", row) for _, _, row in rows]
@@ -206,33 +206,33 @@ def test_the_table_tells_of_all_runs_and_marks_the_one_that_is_shown(run: Run) -
 def test_a_run_is_shown_from_the_list_and_the_way_back_is_a_button(run: Run) -> None:
     branch = run.fork(2)
     made = shown(run)
-    assert made.cockpit.branches.choice.value == run.id
-    made.cockpit.branches.choice.value = branch.id
+    assert made.run_view.branches.choice.value == run.id
+    made.run_view.branches.choice.value = branch.id
     assert made.run is branch
     turn_to_branches(made)
-    assert made.cockpit.branches.choice.value == branch.id
-    made.cockpit.lineage.back.click()
+    assert made.run_view.branches.choice.value == branch.id
+    made.run_view.lineage.back.click()
     assert made.run is run
     turn_to_branches(made)
-    assert made.cockpit.branches.choice.value == run.id
+    assert made.run_view.branches.choice.value == run.id
 
 
 def test_a_branch_made_in_code_appears(run: Run) -> None:
     made = shown(run)
-    assert made.cockpit.lineage.view.layout.display == "none"
+    assert made.run_view.lineage.view.layout.display == "none"
     branch = run.fork(2)
-    wait_until(lambda: branch.id in made.cockpit.branches.table.value)
+    wait_until(lambda: branch.id in made.run_view.branches.table.value)
     below = branch.fork(1)
-    wait_until(lambda: below.id in made.cockpit.branches.table.value)
-    assert "with 2 other runs" in made.cockpit.lineage.told.value
+    wait_until(lambda: below.id in made.run_view.branches.table.value)
+    assert "with 2 other runs" in made.run_view.lineage.told.value
     ended(below)
-    wait_until(lambda: re.search(r"1\.1\.1 [^;]*4 steps, turn_limit", made.cockpit.branches.tree.value) is not None)
+    wait_until(lambda: re.search(r"1\.1\.1 [^;]*4 steps, turn_limit", made.run_view.branches.tree.value) is not None)
 
 
 def test_pictures_are_drawn_only_where_something_has_changed(run: Run) -> None:
     run.fork(2)
     made = shown(run)
-    branches = made.cockpit.branches
+    branches = made.run_view.branches
     before = branches.tree.value
     assert 'alt="Tree of 2 runs' in before and "per step of 1 run" not in branches.curves.value
     drawn(made)
@@ -242,7 +242,7 @@ def test_pictures_are_drawn_only_where_something_has_changed(run: Run) -> None:
 def test_while_runs_go_on_drawing_takes_a_small_part_of_the_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, drawn = [0.0], []
     clock = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: now_s[0])
-    monkeypatch.setattr("agentlab.widgets.comparison.time", clock)
+    monkeypatch.setattr("agentlab.notebook.panel.pictures.time", clock)
 
     def draw() -> object:
         drawn.append(now_s[0])
@@ -262,7 +262,7 @@ def test_hostile_text_is_escaped() -> None:
     run = ended(agent(HOSTILE).run(HOSTILE, budget=Budget(max_turns=2)))
     run.fork(1, agent=agent(HOSTILE + "2"), prompt=HOSTILE * 2)
     made = shown(run)
-    page = made.cockpit.branches.table.value + made.cockpit.branches.tree.value + made.cockpit.lineage.told.value
+    page = made.run_view.branches.table.value + made.run_view.branches.tree.value + made.run_view.lineage.told.value
     assert "<script" not in page and "<img src=x" not in page
 
 
@@ -285,8 +285,8 @@ def test_twenty_branches_stay_usable() -> None:
     for at in range(20):
         ended(run.fork(at, budget=Budget(max_turns=50)))
     made = shown(run)
-    branches, lineage = made.cockpit.branches, made.cockpit.lineage
+    branches, lineage = made.run_view.branches, made.run_view.lineage
     with undisturbed(made):
         again = calls_in(branches.show) + calls_in(lineage.show)
         assert 10 * again < calls_in(branches._curves._draw)
-    assert "and 12 more" in made.cockpit.branches.curves.value or "of 21 runs" in made.cockpit.branches.curves.value
+    assert "and 12 more" in made.run_view.branches.curves.value or "of 21 runs" in made.run_view.branches.curves.value

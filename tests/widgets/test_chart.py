@@ -12,10 +12,10 @@ import pytest
 import agentlab as lab
 from agentlab import Budget
 from agentlab.errors import ProviderConnectionError
+from agentlab.notebook.panel.pictures import Curve
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 from agentlab.types import ModelRequest, ModelResponse
-from agentlab.widgets.curve import Curve
 
 
 def look() -> str:

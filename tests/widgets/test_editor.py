@@ -16,18 +16,26 @@ from agentlab import AllOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, S
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.fields import (
+    CheckField,
+    ChoiceField,
+    Face,
+    NamesField,
+    NumberField,
+    ShownField,
+    TextField,
+    field_for,
+)
+from agentlab.notebook.panel.settings_editor import LimitEditor
+from agentlab.notebook.panel.state import PanelServices, PanelState
+from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 from agentlab.results import Reading
 from agentlab.run import Run
 from agentlab.stop import AnyOf, Custom, StopCondition
 from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
 from agentlab.types import FinishReason
-from agentlab.widgets import markup
-from agentlab.widgets.field_choice import field_for
-from agentlab.widgets.fields import CheckField, ChoiceField, Face, NamesField, NumberField, ShownField, TextField
-from agentlab.widgets.limit_editor import LimitEditor
-from agentlab.widgets.scene import Scene, Stage
-from agentlab.widgets.stop_rows import GroupRow, LeafRow
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -50,7 +58,7 @@ class Desk:
         agent = lab.Agent(model, tools=[search, finalize])
         self.run: Run = agent.run("Find it.", stop=stop, budget=Budget(max_turns=500), **more)
         self.faults: list[str] = []
-        self.editor = LimitEditor(Scene(self.run, Stage(self.do, lambda: None, lambda run: None, {})))
+        self.editor = LimitEditor(PanelState(self.run, PanelServices(self.do, lambda: None, lambda run: None, {})))
 
     def do(self, action: Callable[[], object]) -> None:
         try:

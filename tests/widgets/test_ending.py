@@ -10,12 +10,12 @@ from other_threads import undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.ending import MOST_OFFERS, Ending
+from agentlab.notebook.panel.run_view import Panel
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason
-from agentlab.widgets import markup
-from agentlab.widgets.ending import MOST_OFFERS, Ending
-from agentlab.widgets.live_panel import Panel
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +52,14 @@ def labels(ending: Ending) -> list[str]:
 
 
 def test_nothing_is_told_or_offered_while_the_run_goes_on() -> None:
-    ending = Panel(searching(3)).cockpit.ending
+    ending = Panel(searching(3)).run_view.ending
     assert (ending.told.value, ending.buttons, ending.offers.children) == ("", (), ())
 
 
 def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.widgets.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("agentlab.notebook.panel.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
     panel = ended(searching(2))
-    run, ending = panel.run, panel.cockpit.ending
+    run, ending = panel.run, panel.run_view.ending
     assert "truncated · turn_limit" in ending.told.value
     assert labels(ending) == ["Raise the turn limit to 4 and go on"]
     assert ending.buttons[0].tooltip == run.proposals[0].why
@@ -70,12 +70,12 @@ def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pyte
     assert panel.run is branch
     assert branch.wait(60) is not None
     assert len(branch.history) == 4 and len(run.history) == 2
-    wait_until(lambda: labels(panel.cockpit.ending) == ["Raise the turn limit to 8 and go on"])
+    wait_until(lambda: labels(panel.run_view.ending) == ["Raise the turn limit to 8 and go on"])
 
 
 def test_what_is_offered_follows_an_edit_after_the_end() -> None:
     panel = ended(searching(2))
-    ending = panel.cockpit.ending
+    ending = panel.run_view.ending
     with undisturbed(panel):
         panel.run.limits.max_turns = 9
         assert ending.show(), "there are new controls"
@@ -85,7 +85,7 @@ def test_what_is_offered_follows_an_edit_after_the_end() -> None:
 
 def test_another_prompt_is_asked_for_and_started() -> None:
     panel = ended(filtered())
-    run, ending = panel.run, panel.cockpit.ending
+    run, ending = panel.run, panel.run_view.ending
     assert ending.editor.layout.display == "none"
     ending.buttons[0].click()
     assert ending.editor.layout.display == "" and ending.prompt.value == "Tell me <b>all</b>."
@@ -100,7 +100,7 @@ def test_another_prompt_is_asked_for_and_started() -> None:
 
 
 def test_the_editor_is_put_away_again() -> None:
-    ending = ended(filtered()).cockpit.ending
+    ending = ended(filtered()).run_view.ending
     ending.buttons[0].click()
     ending.buttons[0].click()
     assert ending.editor.layout.display == "none"
@@ -113,13 +113,13 @@ def test_an_error_says_what_went_wrong_and_what_can_be_done() -> None:
     run = lab.Agent(ScriptedProvider(broken)).run("go")
     with pytest.raises(RuntimeError):
         asyncio.run(_to_the_end(run))
-    ending = Panel(run).cockpit.ending
+    ending = Panel(run).run_view.ending
     assert "truncated · error" in ending.told.value and "RuntimeError: &lt;i&gt;off&lt;/i&gt;" in ending.told.value
     assert ending.buttons or "run.fork" in ending.told.value
 
 
 def test_an_end_of_the_agents_own_offers_nothing() -> None:
-    ending = ended(lab.Agent(ScriptedProvider(["done"])).run("go")).cockpit.ending
+    ending = ended(lab.Agent(ScriptedProvider(["done"])).run("go")).run_view.ending
     assert "terminated · completed" in ending.told.value
     assert ending.buttons == ()
 
@@ -130,5 +130,5 @@ def test_never_more_buttons_than_can_be_taken_in() -> None:
 
 def test_the_providers_word_and_how_it_was_read() -> None:
     run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
-    told = ended(run).cockpit.ending.told.value
+    told = ended(run).run_view.ending.told.value
     assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in told

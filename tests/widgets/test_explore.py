@@ -16,13 +16,12 @@ from other_threads import no_new_threads, wait_until
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
 from agentlab.errors import ProviderConnectionError
+from agentlab.notebook.explorer.explorer import Explorer, LimitRow, ToolTicks
+from agentlab.notebook.explorer.figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD
+from agentlab.notebook.explorer.limits import round_values
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest
-from agentlab.widgets.explorer import Explorer
-from agentlab.widgets.tried_figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD
-from agentlab.widgets.tried_limits import round_values
-from agentlab.widgets.tried_rows import LimitRow, ToolTicks
 
 
 async def search(query: str) -> str:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
+from agentlab.notebook.explorer.limits import KINDS
 from agentlab.stop import StopCondition
 from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason
 from agentlab.whatif.judging import UNKNOWN
-from agentlab.widgets.tried_limits import KINDS
 from tests.whatif.made import newest_calls_a_tool, run, scripts
 
 LEAVES: dict[str, Any] = {

@@ -12,14 +12,14 @@ from other_threads import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.notebook.explorer.explorer import Explorer
+from agentlab.notebook.panel import branches, live_view, step_browser
+from agentlab.notebook.panel.fields import Face, NumberField
+from agentlab.notebook.panel.pictures import Course, Courses
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.static_view import StaticView
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
-from agentlab.widgets import fork_form, live_view, step_browser
-from agentlab.widgets.comparison import Course, Courses
-from agentlab.widgets.explorer import Explorer
-from agentlab.widgets.fields import Face, NumberField
-from agentlab.widgets.live_panel import Panel
-from agentlab.widgets.static_view import StaticView
 
 A_WHILE_S = 0.2
 """So long somebody has for what he does in the midst of something. Where he has to wait for the end of that, he does it then."""
@@ -99,7 +99,7 @@ def test_a_number_that_is_typed_while_the_field_is_drawn() -> None:
 def test_a_limit_that_is_set_while_the_editor_is_drawn() -> None:
     panel = Panel(run_of(0, budget=Budget()))
     with undisturbed(panel):
-        editor = panel.cockpit.editor
+        editor = panel.run_view.editor
         field, show = editor.budget["max_tokens"], editor.stop.show
 
         def set_meanwhile(*some: Any, **more: Any) -> bool:
@@ -117,7 +117,7 @@ def test_a_limit_that_is_set_while_the_editor_is_drawn() -> None:
 
 def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel(run_of(4))
-    steps, set_button = panel.cockpit.steps, step_browser.set_button
+    steps, set_button = panel.run_view.steps, step_browser.set_button
     with undisturbed(panel):
         typing = Meanwhile(lambda: setattr(steps.number, "value", "3"))
 
@@ -128,7 +128,7 @@ def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytes
         monkeypatch.setattr(step_browser, "set_button", set_meanwhile)
         steps.show()
         typing.finish()
-        assert (steps.number.value, panel.cockpit.scene.chosen) == ("3", 3)
+        assert (steps.number.value, panel.run_view.scene.chosen) == ("3", 3)
         steps.number.value = "9"
         assert "there are steps 1 to 4" in steps.message.value
     drawn(panel)
@@ -137,7 +137,7 @@ def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytes
 
 def test_steps_to_keep_that_are_typed_while_the_form_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel(run_of(4))
-    form, useful = panel.cockpit.branches.form, fork_form._useful_steps
+    form, useful = panel.run_view.branches.form, branches._useful_steps
     with undisturbed(panel):
         form.show()
         typing = Meanwhile(lambda: setattr(form.keep, "value", 2))
@@ -146,7 +146,7 @@ def test_steps_to_keep_that_are_typed_while_the_form_is_drawn(monkeypatch: pytes
             typing()
             return useful(run)
 
-        monkeypatch.setattr(fork_form, "_useful_steps", meanwhile)
+        monkeypatch.setattr(branches, "_useful_steps", meanwhile)
         form.show()
         typing.finish()
         assert form.keep.value == 2
@@ -157,8 +157,8 @@ def test_steps_to_keep_that_are_typed_while_the_form_is_drawn(monkeypatch: pytes
 def test_a_run_that_is_chosen_while_the_list_grows() -> None:
     panel = Panel(run_of(4))
     branch = panel.run.fork(2)
-    branches = panel.cockpit.branches
-    panel.cockpit.tabs.selected_index = panel.cockpit.tabs.titles.index(branches.title)
+    branches = panel.run_view.branches
+    panel.run_view.tabs.selected_index = panel.run_view.tabs.titles.index(branches.title)
     drawn(panel)
     choosing = Meanwhile(lambda: setattr(branches.choice, "value", branch.id))
     branches.choice.observe(choosing, "options")

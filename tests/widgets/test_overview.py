@@ -15,11 +15,11 @@ import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field
+from agentlab.notebook.panel import markup
 from agentlab.results import Reading
 from agentlab.run import Run
 from agentlab.stop import Off, StopCondition
 from agentlab.testing import ScriptedProvider, call
-from agentlab.widgets import markup
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m\u202e"onmouseover="alert(2)'
 

@@ -28,12 +28,12 @@ from agentlab import (
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.controls import why_not
 from agentlab.results import Reading
 from agentlab.run import Run, RunState
 from agentlab.stop import StopCondition
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.widgets import markup
-from agentlab.widgets.controls import why_not
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -63,12 +63,12 @@ def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
     run = make_run(StepCountIs(5))
     panel = run.panel()
     _ = panel.widget
-    panel.cockpit.controls.go.click()
+    panel.run_view.controls.go.click()
     assert run.wait(60) is not None
     assert threading.current_thread() is threading.main_thread()
-    wait_until(lambda: "Fired: StepCountIs 5 of 5" in panel.cockpit.ending.told.value)
-    assert "stop_condition" in panel.cockpit.ending.told.value
-    wait_until(lambda: panel.cockpit.controls.go.disabled and panel.cockpit.controls.go.tooltip == "The run has ended.")
+    wait_until(lambda: "Fired: StepCountIs 5 of 5" in panel.run_view.ending.told.value)
+    assert "stop_condition" in panel.run_view.ending.told.value
+    wait_until(lambda: panel.run_view.controls.go.disabled and panel.run_view.controls.go.tooltip == "The run has ended.")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None
     _ = panel.widget
     run.launch()
     wait_until(lambda: len(run.history) >= 3)
-    panel.cockpit.editor.budget["max_turns"].number.value = 1
+    panel.run_view.editor.budget["max_turns"].number.value = 1
     assert run.wait(60) is not None
     assert run.result is not None and run.result.stop_reason == "turn_limit"
     changed = [event for event in run.events if type(event).__name__ == "LimitsChanged"]
@@ -113,7 +113,7 @@ def test_every_budget_field_is_edited_and_taken_away(name: str, value: float, he
     run = make_run(budget=Budget())
     panel = run.panel()
     _ = panel.widget
-    field = panel.cockpit.editor.budget[name]
+    field = panel.run_view.editor.budget[name]
     field.unlimited.value = False
     field.number.value = value
     assert getattr(run.limits, name) == held
@@ -126,10 +126,10 @@ def test_every_leaf_is_edited() -> None:
     run = make_run(StepCountIs(8) | HasToolCall("search") & MaxCost("0.5") | ~FinishReasonIs("length"))
     panel = run.panel()
     _ = panel.widget
-    panel.cockpit.editor.leaves["StepCountIs", "steps"].number.value = 6
-    panel.cockpit.editor.leaves["HasToolCall", "names"].text.value = "finalize, give_up"
-    panel.cockpit.editor.leaves["MaxCost", "usd"].number.value = 0.75
-    panel.cockpit.editor.leaves["FinishReasonIs", "reasons"].text.value = "max_tokens"
+    panel.run_view.editor.leaves["StepCountIs", "steps"].number.value = 6
+    panel.run_view.editor.leaves["HasToolCall", "names"].text.value = "finalize, give_up"
+    panel.run_view.editor.leaves["MaxCost", "usd"].number.value = 0.75
+    panel.run_view.editor.leaves["FinishReasonIs", "reasons"].text.value = "max_tokens"
     assert repr(run.limits.stop) == repr(
         StepCountIs(6) | HasToolCall("finalize", "give_up") & MaxCost("0.75") | ~FinishReasonIs("max_tokens")
     )
@@ -141,18 +141,18 @@ def test_an_impossible_value_shows_why_and_changes_nothing(field: str, value: in
     before = run.limits.snapshot()
     panel = run.panel()
     _ = panel.widget
-    panel.cockpit.editor.budget[field].number.value = value
+    panel.run_view.editor.budget[field].number.value = value
     assert run.limits.snapshot() is before
-    assert f"{field}={value}" in panel.cockpit.editor.budget[field].message.value
-    assert f"Still in force: {getattr(before.budget, field)}" in panel.cockpit.editor.budget[field].message.value
+    assert f"{field}={value}" in panel.run_view.editor.budget[field].message.value
+    assert f"Still in force: {getattr(before.budget, field)}" in panel.run_view.editor.budget[field].message.value
 
 
 def test_names_that_are_taken_away_show_why() -> None:
     run = make_run(HasToolCall("search"))
     panel = run.panel()
     _ = panel.widget
-    panel.cockpit.editor.leaves["HasToolCall", "names"].text.value = " , "
-    assert "Still in force: search" in panel.cockpit.editor.leaves["HasToolCall", "names"].message.value
+    panel.run_view.editor.leaves["HasToolCall", "names"].text.value = " , "
+    assert "Still in force: search" in panel.run_view.editor.leaves["HasToolCall", "names"].message.value
     assert run.limits.stop == HasToolCall("search")
 
 
@@ -162,17 +162,17 @@ def test_a_change_from_code_reaches_the_fields() -> None:
     _ = panel.widget
     run.limits.max_cost = 0.125
     run.limits.stop = StepCountIs(3) | HasToolCall("search")
-    wait_until(lambda: panel.cockpit.editor.budget["max_cost"].number.value == 0.125)
-    wait_until(lambda: {("HasToolCall", "names"), ("StepCountIs", "steps")} <= panel.cockpit.editor.leaves.keys())
-    wait_until(lambda: panel.cockpit.editor.leaves["StepCountIs", "steps"].number.value == 3)
+    wait_until(lambda: panel.run_view.editor.budget["max_cost"].number.value == 0.125)
+    wait_until(lambda: {("HasToolCall", "names"), ("StepCountIs", "steps")} <= panel.run_view.editor.leaves.keys())
+    wait_until(lambda: panel.run_view.editor.leaves["StepCountIs", "steps"].number.value == 3)
 
 
 def test_two_panels_of_one_run_show_the_same() -> None:
     run = make_run()
     one, two = run.panel(), run.panel()
     _ = one.widget, two.widget
-    one.cockpit.editor.budget["max_turns"].number.value = 77
-    wait_until(lambda: two.cockpit.editor.budget["max_turns"].number.value == 77)
+    one.run_view.editor.budget["max_turns"].number.value = 77
+    wait_until(lambda: two.run_view.editor.budget["max_turns"].number.value == 77)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +190,9 @@ def test_a_condition_of_ones_own_has_its_field() -> None:
     run = make_run(ErrorsReach(4))
     panel = run.panel()
     _ = panel.widget
-    panel.cockpit.editor.leaves["ErrorsReach", "errors"].number.value = 2
+    panel.run_view.editor.leaves["ErrorsReach", "errors"].number.value = 2
     assert run.limits.stop == ErrorsReach(2)
-    assert "ErrorsReach" in panel.cockpit.overview.meters.value
+    assert "ErrorsReach" in panel.run_view.overview.meters.value
 
 
 def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() -> None:
@@ -205,10 +205,10 @@ def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() ->
     run = make_run(never_enough, Budget(max_turns=3))
     panel = run.panel()
     _ = panel.widget
-    assert "never_enough" in panel.cockpit.overview.meters.value and "not read yet" in panel.cockpit.overview.meters.value
+    assert "never_enough" in panel.run_view.overview.meters.value and "not read yet" in panel.run_view.overview.meters.value
     run.launch()
     assert run.wait(60) is not None
-    wait_until(lambda: "turn_limit" in panel.cockpit.ending.told.value)
+    wait_until(lambda: "turn_limit" in panel.run_view.ending.told.value)
     assert asked == [1, 2, 3]
 
 
@@ -220,10 +220,10 @@ def test_what_a_model_says_is_text() -> None:
     _ = panel.widget
     shown = "".join(
         (
-            panel.cockpit.overview.status.value,
-            panel.cockpit.steps.table.value,
-            panel.cockpit.ending.told.value,
-            panel.cockpit.overview.meters.value,
+            panel.run_view.overview.status.value,
+            panel.run_view.steps.table.value,
+            panel.run_view.ending.told.value,
+            panel.run_view.overview.meters.value,
             panel.bundle()["text/html"],
         )
     )
@@ -296,7 +296,7 @@ def test_a_panel_of_something_else_is_refused() -> None:
 
 
 def test_a_redraw_is_coalesced() -> None:
-    from agentlab.widgets.redraw import Redrawer
+    from agentlab.notebook.panel.live_view import Redrawer
 
     drawn: list[float] = []
     over = threading.Event()
@@ -319,7 +319,7 @@ def test_a_missing_key_is_shown_and_the_run_button_works_once_it_is_set(monkeypa
     run = lab.Agent("openai:gpt-5.4-mini", retry=lab.RetryPolicy(attempts=1)).run("Find it.")
     panel = run.panel()
     _ = panel.widget
-    controls = panel.cockpit.controls
+    controls = panel.run_view.controls
     for button in (controls.go, controls.step):
         button.click()
         assert "MissingKeyError: No API key for openai. Set the environment variable OPENAI_API_KEY" in panel.fault.value
@@ -340,26 +340,26 @@ CAPS = (
 )
 NUMBERS: dict[str, tuple[Callable[[Any], Any], Callable[[Run], object], Callable[[Any], object]]] = {
     **{
-        name: (lambda panel, name=name: panel.cockpit.editor.budget[name],
+        name: (lambda panel, name=name: panel.run_view.editor.budget[name],
                lambda run, name=name: getattr(run.limits, name),
                lambda value, name=name: Budget(**{name: value}))
         for name in ("max_turns", "max_calls", "max_tokens", "max_tokens_per_turn")
     },
     **{
-        name: (lambda panel, name=name: panel.cockpit.editor.continuation.fields[name],
+        name: (lambda panel, name=name: panel.run_view.editor.continuation.fields[name],
                lambda run, name=name: getattr(run.limits, name),
                lambda value, name=name: ContinuationPolicy(**{name: value}))
         for name in CAPS
     },
     **{
-        name: (lambda panel, name=name: panel.cockpit.editor.terminating.fields[name],
+        name: (lambda panel, name=name: panel.run_view.editor.terminating.fields[name],
                lambda run, name=name: getattr(run.limits, name),
                lambda value, name=name: TerminatingTools(["search"], **{name: value}))
         for name in ("consecutive_nudges", "max_invocations")
     },
-    "StepCountIs": (lambda panel: panel.cockpit.editor.leaves["StepCountIs", "steps"],
+    "StepCountIs": (lambda panel: panel.run_view.editor.leaves["StepCountIs", "steps"],
                     lambda run: run.limits.leaves["StepCountIs"].steps, StepCountIs),
-    "MaxTokensUsed": (lambda panel: panel.cockpit.editor.leaves["MaxTokensUsed", "tokens"],
+    "MaxTokensUsed": (lambda panel: panel.run_view.editor.leaves["MaxTokensUsed", "tokens"],
                       lambda run: run.limits.leaves["MaxTokensUsed"].tokens, MaxTokensUsed),
 }  # fmt: skip
 """All whole numbers of a panel: the field, the value in force, and what refuses it in Python."""
@@ -399,7 +399,7 @@ def test_a_fraction_for_a_condition_of_ones_own_is_refused() -> None:
     run = make_run(ErrorsReach(4))
     panel = run.panel()
     _ = panel.widget
-    field = panel.cockpit.editor.leaves["ErrorsReach", "errors"]
+    field = panel.run_view.editor.leaves["ErrorsReach", "errors"]
     field.number.value = 2.5
     assert "ErrorsReach(errors=2.5): errors is a whole number, such as 8; got float." in field.message.value
     assert run.limits.stop == ErrorsReach(4)
@@ -409,7 +409,7 @@ def test_a_fraction_for_a_condition_of_ones_own_is_refused() -> None:
 
 def test_reminders_that_were_kept_by_the_boxes_are_whole_numbers() -> None:
     run, panel = every_number()
-    terminating = panel.cockpit.editor.terminating
+    terminating = panel.run_view.editor.terminating
     for on in (False, True):
         terminating.tools["search"].value = on
         drawn(panel)
@@ -422,24 +422,24 @@ def test_where_no_thread_can_be_started_the_panel_says_so_and_follows_what_is_pr
     with nothing_in_the_background_yet(), no_new_threads():
         panel = run.panel()
         _ = panel.widget
-        controls = panel.cockpit.controls
+        controls = panel.run_view.controls
         for button in (controls.go, controls.step, controls.go):
             button.click()
             assert "can&#x27;t start new thread" in panel.fault.value
             assert (run.state, button.disabled) == (RunState.READY, False)
-        panel.cockpit.editor.stop.adder.button.click()  # it draws at once, and asks for the focus of a new row
+        panel.run_view.editor.stop.adder.button.click()  # it draws at once, and asks for the focus of a new row
         assert panel.fault.value == ""
         asyncio.run(_steps(run, 2))
         run.stop("enough")
-        assert "Stopped by the person: enough" in panel.cockpit.ending.told.value
+        assert "Stopped by the person: enough" in panel.run_view.ending.told.value
         assert controls.go.disabled
     other = make_run(StepCountIs(3))
     panel = other.panel()
     _ = panel.widget
     with nothing_in_the_background_yet():
         with no_new_threads():
-            panel.cockpit.controls.go.click()
+            panel.run_view.controls.go.click()
             assert "can&#x27;t start new thread" in panel.fault.value
-        panel.cockpit.controls.go.click()
+        panel.run_view.controls.go.click()
         assert other.wait(60) is not None
-        wait_until(lambda: "Fired: StepCountIs 3 of 3" in panel.cockpit.ending.told.value)
+        wait_until(lambda: "Fired: StepCountIs 3 of 3" in panel.run_view.ending.told.value)

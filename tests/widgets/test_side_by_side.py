@@ -17,11 +17,11 @@ from work_done import calls_in
 import agentlab as lab
 from agentlab import Budget
 from agentlab.errors import ConfigurationError
+from agentlab.notebook.panel import Panel, SideBySide, panel
+from agentlab.notebook.panel.side_by_side import MOST_RUNS, why_not
 from agentlab.run import Run, RunState
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest, ModelResponse
-from agentlab.widgets import Panel, SideBySide, panel
-from agentlab.widgets.side_by_side import MOST_RUNS, why_not
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -137,7 +137,7 @@ def test_one_run_is_opened_below_with_all_its_controls() -> None:
     inner = made._panels[1]
     assert opened is inner.widget and inner.run is runs[1]
     assert set(inner._controls()) <= set(made._controls())
-    inner.cockpit.controls.step.click()
+    inner.run_view.controls.step.click()
     wait_until(lambda: len(runs[1].history) == 1)
     assert len(runs[0].history) == 0
     made.open.value = -1

@@ -12,12 +12,12 @@ from nbconvert import HTMLExporter
 
 import agentlab as lab
 from agentlab import Budget, ContinuationPolicy
+from agentlab.notebook.panel import live_view
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.static_view import MOST_STEPS
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason
-from agentlab.widgets import live_view
-from agentlab.widgets.live_panel import Panel
-from agentlab.widgets.static_view import MOST_STEPS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 

@@ -13,12 +13,12 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.notebook.panel.controls import SCRIPT
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.step_browser import MOST_ROWS, StepTable, window
+from agentlab.notebook.panel.step_detail import detail
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.widgets.live_panel import Panel
-from agentlab.widgets.pointer import SCRIPT
-from agentlab.widgets.step_detail import detail
-from agentlab.widgets.step_table import MOST_ROWS, StepTable, window
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +50,15 @@ def take(run: Run, steps: int) -> None:
 
 
 def rows(panel: Panel) -> list[int]:
-    return [int(step) for step in re.findall(r'<tr data-step="(\d+)"', panel.cockpit.steps.table.value)]
+    return [int(step) for step in re.findall(r'<tr data-step="(\d+)"', panel.run_view.steps.table.value)]
 
 
 def marked(panel: Panel) -> list[str]:
-    return re.findall(r'data-step="(\d+)" aria-current="step"', panel.cockpit.steps.table.value)
+    return re.findall(r'data-step="(\d+)" aria-current="step"', panel.run_view.steps.table.value)
 
 
 def detailed(panel: Panel) -> str:
-    found = re.search(r"<b>Step (\d+)</b>", panel.cockpit.steps.detail.value)
+    found = re.search(r"<b>Step (\d+)</b>", panel.run_view.steps.detail.value)
     return found[1] if found else ""
 
 
@@ -85,15 +85,15 @@ def test_the_table_shows_a_window(steps: int, chosen: int | None, first: int, la
 def test_the_newest_is_followed_until_a_step_is_chosen_and_again_after_newest() -> None:
     panel = panel_of(20)
     assert rows(panel) == list(range(9, 21)) and marked(panel) == [] and detailed(panel) == "20"
-    panel.cockpit.steps.number.value = "5"
+    panel.run_view.steps.number.value = "5"
     drawn(panel)
     assert rows(panel) == list(range(1, 13)) and marked(panel) == ["5"] and detailed(panel) == "5"
     take(panel.run, 3)
     drawn(panel)
-    assert detailed(panel) == "5" and "steps 1 to 12 of 23 (11 later)" in panel.cockpit.steps.table.value
-    panel.cockpit.steps.newest.click()
+    assert detailed(panel) == "5" and "steps 1 to 12 of 23 (11 later)" in panel.run_view.steps.table.value
+    panel.run_view.steps.newest.click()
     drawn(panel)
-    assert detailed(panel) == "23" and panel.cockpit.steps.number.value == ""
+    assert detailed(panel) == "23" and panel.run_view.steps.number.value == ""
     take(panel.run, 1)
     drawn(panel)
     assert detailed(panel) == "24"
@@ -101,7 +101,7 @@ def test_the_newest_is_followed_until_a_step_is_chosen_and_again_after_newest() 
 
 def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
     panel = panel_of(0)
-    steps = panel.cockpit.steps
+    steps = panel.run_view.steps
     assert all(button.disabled for button in (steps.earlier, steps.later, steps.newest))
     assert steps.later.tooltip == "No step has been taken yet."
     take(panel.run, 2)
@@ -115,7 +115,7 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
     assert steps.earlier.tooltip == "This is the first step."
     steps.later.click()
     drawn(panel)
-    assert panel.cockpit.scene.chosen == 2
+    assert panel.run_view.scene.chosen == 2
 
 
 @pytest.mark.parametrize(
@@ -130,24 +130,24 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
 )
 def test_a_number_that_is_no_step_says_why_and_changes_nothing(typed: str, why: str) -> None:
     panel = panel_of(4)
-    steps = panel.cockpit.steps
+    steps = panel.run_view.steps
     steps.number.value = "3"
     steps.number.value = typed
     drawn(panel)
     assert why in steps.message.value
-    assert panel.cockpit.scene.chosen == 3
+    assert panel.run_view.scene.chosen == 3
     steps.number.value = "2"
-    assert steps.message.value == "" and panel.cockpit.scene.chosen == 2
+    assert steps.message.value == "" and panel.run_view.scene.chosen == 2
 
 
 def test_chart_and_table_mark_the_same_step() -> None:
     panel = panel_of(6)
-    unmarked = panel.cockpit.chart.view.value
-    panel.cockpit.pointer.clicked({"step": 4})
+    unmarked = panel.run_view.chart.view.value
+    panel.run_view.pointer.clicked({"step": 4})
     drawn(panel)
     assert marked(panel) == ["4"]
-    assert "Step 4 is marked: 10 tokens, 0.004 US dollars so far." in panel.cockpit.chart.view.value
-    assert panel.cockpit.chart.view.value != unmarked
+    assert "Step 4 is marked: 10 tokens, 0.004 US dollars so far." in panel.run_view.chart.view.value
+    assert panel.run_view.chart.view.value != unmarked
     assert "marked" not in panel.bundle()["text/html"]
 
 
@@ -157,31 +157,31 @@ def test_chart_and_table_mark_the_same_step() -> None:
 )
 def test_whatever_the_page_sends_is_checked(message: object) -> None:
     panel = panel_of(3)
-    panel.cockpit.pointer.clicks._handle_custom_msg(message, [])
+    panel.run_view.pointer.clicks._handle_custom_msg(message, [])
     drawn(panel)
-    assert panel.cockpit.scene.chosen is None
+    assert panel.run_view.scene.chosen is None
     assert detailed(panel) == "3"
 
 
 def test_a_click_on_a_run_opens_it() -> None:
     panel = panel_of(3)
     branch = panel.run.fork(at=1)
-    panel.cockpit.pointer.clicked({"run": branch.id})
+    panel.run_view.pointer.clicked({"run": branch.id})
     assert panel.run is branch
-    panel.cockpit.pointer.clicked({"run": branch.parent_run_id})
+    panel.run_view.pointer.clicked({"run": branch.parent_run_id})
     assert panel.run is branch.parent
 
 
 def test_the_detail_is_not_made_again_while_the_step_stays() -> None:
     panel = panel_of(3)
     changes: list[str] = []
-    panel.cockpit.steps.detail.observe(lambda change: changes.append(change["new"]), "value")
-    panel.cockpit.pointer.clicked({"section": "raw", "open": True})
-    panel.cockpit.pointer.clicked({"section": "tools", "open": False})
+    panel.run_view.steps.detail.observe(lambda change: changes.append(change["new"]), "value")
+    panel.run_view.pointer.clicked({"section": "raw", "open": True})
+    panel.run_view.pointer.clicked({"section": "tools", "open": False})
     for _ in range(3):
         drawn(panel)
     assert changes == []
-    panel.cockpit.pointer.clicked({"step": 2})
+    panel.run_view.pointer.clicked({"step": 2})
     drawn(panel)
     assert len(changes) == 1
     assert re.findall(r'data-section="(\w+)" open', changes[0]) == ["messages", "raw"]
@@ -189,15 +189,15 @@ def test_the_detail_is_not_made_again_while_the_step_stays() -> None:
 
 def test_a_stop_reason_that_comes_late_is_shown() -> None:
     panel = panel_of(2)
-    assert "the run ended" not in panel.cockpit.steps.detail.value
+    assert "the run ended" not in panel.run_view.steps.detail.value
     panel.run.stop("enough")
     drawn(panel)
-    assert "the run ended: explicit_stop" in panel.cockpit.steps.detail.value
+    assert "the run ended: explicit_stop" in panel.run_view.steps.detail.value
 
 
 def test_sums_are_those_of_the_whole_run_wherever_the_window_stands() -> None:
     panel = panel_of(30)
-    panel.cockpit.scene.choose(15)
+    panel.run_view.scene.choose(15)
     table = StepTable(panel.run).html(15)
     row = re.search(r'<tr data-step="15".*?</tr>', table)
     assert row is not None
@@ -215,18 +215,18 @@ def test_a_look_does_not_grow_with_the_run() -> None:
     for steps in (50, 5_000):
         panel = panel_of(steps)
         with undisturbed(panel):
-            panel.cockpit.scene.choose(20)
-            panel.cockpit.steps.show()
-            panel.cockpit.scene.choose(21)
-            calls.append(calls_in(panel.cockpit.steps.show))
+            panel.run_view.scene.choose(20)
+            panel.run_view.steps.show()
+            panel.run_view.scene.choose(21)
+            calls.append(calls_in(panel.run_view.steps.show))
     assert calls[1] < 1.2 * calls[0]
 
 
 def test_the_script_is_beside_its_module_and_sent_whole() -> None:
     panel = panel_of(0)
     assert Path(SCRIPT).is_file()
-    assert panel.cockpit.pointer.clicks._esm == SCRIPT.read_text(encoding="utf-8")
-    assert panel.cockpit.pointer.clicks in list(panel._controls()), "else a busy kernel would not hear it"
+    assert panel.run_view.pointer.clicks._esm == SCRIPT.read_text(encoding="utf-8")
+    assert panel.run_view.pointer.clicks in list(panel._controls()), "else a busy kernel would not hear it"
 
 
 def test_what_sub_agents_used_is_in_the_table_and_in_the_detail() -> None:

@@ -15,11 +15,11 @@ from work_done import calls_in, takes_no_more
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.notebook.panel import step_detail
+from agentlab.notebook.panel.step_detail import detail, new_to_the_model, who_took
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, ModelResponse, ToolCall
-from agentlab.widgets import detail_markup
-from agentlab.widgets.step_detail import detail, new_to_the_model, who_took
 
 HOSTILE = '</pre></details><script>alert(1)</script><img src=x onerror="alert(2)">'
 KEY = "sk-" + "a1B2c3D4" * 4
@@ -129,7 +129,7 @@ def test_nothing_from_outside_is_html() -> None:
 
 
 def test_keys_are_not_shown_wherever_they_stand() -> None:
-    long = "x" * (detail_markup.LONGEST_CODE - 10) + " " + KEY  # the cut would leave half of it
+    long = "x" * (step_detail.LONGEST_CODE - 10) + " " + KEY  # the cut would leave half of it
     run = run_of([raw_of(call("search", {"query": long}), {"api_key": "hunter2-hunter2", "echo": KEY}), say(KEY)])
     pages = detail(run, 1) + detail(run, 2)
     assert KEY[:9] not in pages and "hunter2" not in pages
@@ -181,13 +181,13 @@ def test_text_keeps_its_characters_and_code_shows_those_that_cannot_be_seen() ->
     ],
 )  # fmt: skip
 def test_json_is_laid_out_without_a_change_to_its_values(text: str, seen: str | None) -> None:
-    laid_out = detail_markup.indented(text)
+    laid_out = step_detail.indented(text)
     assert seen is None or laid_out == seen
     assert re.sub(r"\s", "", laid_out) == re.sub(r"\s", "", text)
 
 
 def test_invisible_characters_beyond_the_first_plane_are_written_as_json_writes_them() -> None:
-    assert json.loads(f'"{detail_markup.seen("a" + chr(0xE0041) + chr(0x200B))}"') == "a" + chr(0xE0041) + chr(0x200B)
+    assert json.loads(f'"{step_detail.seen("a" + chr(0xE0041) + chr(0x200B))}"') == "a" + chr(0xE0041) + chr(0x200B)
 
 
 def test_sections_open_as_they_were_left() -> None:

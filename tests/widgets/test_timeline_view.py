@@ -12,11 +12,11 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.notebook.panel.pictures import timeline_picture
+from agentlab.notebook.panel.run_view import Panel
 from agentlab.plots._timeline_part import MOST_EVENTS, MOST_STEPS, timeline_part
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.widgets.live_panel import Panel
-from agentlab.widgets.timeline_view import timeline_picture
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -94,16 +94,16 @@ def test_a_step_from_before_the_branch_is_told_to_be_elsewhere() -> None:
 
 def test_it_is_drawn_only_while_its_tab_is_in_front_and_something_is_new() -> None:
     panel = Panel(run_of(3))
-    view = panel.cockpit.timeline
+    view = panel.run_view.timeline
     assert view.picture.value == ""
-    panel.cockpit.tabs.selected_index = 1
+    panel.run_view.tabs.selected_index = 1
     drawn(panel)
     first = view.picture.value
     assert alt_of(first).startswith("Timeline of 1 run; scripted:script: 3 steps, 3 calls, 3 tools, ended after")
     view.picture.value = "not drawn again"
     drawn(panel)
     assert view.picture.value == "not drawn again"
-    panel.cockpit.scene.choose(2)
+    panel.run_view.scene.choose(2)
     drawn(panel)
     assert "Step 2 is the one you chose" in alt_of(view.picture.value)
 

@@ -12,15 +12,15 @@ from other_threads import PATIENCE_S, wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.notebook.explorer.explorer import Explorer
+from agentlab.notebook.panel.live_view import LiveView
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.side_by_side import SideBySide
+from agentlab.notebook.panel.stop_editor import GroupRow
 from agentlab.run import Run
 from agentlab.stop import AnyOf
 from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
-from agentlab.widgets.explorer import Explorer
-from agentlab.widgets.live_panel import Panel
-from agentlab.widgets.live_view import LiveView
-from agentlab.widgets.side_by_side import SideBySide
-from agentlab.widgets.stop_rows import GroupRow
 
 A_WHILE_S = 1.0
 """So long the drawing stands still for somebody who may have to wait for its end."""
@@ -81,7 +81,7 @@ def in_the_middle(view: LiveView, control: Any, begin: Callable[[], object], per
 def test_a_limit_that_was_given_just_then() -> None:
     run = searching(Tool())
     panel = shown(run)
-    field = panel.cockpit.editor.budget["max_tokens"]
+    field = panel.run_view.editor.budget["max_tokens"]
     in_the_middle(
         panel,
         field.unlimited,
@@ -95,7 +95,7 @@ def test_a_limit_that_was_given_just_then() -> None:
 def test_a_number_that_was_typed_just_then() -> None:
     run = searching(Tool())
     panel = shown(run)
-    field = panel.cockpit.editor.budget["max_turns"]
+    field = panel.run_view.editor.budget["max_turns"]
     in_the_middle(panel, field.number, lambda: run.limits.edit(max_turns=33), lambda: setattr(field.number, "value", 44))
     wait_until(lambda: bool(field.number.value == 44))
     assert run.limits.max_turns == 44
@@ -105,7 +105,7 @@ def test_a_tool_that_was_ticked_just_then() -> None:
     run = searching(Tool())
     run.limits.terminating = TerminatingTools(("search",))
     panel = shown(run)
-    box = panel.cockpit.editor.terminating.tools["search"]
+    box = panel.run_view.editor.terminating.tools["search"]
     assert box.value
     in_the_middle(panel, box, lambda: run.limits.edit(terminating=None), lambda: setattr(box, "value", True))
     wait_until(lambda: bool(box.value))
@@ -118,7 +118,7 @@ def test_a_step_that_was_typed_just_then() -> None:
     run = searching(tool, steps=9)
     asyncio.run(to_the_end(run))
     panel = shown(run)
-    number, scene = panel.cockpit.steps.number, panel.cockpit.scene
+    number, scene = panel.run_view.steps.number, panel.run_view.scene
     in_the_middle(panel, number, lambda: scene.choose(3), lambda: setattr(number, "value", "7"))
     wait_until(lambda: bool(number.value == "7"))
     assert scene.chosen == 7
@@ -130,7 +130,7 @@ async def to_the_end(run: Run) -> None:
 
 def test_a_condition_that_was_taken_away_just_then_does_not_come_back() -> None:
     run = searching(Tool(), HasToolCall("search") | StepCountIs(8))
-    editor = shown(run).cockpit.editor
+    editor = shown(run).run_view.editor
     stop, put_up = editor.stop, []
     assert isinstance(stop.root, GroupRow)
     stop.root._box.observe(lambda change: put_up.append(len(change["new"])), "children")
@@ -185,7 +185,7 @@ def test_a_slider_is_not_moved_back_while_its_last_place_is_tried(explorer: Expl
 def test_run_is_not_lost_where_the_page_does_not_yet_tell_of_the_step_under_way() -> None:
     tool = Tool()
     run = searching(tool, StepCountIs(4))
-    controls = shown(run).cockpit.controls
+    controls = shown(run).run_view.controls
     controls.step.click()
     controls.go.click()
     tool.may.set()

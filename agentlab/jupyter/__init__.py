@@ -1,1 +1,0 @@
-"""What has to be known of the notebook that this runs in: is there a page, its stop button, and the kernel's private ways."""

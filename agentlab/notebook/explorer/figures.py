@@ -1,0 +1,525 @@
+"""What the chosen limits come to on the records, and a coarse grid of other limits to compare them with."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
+
+from agentlab.amounts import counted
+from agentlab.comparing.intervals import FEWEST
+from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.pictures import Picture
+from agentlab.plots import _figure as look
+from agentlab.plots._what_if import draw_what_if, number
+from agentlab.plots._what_if_data import MOST_UNKNOWN, what_if_data
+from agentlab.types import StopReason
+from agentlab.whatif import goals, reasons
+from agentlab.whatif.frames import Cells, Sums
+from agentlab.whatif.grids import Grid, grids, plain_value
+from agentlab.whatif.judging import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.whatif.records import USED, Bools, Records
+from agentlab.whatif.units import units_of
+
+LEVEL = 0.95
+MOST_CONFIGURATIONS = 1_000
+GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed", "max_tokens")
+MOST_AXES = 3
+"""So many of these limits are tried with each other; all of them alone."""
+FINISHED_WORD, UNKNOWN_WORD = "ended as recorded", "unknown: the record ends before"
+FAILED_WORD = "ended as recorded, in an error"
+UNCLEAR_WORD = "some of these limits: which is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What limits come to: `row` has the figures by the names of the columns of `lab.backtest`, None where unknown; `ends` how many
+    runs ended for which reason, those that the limits stopped first."""
+
+    chosen: Mapping[str, Value]
+    row: Mapping[str, Any]
+    ends: Sequence[tuple[str, int]]
+    frame: pd.DataFrame
+    unit: str = "run"
+    """What is independent of each other: a prompt, a recording or a run."""
+    is_record: bool = False
+    """The limits are those that the runs had."""
+
+
+class Trials:
+    """Tries limits on the same records; what the values on the sliders come to is computed once.
+
+    `opening` are the limits on the sliders that the runs had. What has no slider, or was not changed, stays as it was in each run: one
+    that ended by it still ends there.
+    """
+
+    def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
+        self.records, self._recorded = records, recorded
+        self.offered = {name: offer for name, offer in offered.items() if offer.values}
+        self.opening = {name: recorded.shared.get(name) for name in self.offered}
+        goal_rows, goal_open = goals.reached(records, goal)
+        self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
+        self._last = {name: records.at_the_end(name) for name in USED}
+        self.units = units_of(records.about)
+        self._cells = Cells(self.units.codes)
+        self.longest = int(records.lengths.max(initial=0))
+        self._as_it_was = self._as_recorded()
+        known = self._of_verdict(self.opening, self._as_it_was, self._ends(None, ~records.own_end))
+        self.record = replace(known, is_record=True)
+
+    def of(self, chosen: Mapping[str, Value]) -> Tried:
+        """These limits over all runs; where they are those of the record, the record."""
+        if chosen == self.opening:
+            return replace(self.record, chosen=chosen)
+        verdict, stayed = self._verdict(chosen)
+        return self._of_verdict(chosen, verdict, self._ends(verdict, stayed))
+
+    def add_to(self, sums: Sums, number: int, chosen: Mapping[str, Value]) -> None:
+        """Count these limits among others."""
+        sums.add(number, self._as_it_was if chosen == self.opening else self._verdict(chosen)[0], self._last, self._cells)
+
+    def complete(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
+        """With the limits that all runs had and no slider shows; without those that are left to each run as it was."""
+        differing = self._recorded.differing
+        return {**self._recorded.shared, **{n: value for n, value in chosen.items() if value is not None or n not in differing}}
+
+    def _verdict(self, chosen: Mapping[str, Value]) -> tuple[Verdict, Bools]:
+        """What these limits make of the runs, and which runs end as recorded by a limit that was not changed."""
+        verdict = self.judge.verdict(grid_of(self.complete(chosen)), ())
+        changed = {name for name, value in chosen.items() if value != self.opening[name]}
+        stayed: Bools = (verdict.outcome == UNKNOWN) & self._recorded.stays(changed)
+        if stayed.any():
+            was = self._as_it_was
+            verdict.outcome[stayed], verdict.row[stayed], verdict.goal[stayed] = STOPPED, was.row[stayed], was.goal[stayed]
+            for name, values in verdict.used.items():
+                values[stayed] = was.used[name][stayed]
+        return verdict, stayed
+
+    def _of_verdict(self, chosen: Mapping[str, Value], verdict: Verdict, ends: Sequence[tuple[str, int]]) -> Tried:
+        sums = Sums(1, 1)
+        sums.add(0, verdict, self._last, self._cells)
+        columns = sums.columns(LEVEL)
+        row = {name: None if pd.isna(values[0]) else np.asarray(values[0]).item() for name, values in columns.items()}
+        frame = pd.DataFrame({**limit_columns(self.offered, [chosen]), **columns})
+        return Tried(chosen, row, ends, frame, self.units.what)
+
+    def _ends(self, verdict: Verdict | None, stayed: Bools) -> list[tuple[str, int]]:
+        """Why runs ended: by which limits, before them as they were recorded, or not known. `stayed`: by limits of the record."""
+        outcome = self._as_it_was.outcome if verdict is None else verdict.outcome
+        stopped = Counter() if verdict is None else Counter(self._fired(verdict, (outcome == STOPPED) & ~stayed))
+        by_recorded = dict(self._recorded.ends)
+        left = stayed & ~np.any(list(by_recorded.values()), axis=0)
+        for reason, count in Counter(self.records.reason[left].tolist()).items():
+            stopped["not ended" if reason is None else str(reason)] += count
+        stopped += _together(by_recorded, stayed)
+        found = sorted(stopped.items(), key=lambda one: (-one[1], one[0]))
+        ended, unknown = outcome == FINISHED, int((outcome == UNKNOWN).sum())
+        failed = int((self.records.reason[ended] == StopReason.ERROR).sum())
+        told = [(FAILED_WORD, failed)] if failed else []
+        return [*found, (FINISHED_WORD, int(ended.sum()) - failed), *told, (UNKNOWN_WORD, unknown)]
+
+    def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
+        """How many of the runs that were stopped were so by which limits together.
+
+        `reasons.of` names them run by run, which takes longer than all the rest; numbers do where no run has to be looked into.
+        """
+        found = verdict.found
+        off = stopped & found.broken.off
+        if self.records.histories is not None and off.any():
+            return Counter(name or UNCLEAR_WORD for name in reasons.of(self.judge, verdict)[1][stopped].tolist())
+        met = stopped & (found.met == verdict.row)
+        unclear = met & (found.broken.off | found.broken.unsure)
+        leaves = [] if found.tree is None else list(found.tree.leaves())
+        told = _together({type(leaf).__name__: self.judge.first_of(leaf) <= verdict.row for leaf in leaves}, met & ~unclear)
+        told[UNCLEAR_WORD] = int(unclear.sum())
+        by_limit = found.broken.by[stopped & ~met]
+        for place, limit in enumerate(found.limits):
+            told[limit.name] += int((by_limit == place).sum())
+        return +told
+
+    def _as_recorded(self) -> Verdict:
+        """The runs as they were: each to the end of its record."""
+        records, judge = self.records, self.judge
+        outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
+        done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
+        return Verdict(outcome, records.lengths - 1, self._last, done, cast(Any, None))
+
+
+def _together(names: Mapping[str, Bools], where: Bools) -> Counter[str]:
+    """In how many of these runs which of the names are true together, each with its names in one."""
+    bits, told = np.zeros(len(where), np.int64), Counter[str]()
+    for place, those in enumerate(names.values()):
+        bits |= those.astype(np.int64) << place
+    for bits_of_run, count in enumerate(np.bincount(bits[where], minlength=1)):
+        if count and bits_of_run:
+            told[", ".join(name for place, name in enumerate(names) if bits_of_run >> place & 1)] += int(count)
+    return told
+
+
+def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
+    """Each limit with all its values, which the judge makes ready at once."""
+    found: list[Grid] = []
+    for name, offer in offered.items():
+        kind = offer.kind
+        if kind.measure == "tools":
+            continue
+        values = list(offer.values)
+        found += grids(kind.condition(values), None) if kind.leaf is not None else grids(None, {name: values})
+    return found
+
+
+def limit_columns(offered: Mapping[str, Offer], several: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """Columns with the limits of several configurations, NA where there is none."""
+    found = {}
+    for name in offered:
+        values = [plain_value(one.get(name)) for one in several]
+        found[name] = (
+            pd.Series(values, dtype=object).convert_dtypes().array
+            if any(v is not None for v in values)
+            else (pd.array([pd.NA] * len(values), dtype="string" if KINDS[name].measure == "tools" else "Float64"))
+        )
+    return found
+
+
+# The others -----------------------------------------------------------------------------------------------------------------------
+
+
+class Others:
+    """The coarse grid, tried piece by piece, so that nobody waits for it."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self.several = coarse(trials.offered, trials.opening)
+        self._sums = Sums(len(self.several), 1)
+        self.done = 0
+        self._lock = threading.Lock()
+
+    @property
+    def over(self) -> bool:
+        """Whether all have been tried."""
+        return self.done >= len(self.several)
+
+    def one_more(self) -> None:
+        """Try the next one, on whichever thread."""
+        with self._lock:
+            if not self.over:
+                self._trials.add_to(self._sums, self.done, self.several[self.done])
+                self.done += 1  # last: those that are done can be read meanwhile
+
+    def finish(self) -> None:
+        """Try all that are left."""
+        while not self.over:
+            self.one_more()
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each that was tried, as `lab.backtest` gives it."""
+        done = self.done
+        if not done:
+            return pd.DataFrame()
+        front = limit_columns(self._trials.offered, self.several[:done])
+        columns = self._sums.first(done).columns(LEVEL)
+        return pd.DataFrame({"configuration": np.arange(done), **front, **columns})
+
+
+def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[dict[str, Value]]:
+    """At most MOST_CONFIGURATIONS, each the limits of the record with some of them changed: each limit alone, and up to three with each
+    other. Tools are left as they were: to end at the first call of any tool would count as success."""
+    numbers = {name: offer.values for name, offer in offered.items() if offer.kind.measure != "tools"}
+    alone: list[dict[str, Value]] = [{name: value} for name, values in numbers.items() for value in values]
+    alone += [{}]
+    of_measure = {offered[name].kind.measure: name for name in reversed(GRID_NAMES) if name in numbers}
+    axes = [name for name in GRID_NAMES if name in of_measure.values()][:MOST_AXES]
+    left = MOST_CONFIGURATIONS - len(alone)
+    each = int(max(left, 0) ** (1 / len(axes))) if len(axes) > 1 else 0
+    thinned = {name: spread(numbers[name], each) for name in axes}
+    together = [dict(zip(axes, values, strict=True)) for values in itertools.product(*thinned.values())] if each > 1 else []
+    whole = [{**opening, **one} for one in (*alone, *together)]
+    return list({tuple(one.items()): one for one in whole}.values())[:MOST_CONFIGURATIONS]
+
+
+def spread(values: Sequence[Value], count: int) -> list[Value]:
+    """So many of these values at most, evenly spread, the last among them."""
+    if len(values) <= count or not values:
+        return list(values)
+    return [values[round((place + 1) * (len(values) - 1) / count)] for place in range(count)]
+
+
+HEADS = ("mean per run", "these limits", "95% interval", "against the record", "unknown")
+FIGURES = {"cost": "cost", "tokens": "tokens", "step": "steps", "time": "seconds"}
+MOST_UNKNOWN_FOR_A_MEAN = 0.5
+"""Share of runs with an unknown figure above which no mean is shown."""
+
+
+def summary_html(tried: Tried) -> str:
+    """The most important in one line, announced to screen readers when it changes."""
+    row = tried.row
+    unknown = f", <b>{share(row['unknown_share'])}</b> of the runs unknown" if row["unknown_share"] else ""
+    recorded = ", as recorded" if tried.is_record else ""
+    several = f", {counted(row['units'], f'independent {tried.unit}')}" if row["units"] < row["runs"] else ""
+    return (
+        f'<div class="agentlab-status" role="status"><span><b>{reached(row)}</b> reached the goal</span> <span>cost '
+        f"<b>{mean(row, 'cost')}</b></span><span>{row['runs']:,} run{'s' * (row['runs'] != 1)}{several}{recorded}{unknown}</span></div>"
+    )
+
+
+def reached(row: Mapping[str, Any]) -> str:
+    """The share that reached the goal; where some are unknown, from what to what it can be."""
+    if row["success_unknown"] == 1:
+        return "unknown"
+    least, most = share(row["success_at_least"]), share(row["success_at_most"])
+    return share(row["success_rate"]) if not row["success_unknown"] or least == most else f"{least} to {most}"
+
+
+def mean(row: Mapping[str, Any], prefix: str) -> str:
+    """A mean per run, of how many of them where not all are known; where most are not, no mean."""
+    unknown, name = unknown_of(row, prefix), f"{prefix}_mean"
+    known = row["runs"] - round(unknown * row["runs"])
+    if unknown > MOST_UNKNOWN_FOR_A_MEAN or row[name] is None:
+        return f"unknown for {row['runs'] - known:,} of {row['runs']:,} runs"
+    return _number(row[name], name) + (f" per run, of the {known:,} known" if unknown else " per run")
+
+
+def unknown_of(row: Mapping[str, Any], prefix: str) -> float:
+    """The share of the runs of which a figure is unknown."""
+    return float(row["unknown_share"] if prefix == "step" else row[f"{prefix}_unknown"])
+
+
+def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
+    """The figures, each with its interval, the difference from the record on the same runs, and the share of runs of which it is
+    unknown; unless `timed` without seconds, which differ each time that a notebook is run."""
+    row = tried.row
+    known = not row["success_unknown"]
+    interval = _interval(row, "success", share) if known else "none: not all known"
+    rows: list[Sequence[object]] = [
+        ("reached the goal", reached(row), interval, _points(row, record.row), _unknown(row["success_unknown"]))
+    ]
+    for prefix, label in FIGURES.items():
+        if prefix == "time" and not timed:
+            continue
+        name, unknown = f"{prefix}_mean", unknown_of(row, prefix)
+        few = unknown > MOST_UNKNOWN_FOR_A_MEAN
+        saved = None if few else _steps_saved(row, record.row) if prefix == "step" else row[f"{prefix}_saved"]
+        interval = "none: not all known" if unknown else _interval(row, prefix, lambda value, name=name: _number(value, name))
+        shown = mean(row, prefix).replace(" per run", "")
+        rows.append((label, shown, interval, _against(saved, row[name], name, same=bool(unknown)), _unknown(unknown)))
+    table = markup.table(HEADS, rows, numbers=(1, 2, 4))
+    return table.replace('class="agentlab-steps"', 'class="agentlab-steps agentlab-figures"', 1)
+
+
+def ends_html(tried: Tried) -> str:
+    """How many runs ended for which reason, as bars with their numbers."""
+    runs = tried.row["runs"]
+    body = "".join(
+        f'<tr><th scope="row">{markup.escape(label)}</th><td class="agentlab-bar-cell">{_bar(label, count / runs)}</td>'
+        f'<td class="number">{count:,}</td><td class="number">{share(count / runs)}</td></tr>'
+        for label, count in tried.ends
+    )
+    head = "<tr>" + "".join(f'<th scope="col"{css}>{text}</th>' for text, css in _ENDS_HEAD) + "</tr>"
+    return f'<table class="agentlab-steps agentlab-ends"><thead>{head}</thead><tbody>{body}</tbody></table>'
+
+
+_ENDS_HEAD = (("ended by", ""), ("", ' aria-hidden="true"'), ("runs", ' class="number"'), ("share", ' class="number"'))
+
+
+def code_html(text: str) -> str:
+    """What to paste into a run."""
+    return f'<pre class="agentlab-to-copy" tabindex="0" aria-label="Code for agent.run(…)">{markup.escape(text, 2000)}</pre>'
+
+
+def _bar(label: str, part: float) -> str:
+    look = " off" if label == UNKNOWN_WORD else ""
+    fill = "" if label in (FINISHED_WORD, FAILED_WORD, UNKNOWN_WORD) else " near"
+    return f'<div class="agentlab-bar{look}" aria-hidden="true"><div class="agentlab-fill{fill}" style="width:{part:.1%}"></div></div>'
+
+
+def share(value: float | None) -> str:
+    """A share in words, with a tenth of a percent where that tells it from none and from all."""
+    if value is None:
+        return "unknown"
+    return f"{value:.0%}" if value in (0, 1) or 0.01 <= value <= 0.99 else f"{value:.1%}"
+
+
+def _unknown(value: float | None) -> str:
+    return "all" if value in (None, 1) else share(value)
+
+
+def _number(value: float | None, name: str) -> str:
+    if value is None:
+        return "unknown"
+    if name == "step_mean":
+        return f"{float(value):.1f}"
+    if name == "time_mean":
+        return f"{float(value):.3g}"
+    return number(float(value), name).removesuffix(" tokens")
+
+
+def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
+    low, high = row[f"{prefix}_low"], row[f"{prefix}_high"]
+    if low is not None and high is not None:
+        return f"{words(low)} – {words(high)}"
+    if row["units"] < FEWEST:
+        return f"none: {counted(row['units'], 'independent unit')}, and it takes {FEWEST}"
+    return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
+
+
+def _against(saved: float | None, mean: float | None, name: str, *, same: bool) -> str:
+    """What is saved per run; `same`: on the same runs, where not all are known."""
+    if saved is None or mean is None:
+        return "unknown"
+    on_them = " on these runs" if same else ""
+    whole = float(saved) + float(mean)
+    if abs(saved) < 1e-12 or not whole:
+        return f"the same{on_them}"
+    part = abs(float(saved)) / whole
+    return f"{_number(abs(float(saved)), name)} {'less' if saved > 0 else 'more'} ({share(part)}){on_them}"
+
+
+def _steps_saved(row: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
+    """Of runs that are all known; else the means are not those of the same runs."""
+    if row["unknown_share"] or row["step_mean"] is None or record["step_mean"] is None:
+        return None
+    return float(record["step_mean"]) - float(row["step_mean"])
+
+
+def _points(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """The difference of two shares, where both are of all runs."""
+    mine, its = row["success_rate"], record["success_rate"]
+    if mine is None or its is None or row["success_unknown"] or record["success_unknown"]:
+        return "unknown"
+    points = round(100 * (float(mine) - float(its)), 1)
+    if not points:
+        return "the same"
+    return f"{abs(points):g} point{'s' * (abs(points) != 1)} {'more' if points > 0 else 'less'}"
+
+
+WIDTH, HEIGHT = 6.4, 3.7
+SCALE = 1.5
+Y = "success_rate"
+
+
+class TradeOff:
+    """Draws what the chosen limits cost and reach, among others."""
+
+    def __init__(self, record: Tried) -> None:
+        self._record = record
+        self._lock = threading.Lock()
+        known = [name for name in ("cost_mean", "tokens_mean", "step_mean") if record.row[name]]
+        self.x = known[0] if known else "step_mean"
+        self._others: pd.DataFrame | None = None
+        self._made = False
+        self._still: Any = None
+
+    def compare_with(self, others: pd.DataFrame) -> None:
+        """Draw these others from now on, as `lab.backtest` gives them."""
+        with self._lock:
+            self._others, self._made = what_if_data(others, self.x, Y), False
+
+    def draw(self, tried: Tried) -> Picture:
+        """The picture with these limits as the chosen ones."""
+        with self._lock:
+            if not self._made:
+                self._make()
+            self._place(tried)
+            width, height = round(WIDTH * look.DPI), round(HEIGHT * look.DPI)
+            return Picture(self._png(), f"{self._said(tried)} {self._axes.alt}", width, height)
+
+    def _make(self) -> None:
+        others = what_if_data(self._record.frame.iloc[:0], self.x, Y) if self._others is None else self._others
+        figure = look.new_figure(WIDTH, HEIGHT)
+        figure.set_dpi(look.DPI * SCALE)
+        self._canvas: Any = FigureCanvasAgg(figure)
+        self._axes = look.new_axes(figure)
+        draw_what_if(others, self.x, Y, self._axes, alone=False)
+        at = self._point(self._record)
+        nothing = others[others["x"].notna() & others["y"].notna()].empty
+        record = self._axes.plot(
+            [at[0]] if at else [], [at[1]] if at else [], linestyle="none", marker="D", markersize=9, color=look.GREEN,
+            markerfacecolor="none", markeredgewidth=2, zorder=4, clip_on=False, gid="record", label="the record",
+        )  # fmt: skip
+        self._bars = [
+            self._axes.plot([], [], color=look.VERMILLION, linewidth=2, zorder=5, clip_on=False, animated=True, gid="interval")[0]
+            for _ in range(2)
+        ]
+        (self._mark,) = self._axes.plot(
+            [], [], linestyle="none", marker="o", markersize=9, color=look.VERMILLION, zorder=6, clip_on=False, gid="chosen",
+            label="these limits", animated=True,
+        )  # fmt: skip
+        if not nothing:
+            frontier = self._axes.plot([], [], color=look.BLUE, linewidth=1.6, label="frontier")
+            other = self._axes.plot([], [], linestyle="none", marker="o", markersize=4, color=look.BLUE, label="other limits")
+            left_out = int((others["unknown"] > MOST_UNKNOWN).sum())
+            words = f"{left_out:,} not drawn: over {MOST_UNKNOWN:.0%} unknown"
+            unsure = self._axes.plot([], [], linestyle="none", label=words) if left_out else []
+            self._axes.legend(
+                handles=[self._mark, *record, *frontier, *other, *unsure], loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=5,
+                fontsize=look.SMALL_POINTS, labelcolor=look.TEXT, frameon=False, handletextpad=0.3, columnspacing=1.0,
+                handlelength=1.4,
+            )  # fmt: skip
+        if at:
+            self._reach(at[0])
+        figure.draw_without_rendering()  # finds the places; from now on they stay
+        figure.set_layout_engine("none")
+        self._figure, self._still = figure, None
+        self._made = True
+
+    def _png(self) -> bytes:
+        """The picture: what stays is drawn once, and what was chosen over it."""
+        if self._still is None:
+            self._canvas.draw()
+            self._still = self._canvas.copy_from_bbox(self._figure.bbox)
+        self._canvas.restore_region(self._still)
+        for artist in (*self._bars, self._mark):
+            self._axes.draw_artist(artist)
+        out = io.BytesIO()
+        picture = Image.fromarray(np.asarray(self._canvas.buffer_rgba()))
+        picture.save(out, format="png", compress_level=1)  # the smallest file would take longer than all the rest
+        return out.getvalue()
+
+    def _place(self, tried: Tried) -> None:
+        at, row = self._point(tried), tried.row
+        ends = {name: (row[f"{stem}_low"], row[f"{stem}_high"]) for name, stem in (("x", self._stem), ("y", "success"))}
+        for bar, name in zip(self._bars, ("x", "y"), strict=True):
+            low, high = ends[name]
+            if at is None or low is None or high is None:
+                bar.set_data([], [])
+            elif name == "x":
+                bar.set_data([low, high], [at[1]] * 2)
+            else:
+                bar.set_data([at[0]] * 2, [low, high])
+        self._mark.set_data(*(([at[0]], [at[1]]) if at is not None else ([], [])))
+        if at is not None:
+            self._reach(max([at[0], *(float(end) for end in ends["x"] if end is not None)]))
+
+    def _reach(self, x: float) -> None:
+        """Have the axis go at least so far."""
+        if x > self._axes.get_xlim()[1]:
+            self._axes.set_xlim(0, x * 1.06)
+            self._still = None
+
+    @property
+    def _stem(self) -> str:
+        return self.x.removesuffix("_mean")
+
+    def _point(self, tried: Tried) -> tuple[float, float] | None:
+        """Where it is drawn; None where too much is unknown, since means of other runs cannot be compared."""
+        x, y = tried.row[self.x], tried.row[Y]
+        unknown = max(unknown_of(tried.row, self._stem), tried.row["success_unknown"])
+        return None if x is None or y is None or unknown > MOST_UNKNOWN else (float(x), float(y))
+
+    def _said(self, tried: Tried) -> str:
+        told = []
+        for name, one in (("These limits", tried), ("The record", self._record)):
+            at = self._point(one)
+            words = "not drawn" if at is None else f"{number(at[1], Y)} reached the goal at {number(at[0], self.x)} per run"
+            told.append(f"{name}: {words}, {one.row['unknown_share']:.0%} unknown.")
+        return " ".join(told)

@@ -1,0 +1,417 @@
+"""The limits that can be tried on recorded runs: what each is called, and the values that are worth trying."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from agentlab.budget import LIMIT_REASONS, Budget
+from agentlab.errors import ConfigurationError
+from agentlab.limits import no_such
+from agentlab.notebook.panel import markup
+from agentlab.stop import AnyOf, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, StopCondition
+from agentlab.types import StopReason
+from agentlab.whatif.grids import Grid, fields_of
+from agentlab.whatif.records import Bools, Records, numbers
+
+MOST_STOPS = 40
+"""More stops on a slider cannot be told apart."""
+MOST_TOOLS = 12
+"""So many tools have a box to tick; all others can be set from code."""
+SKEWED = 12
+"""Where the most is so many times the middle, values rise by factors."""
+_STEPS = (1, 2, 5)
+_FACTORS = (1, 2, 3, 5, 7)
+
+Value: TypeAlias = Any
+"""Of a limit: an int, a Decimal for money, a float for seconds; a tuple of names for tools; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A limit as it is named in code, and as a person reads it.
+
+    `number` is the type of its value, `measure` the running total that it bounds, `leaf` makes the stop condition that it is; without
+    one it is a limit of the budget.
+    """
+
+    name: str
+    label: str
+    unit: str
+    number: type
+    measure: str
+    leaf: Callable[..., StopCondition] | None = None
+
+    def condition(self, value: Value) -> StopCondition:
+        """The stop condition with this value. Raises LimitError for what is no limit."""
+        assert self.leaf is not None  # noqa: S101  for the type checker
+        return self.leaf(*value) if self.leaf is HasToolCall else self.leaf(value)
+
+    def checked(self, value: Value) -> Value:
+        """The value as it is kept. Raises LimitError for what is no limit."""
+        if value is None:
+            return None
+        if self.leaf is HasToolCall:
+            names = (value,) if isinstance(value, str) else tuple(value)
+            return HasToolCall(*names).names if names else None
+        if self.leaf is None:
+            return getattr(Budget(**{self.name: value}), self.name)
+        made = self.condition(value)
+        (field,) = fields_of(made)
+        return getattr(made, field)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("StepCountIs", "Steps", "", int, "steps", StepCountIs),
+        Kind("MaxTokensUsed", "Tokens", "", int, "tokens", MaxTokensUsed),
+        Kind("MaxCost", "Cost", "USD", Decimal, "cost_usd", MaxCost),
+        Kind("HasToolCall", "Tool called", "", tuple, "tools", HasToolCall),
+        Kind("max_turns", "Max turns", "", int, "steps"),
+        Kind("max_tokens", "Max tokens", "", int, "tokens"),
+        Kind("max_cost", "Max cost", "USD", Decimal, "cost_usd"),
+        Kind("max_calls", "Model calls", "", int, "calls"),
+        Kind("timeout", "Time", "s", float, "time_s"),
+    )
+}
+NOTHING: Mapping[str, Value] = {}
+USUAL = ("StepCountIs", "MaxTokensUsed", "MaxCost", "max_calls", "timeout", "HasToolCall")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A limit with the values to try, the least first; for tools their names. With none, `why_not` says why."""
+
+    kind: Kind
+    values: tuple[Value, ...] = ()
+    why_not: str = ""
+
+    def place_of(self, value: Value) -> int:
+        """The place of the value nearest to this one; behind the last is no limit."""
+        if value is None:
+            return len(self.values)
+        return min(range(len(self.values)), key=lambda place: abs(float(self.values[place]) - float(value)), default=0)
+
+
+def offers(
+    records: Records, limits: object, usual: Sequence[str] = USUAL, recorded: Mapping[str, Value] = NOTHING
+) -> dict[str, Offer]:
+    """The limits by name, each with its values. `limits` names those that are wanted; a dict gives values to try, None the usual.
+    The value that the runs had is among the values.
+
+    Raises ConfigurationError for a name that is no limit, and LimitError for a value that is none.
+    """
+    wanted = _wanted(limits, usual)
+    return {name: _with(recorded.get(name), _offer(records, KINDS[name], values)) for name, values in wanted.items()}
+
+
+def _with(value: Value, offer: Offer) -> Offer:
+    if value is None:
+        return offer
+    if isinstance(value, tuple):
+        return Offer(offer.kind, tuple(dict.fromkeys((*value, *offer.values))))
+    return Offer(offer.kind, tuple(sorted({*offer.values, value})))
+
+
+def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Sequence[Value] | None]:
+    if limits is None:
+        return dict.fromkeys(usual)
+    if isinstance(limits, str) or not isinstance(limits, Iterable):
+        raise ConfigurationError(
+            f"explore(…, limits={limits!r}): pass names in a list, such as ['StepCountIs', 'MaxCost'], or a dict."
+        )
+    wanted = dict(limits) if isinstance(limits, Mapping) else dict.fromkeys(limits)
+    for name in wanted:
+        if name not in KINDS:
+            raise ConfigurationError(f"explore(…, limits=…): {no_such('limit', str(name), list(KINDS))}")
+    if not wanted:
+        raise ConfigurationError("explore(…, limits=[]): name at least one, such as 'StepCountIs'.")
+    return wanted
+
+
+def _offer(records: Records, kind: Kind, given: Sequence[Value] | None) -> Offer:
+    if kind.leaf is HasToolCall:
+        names = tuple(map(str, given)) if given is not None else _tools(records)
+        no_column = given is None and "tools" not in records.steps.columns
+        why_not = "the steps have no column 'tools'" if no_column else "no tool was called in these runs"
+        return Offer(kind, names, "" if names else why_not)
+    if given is not None:
+        values = sorted({kind.checked(value) for value in given if value is not None})
+        if not values:
+            raise ConfigurationError(f"explore(…, limits={{{kind.name!r}: …}}): give at least one value, or None for the usual.")
+        return Offer(kind, tuple(values))
+    return _from_the_data(records, kind)
+
+
+def _from_the_data(records: Records, kind: Kind) -> Offer:
+    there = records.lengths > 0
+    if not there.any():
+        return Offer(kind, why_not="no run took a step")
+    last = records.start[1:][there] - 1
+    if kind.measure == "steps":
+        return Offer(kind, round_values(1.0, records.lengths[there].astype(float), int))
+    known = records.totals[kind.measure]
+    firsts, totals = known[records.start[:-1][there]], known[last]
+    firsts, totals = firsts[~np.isnan(firsts)], totals[~np.isnan(totals)]
+    if not len(totals):
+        return Offer(kind, why_not="not known in any of these runs")
+    if totals.max() <= 0:
+        return Offer(kind, why_not="0 in all of these runs")
+    if kind.name == "max_calls" and (totals == records.lengths[there]).all():
+        return Offer(kind, why_not="one call a step in all of these runs: the limit on steps is the same")
+    return Offer(kind, round_values(float(firsts.min(initial=totals.min())), totals, kind.number))
+
+
+def _tools(records: Records) -> tuple[str, ...]:
+    """The tools that were called, those of most steps first."""
+    if "tools" not in records.steps.columns:
+        return ()
+    counts: dict[str, int] = {}
+    for cell, count in records.steps["tools"].dropna().value_counts().items():
+        for name in dict.fromkeys(str(cell).split(", ")):
+            if name.strip():
+                counts[name] = counts.get(name, 0) + int(count)
+    return tuple(sorted(counts, key=lambda name: (-counts[name], name))[:MOST_TOOLS])
+
+
+# Round values ---------------------------------------------------------------------------------------------------------------------
+
+
+def round_values(least: float, totals: Any, kind: type) -> tuple[Value, ...]:
+    """Round numbers from about the least to the most of the totals, few enough for a slider."""
+    most = float(totals.max())
+    whole = kind is int
+    if float(np.median(totals)) * SKEWED < most:
+        found = _by_factors(max(least, most / 1e6), most, whole=whole)
+    else:
+        found = _by_steps(least, most, whole=whole)
+    return tuple(int(value) if whole else value if kind is Decimal else float(value) for value in found)
+
+
+def _by_steps(least: float, most: float, *, whole: bool) -> list[Decimal]:
+    """Equally far from each other."""
+    exponent = math.floor(math.log10(most / MOST_STOPS))
+    sizes = (Decimal(digit).scaleb(power) for power in range(exponent, max(exponent, -1) + 2) for digit in _STEPS)
+    size = next(size for size in sizes if math.ceil(most / float(size)) <= MOST_STOPS and (size >= 1 or not whole))
+    first, last = max(1, math.floor(least / float(size))), math.ceil(most / float(size) - 1e-9)
+    return [size * place for place in range(first, max(first, last) + 1)]
+
+
+def _by_factors(least: float, most: float, *, whole: bool) -> list[Decimal]:
+    """Each about one and a half times the one before: for what a few runs use far more of than the others."""
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    rising = [Decimal(digit).scaleb(power) for power in powers for digit in _FACTORS]
+    rising = [value for value in rising if value >= 1 or not whole]
+    above = next((place for place, value in enumerate(rising) if value >= Decimal(repr(most))), len(rising) - 1)
+    found = [value for value in rising[: above + 1] if float(value) >= least] or [rising[above]]
+    return found[-MOST_STOPS:]
+
+
+DEFAULT_TURNS = Budget().max_turns or 0
+
+
+class ChosenLimits(MutableMapping[str, Value]):
+    """The limits by name, None where there is none. To set one moves its slider; `del` takes the limit away."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values: dict[str, Value] = dict(values)
+        self.on_change: Callable[[], None] | None = None
+        """Called behind every change."""
+        self._lock = threading.Lock()
+        self.version = 0
+        """How often something was changed."""
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[self._known(name)]
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        kept = KINDS[self._known(name)].checked(value)
+        with self._lock:
+            if kept == self._values[name]:
+                return
+            self._values = {**self._values, name: kept}
+            self.version += 1
+        if self.on_change is not None:
+            self.on_change()
+
+    def __delitem__(self, name: str) -> None:
+        self[name] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _known(self, name: str) -> str:
+        if name not in self._values:
+            raise KeyError(no_such("limit", str(name), list(self._values)))
+        return name
+
+    def snapshot(self) -> Mapping[str, Value]:
+        """As they are now: what is read while somebody moves a slider."""
+        return self._values
+
+    def __repr__(self) -> str:
+        return f"ChosenLimits({self._values!r})"
+
+
+def stop_of(chosen: Mapping[str, Value]) -> StopCondition | None:
+    """The stop condition of these limits; None where there is none."""
+    leaves = [
+        KINDS[name].condition(value) for name, value in chosen.items() if value is not None and KINDS[name].leaf is not None
+    ]
+    return functools.reduce(operator.or_, leaves) if leaves else None
+
+
+def limits_of(chosen: Mapping[str, Value]) -> dict[str, Any]:
+    """Those of these limits that are a budget's."""
+    return {name: value for name, value in chosen.items() if value is not None and KINDS[name].leaf is None}
+
+
+def grid_of(chosen: Mapping[str, Value]) -> Grid:
+    """These limits as what is tried on the records."""
+    return Grid("", stop_of(chosen), limits_of(chosen), ())
+
+
+def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
+    """What a run's budget has to say, so that it ends where the record does under these limits; empty: the default will do.
+
+    A budget ends a run after 20 turns unless it says otherwise: as in the record, where that is known. Else, where the record has
+    `longest` steps, and more than that, it has to.
+    """
+    limits = limits_of(chosen)
+    if "max_turns" in chosen:
+        limits = {"max_turns": chosen["max_turns"], **limits}
+        return limits if limits["max_turns"] != DEFAULT_TURNS else {n: value for n, value in limits.items() if n != "max_turns"}
+    turns = longest if chosen.get("StepCountIs") is None else min(longest, chosen["StepCountIs"])
+    return {"max_turns": turns, **limits} if turns > DEFAULT_TURNS else limits
+
+
+def as_code(chosen: Mapping[str, Value], longest: int) -> str:
+    """What to paste between the brackets of `agent.run(…)`."""
+    stop = stop_of(chosen)
+    leaves = " | ".join(map(_written, stop.parts or (stop,))) if stop is not None else "None"
+    budget = ", ".join(f"{name}={value}" for name, value in budget_of(chosen, longest).items())
+    return f"stop={leaves}" + (f", budget=Budget({budget})" if budget else "")
+
+
+def _written(leaf: StopCondition) -> str:
+    """A condition as a person writes it, with no names of its fields."""
+    if isinstance(leaf, HasToolCall):
+        return repr(leaf)
+    (value,) = (getattr(leaf, field) for field in fields_of(leaf))
+    return f"{type(leaf).__name__}({value})"
+
+
+COLUMNS = {"max_turns": "max_turns", "max_calls": "max_calls", "max_tokens": "max_tokens", "max_cost": "max_cost_usd",
+           "timeout": "timeout_s"}  # fmt: skip
+"""Where a steps frame has the limits of the budget."""
+ANOTHER = "another condition"
+"""What runs ended by whose condition has no slider, or is not in the frame."""
+RAISED = "a condition that raised"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLimits:
+    """The limits of the runs, by the names of KINDS."""
+
+    shared: Mapping[str, Value]
+    """The value that all runs had; None: none of them had that limit."""
+    differing: frozenset[str]
+    """Those that differ from run to run, or are not known."""
+    of_budget: Sequence[str]
+    """Those of the budget that the runs had, without the default of turns where no run reached it."""
+    others: Sequence[str]
+    """In words, what bounded the runs and has no slider."""
+    ends: Mapping[str, Bools]
+    """By limit or condition, the runs that ended by it."""
+    broken: Bools
+    """The runs whose last step was broken off before a further call, by whichever limit of the budget."""
+
+    def stays(self, changed: set[str]) -> Bools:
+        """The runs that end as recorded, whatever the changed limits are: they ended by another one."""
+        found: Bools = np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
+        return found & ~self.broken if changed & COLUMNS.keys() - {"max_turns"} else found
+
+
+def recorded_limits(records: Records) -> RecordedLimits:
+    """Read the limits off the last step of each run."""
+    there, columns = records.lengths > 0, set(map(str, records.steps.columns))
+    last = records.steps.iloc[records.start[1:][there] - 1]
+    leaves = [name.removesuffix(".limit") for name in map(str, records.steps.columns) if name.endswith(".limit")]
+    any_of = _is_any_of(records, leaves)
+    reason = records.reason.astype(str)
+    by_limit = ~records.own_end & there
+    ends = {name: by_limit & (reason == str(LIMIT_REASONS[name])) for name in COLUMNS}
+    shared: dict[str, Value] = {}
+    for name, kind in KINDS.items():
+        if kind.leaf is not None:
+            column, is_told = f"{name}.limit", "condition_met" in columns
+            none = name not in leaves or not any_of
+        else:
+            column, none = COLUMNS[name], False
+            is_told = column in columns and not (ends[name][there] & last[column].isna().to_numpy()).any()
+        if none and is_told:
+            shared[name] = None
+        elif column in columns and is_told and last[column].nunique(dropna=False) <= 1:
+            values = last[column].dropna().tolist()
+            shared[name] = kind.checked(_value(kind.leaf is HasToolCall, values[0])) if values else None
+    stopped, named = by_limit & (reason == str(StopReason.STOP_CONDITION)), np.zeros(len(records), bool)
+    for leaf in leaves if any_of else ():
+        ends[leaf] = stopped.copy()
+        ends[leaf][there] &= (numbers(last, f"{leaf}.met") == 1).to_numpy()
+        named |= ends[leaf]
+    ends |= {ANOTHER: stopped & ~named, RAISED: by_limit & (reason == str(StopReason.ERROR))}
+    others = [leaf for leaf in leaves if leaf not in KINDS] if any_of else [f"a combination of {', '.join(leaves)}"]
+    if not others and ends[ANOTHER].any():
+        others = ["a condition that is not in the frame"]
+    if "max_tokens_per_turn" in columns and last["max_tokens_per_turn"].notna().any():
+        others.append("max_tokens_per_turn")
+    had = [name for name, column in COLUMNS.items() if ends[name].any() or (column in columns and last[column].notna().any())]
+    if shared.get("max_turns") == DEFAULT_TURNS and not ends["max_turns"].any():
+        had.remove("max_turns")
+    return RecordedLimits(shared, frozenset(KINDS) - frozenset(shared), had, others, ends, records.wanted_more)
+
+
+def _value(names: bool, value: object) -> object:
+    return tuple(str(value).split(" or ")) if names else value.item() if isinstance(value, np.generic) else value
+
+
+def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
+    """Whether the condition of the runs is met where any of its leaves is: what sliders can show."""
+    steps = records.steps
+    if not leaves:
+        return True
+    met = np.any([numbers(steps, f"{leaf}.met") == 1 for leaf in leaves], axis=0)
+    if "condition_met" in steps.columns and not np.array_equal(met, numbers(steps, "condition_met") == 1):
+        return False
+    if records.histories is None:
+        return True
+    there = np.flatnonzero(records.lengths)
+    forms = steps[[f"{leaf}.limit" for leaf in leaves]].iloc[records.start[1:][there] - 1].isna()
+    for run in there[~forms.duplicated().to_numpy()]:  # one run for each set of conditions: a store need not load them all
+        tree = records.histories(int(run))[-1].settings.stop
+        if tree is not None and any(part.parts for part in (tree.parts if isinstance(tree, AnyOf) else (tree,))):
+            return False
+    return True
+
+
+def notes(recorded: RecordedLimits, offered: Sequence[str]) -> str:
+    """What is to be said of limits that no slider shows, as HTML."""
+    differ = [KINDS[name].label for name in offered if name in recorded.differing]
+    told = []
+    if differ:
+        told.append(f"{', '.join(differ)}: not the same in all runs, or not known. As recorded until you set one for all.")
+    if recorded.others:
+        told.append(f"Stays as recorded, and is not in the code: {', '.join(recorded.others)}.")
+    return "".join(map(markup.note, told))

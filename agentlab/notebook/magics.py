@@ -1,0 +1,358 @@
+"""`%load_ext agentlab`: the cell magic `%%agent`, models completed by Tab, tables without formulas.
+
+The only place that imports IPython's magics. Loading the extension is what registers them: `import agentlab` changes
+nothing in anybody's IPython.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import keyword
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from difflib import get_close_matches
+from typing import Any
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+from IPython.core.error import UsageError
+from IPython.core.magic import no_var_expand
+from IPython.core.magic_arguments import argument, construct_parser
+from IPython.display import display
+
+import agentlab
+from agentlab._internal.kernel import front_end
+from agentlab.agent import Agent
+from agentlab.budget import Budget
+from agentlab.errors import AgentlabError
+from agentlab.limits import no_such
+from agentlab.notebook.display import show_frames_as_pandas_does, show_frames_as_written
+from agentlab.pricing import models_of
+from agentlab.providers import _registry
+from agentlab.redaction import without_keys
+from agentlab.run import Run
+from agentlab.stop import StopCondition
+from agentlab.tools import Tool
+
+LIMITS = tuple(field.name for field in dataclasses.fields(Budget))
+_OWN = ("agent", "tools", "instructions", "stop", "terminating", "stream", "replay", "record", "name")
+FLAGS = tuple(f"--{name.replace('_', '-')}" for name in (*_OWN, *LIMITS))
+
+
+def _limit(field: dataclasses.Field[Any]) -> Any:
+    unit, told = field.metadata.get("unit", ""), field.metadata.get("help", "")
+    return argument(
+        f"--{field.name.replace('_', '-')}", metavar=unit.upper() or "WHAT", help=f"{told}; `none`: no limit" if unit else told
+    )
+
+
+DECLARED = (
+    argument("model", nargs="?", help="provider:model, such as anthropic:claude-sonnet-4-6"),
+    argument("--agent", metavar="NAME", help="a variable with a lab.Agent; with a model: the same agent on that model"),
+    argument("--tools", metavar="NAMES", help="functions defined above, with commas between them: get_weather,finalize"),
+    argument("--instructions", metavar="TEXT", help="what the agent is told beforehand, in quotation marks"),
+    argument("--stop", metavar="CODE", help="when to stop, in Python: \"StepCountIs(4) | HasToolCall('finalize')\""),
+    argument("--terminating", metavar="NAMES", help="names of the tools that end the run"),
+    argument("--stream", action="store_true", help="ask for the answer as a stream"),
+    argument("--replay", metavar="FOLDER", help="answer from this recording: no key, no network"),
+    argument("--record", metavar="FOLDER", help="write down what comes back"),
+    argument("--name", default="run", metavar="NAME", help="the variable that the run is given; `run` unless said"),
+    *map(_limit, dataclasses.fields(Budget)),
+)
+
+
+def argv_of(line: str) -> list[str]:
+    """The words of the magic's line. Quotation marks around a word, or around what follows its `=`, are taken away."""
+    cut = shlex.shlex(line, posix=False, punctuation_chars=False)  # not posix: the backslashes of paths stay
+    cut.whitespace_split, cut.commenters = True, ""
+    try:
+        words = list(cut)
+    except ValueError as error:
+        raise UsageError(f"%%agent: {error} in {line!r}: close the quotation mark.") from None
+    return [_unquoted(word) for word in words]
+
+
+def _unquoted(word: str) -> str:
+    option, equals, value = word.partition("=")
+    if word.startswith("--") and equals:
+        return f"{option}={_unquoted(value)}"
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word
+
+
+def limit_of(name: str, text: str) -> Any:
+    """A limit's value as it was written: a number, `none`, or a word. A Budget says what it cannot be."""
+    if text.lower() == "none":
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def unknown_option(word: str) -> str:
+    """What to say of a word that is none of the options."""
+    if not word.startswith("-"):
+        return f"{word!r} is too much: after the model come options; what has spaces in it stands in quotation marks."
+    return no_such("option", word.partition("=")[0], list(FLAGS))
+
+
+def provider_names() -> tuple[str, ...]:
+    """The names of all providers."""
+    return _registry.names()
+
+
+def used_models(names: Mapping[str, Any]) -> set[str]:
+    """`provider:model` of the agents among these variables."""
+    from agentlab.agent import Agent
+
+    models = [value.model for value in tuple(names.values()) if isinstance(value, Agent)]
+    return {f"{model.name}:{model.model}" for model in models if model.name in provider_names()}
+
+
+def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
+    """What `begun` can become: providers with a colon, and behind the colon their models."""
+    name, colon, _ = begun.partition(":")
+    if not colon:
+        return [f"{one}:" for one in provider_names() if one.startswith(begun)]
+    bare, _ = _registry.split_version(name)
+    if bare not in provider_names():
+        return []
+    whole = {f"{name}:{model}" for model in models_of(bare)} | used_models(names)
+    return sorted(one for one in whole if one.startswith(begun))
+
+
+_CALLED = re.compile(r"""(?P<what>[A-Za-z_][\w.]*)\(\s*(?:(?:model|name)\s*=\s*)?(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
+"""The first argument of a call, a text that is not closed."""
+_MODEL = re.compile(r"""(?P<before>[^\n]*?)\bmodel\s*=\s*(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
+_PROVIDER_BEFORE = re.compile(r"""\bProvider\(\s*["']([^"'\n]+)["'][^()\n]*\Z""")
+_TAKE_A_MODEL = ("Agent", "with_model")
+_USUAL = ("lab", "agentlab")
+_MAGIC = re.compile(r"\A\s*%%agent(?P<words>[ \t][^\n]*)\Z")
+_ATTRIBUTE = "_agentlab_matcher"
+
+
+def register_completion(shell: Any) -> None:
+    """Add the matcher to this IPython."""
+    if not hasattr(shell, _ATTRIBUTE):
+        setattr(shell, _ATTRIBUTE, matcher(shell.user_ns))
+        shell.Completer.custom_matchers.append(getattr(shell, _ATTRIBUTE))
+
+
+def unregister_completion(shell: Any) -> None:
+    """Take it away again."""
+    ours = shell.__dict__.pop(_ATTRIBUTE, None)
+    if ours in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.remove(ours)
+
+
+def matcher(names: Mapping[str, Any]) -> Callable[[CompletionContext], SimpleMatcherResult]:
+    """The matcher for these variables."""
+
+    @context_matcher(identifier="agentlab.models")  # type: ignore[untyped-decorator]
+    def agentlab_models(context: CompletionContext) -> SimpleMatcherResult:
+        lines = context.full_text.split("\n")[: context.cursor_line + 1]
+        before = "\n".join([*lines[:-1], lines[-1][: context.cursor_position]])
+        begun, found = completed(before, names)
+        return {
+            "completions": [SimpleCompletion(one, type="agentlab") for one in found],
+            "matched_fragment": begun,
+            "suppress": bool(found),
+            "ordered": True,
+        }
+
+    made: Callable[[CompletionContext], SimpleMatcherResult] = agentlab_models
+    return made
+
+
+def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What is begun in front of the cursor, and what it can become; nothing where agentlab has nothing to say."""
+    if (line := _MAGIC.match(before)) is not None:
+        return _in_the_magic(line["words"], names)
+    if (call := _CALLED.search(before)) is not None:
+        kind = _ours(call["what"], names, before)
+        if kind == "Provider":
+            return call["begun"], [one for one in provider_names() if one.startswith(call["begun"])]
+        return call["begun"], matching_models(call["begun"], names) if kind in _TAKE_A_MODEL else []
+    if (named := _MODEL.search(before)) is not None:
+        begun = named["begun"]
+        provider = _PROVIDER_BEFORE.search(before[: named.start("begun") - 1])
+        if provider is not None:
+            prefix = f"{provider[1]}:"
+            return begun, [one.removeprefix(prefix) for one in matching_models(prefix + begun, names)]
+        if any(word in before for word in (".fork(", "Agent(")):
+            return begun, matching_models(begun, names)
+    return "", []
+
+
+def _ours(path: str, names: Mapping[str, Any], before: str) -> str:
+    """The last word of `lab.Agent`, where that is agentlab's; before the import has been run, as far as the text says so."""
+    *heads, last = path.split(".")
+    if last == "with_model":
+        return last
+    if not heads:
+        return last if names.get(last, getattr(agentlab, last, None)) is getattr(agentlab, last, names) else ""
+    if len(heads) != 1:
+        return ""
+    known = names.get(heads[0])
+    is_ours = known is agentlab or (known is None and (heads[0] in _USUAL or f"agentlab as {heads[0]}" in before))
+    return last if is_ours else ""
+
+
+def _in_the_magic(words: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
+    *earlier, last = re.split(r"[ \t=]", words)
+    option = earlier[-1] if earlier else ""
+    if last.startswith("-"):
+        return last, [flag for flag in FLAGS if flag.startswith(last)]
+    if option == "--agent":
+        return last, _variables(names, last, lambda value: isinstance(value, Agent))
+    if option == "--tools":
+        begun = last.rpartition(",")[2]
+        return begun, _variables(names, begun, _is_a_tool)
+    if option.startswith("--") and option != "--stream":
+        return "", []  # a path, which IPython completes; a number; code
+    return last, matching_models(last, names)
+
+
+def _variables(names: Mapping[str, Any], begun: str, fits: Callable[[object], bool]) -> list[str]:
+    mine = {name: value for name, value in tuple(names.items()) if name.startswith(begun) and not name.startswith("_")}
+    return sorted(name for name, value in mine.items() if fits(value))
+
+
+def _is_a_tool(value: object) -> bool:
+    return isinstance(value, Tool) or (callable(value) and getattr(value, "__module__", None) == "__main__")
+
+
+NAME = "agent"
+LAST = "_run"
+
+ABOUT = """Ask an agent, and watch it: the cell's text is the prompt, below it comes the panel of the run.
+
+    %%agent anthropic:claude-sonnet-4-6 --stop "StepCountIs(4)" --max-cost 0.05 --tools get_weather,finalize
+    Plan a day trip.
+
+The run is then `run`, and `_run` as well: `run.result`, `run.to_frame()`, `run.limits.max_cost = 0.10`. Where nobody can click it
+is run to its end, and shown as text and tables. Settings that are left out are an Agent's usual ones."""
+
+
+def agent_cell(shell: Any) -> Callable[[str, str], None]:
+    """The magic for this IPython."""
+
+    def agent(line: str, cell: str) -> None:
+        try:
+            chosen, unknown = parser.parse_known_args(argv_of(line))
+            if unknown:
+                raise UsageError(f"%%{NAME}: {unknown_option(unknown[0])}")
+            run = _made(shell.user_ns, chosen, cell)
+            shell.user_ns[chosen.name] = shell.user_ns[LAST] = run  # before it starts: whatever comes of it can be looked at
+            _show(run)
+        except AgentlabError as error:
+            raise UsageError(f"%%{NAME}: {error}") from None
+
+    agent.__doc__ = ABOUT
+    for declared in reversed(DECLARED):
+        agent = declared(agent)
+    parser = agent.parser = construct_parser(agent)  # type: ignore[attr-defined]
+    parser.prog, parser.allow_abbrev = f"%%{NAME}", False
+    agent.__doc__ = f"{ABOUT}\n\n{parser.format_help()[parser.format_help().find('positional') :]}"
+    made: Callable[[str, str], None] = no_var_expand(agent)
+    return made
+
+
+def _show(run: Run) -> None:
+    if front_end.is_present():
+        display(run.panel())
+        run.start()
+        return
+    try:
+        run.start()
+    finally:  # what stays as it is shows the end, also that of a run that failed
+        display(run.panel())
+
+
+def _made(names: dict[str, Any], chosen: Any, cell: str) -> Run:
+    """The run that is asked for. Raises UsageError and AgentlabError, whose messages say what to write instead."""
+    if not chosen.name.isidentifier() or keyword.iskeyword(chosen.name):
+        raise UsageError(f"--name {chosen.name}: that is no name for a variable; write e.g. --name run.")
+    if not cell.strip():
+        raise UsageError(f"%%{NAME}: the prompt is missing; write it below the line of the magic.")
+    if chosen.replay is not None and chosen.record is not None:
+        raise UsageError("--replay and --record: choose one of the two.")
+    limits = {name: limit_of(name, text) for name in LIMITS if (text := getattr(chosen, name)) is not None}
+    agent = _agent(names, chosen)
+    options: dict[str, Any] = {"stop": None if chosen.stop is None else _condition(names, chosen.stop)}
+    if limits:
+        options["budget"] = agentlab.Budget(**limits)
+    if chosen.terminating is not None:
+        options["terminating"] = _split(chosen.terminating)
+    with _wire(chosen):
+        return agent.run(cell.strip("\n"), **options)
+
+
+def _wire(chosen: Any) -> AbstractContextManager[object]:
+    if chosen.replay is not None:
+        return agentlab.replay(chosen.replay)
+    return nullcontext() if chosen.record is None else agentlab.record(chosen.record)
+
+
+def _agent(names: dict[str, Any], chosen: Any) -> Agent:
+    if chosen.agent is None:
+        if chosen.model is None:
+            raise UsageError(f"Who is asked? Write %%{NAME} provider:model, such as openai:gpt-5.4-mini, or --agent NAME.")
+        tools = [_named(names, "--tools", name) for name in _split(chosen.tools or "")]
+        return Agent(chosen.model, tools=tools, instructions=chosen.instructions or "", stream=chosen.stream)
+    clash = [flag for flag in ("tools", "instructions") if getattr(chosen, flag) is not None] + ["stream"] * chosen.stream
+    if clash:
+        raise UsageError(f"--agent {chosen.agent} has its own {clash[0]}: leave --{clash[0]} out, or --agent.")
+    agent = _named(names, "--agent", chosen.agent)
+    if not isinstance(agent, Agent):
+        raise UsageError(f"--agent {chosen.agent}: that is a {type(agent).__name__}; name a variable with a lab.Agent in it.")
+    return agent if chosen.model is None else agent.with_model(chosen.model)
+
+
+def _split(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _named(names: dict[str, Any], option: str, name: str) -> Any:
+    """What the person calls by this name: a plain one, nothing is evaluated."""
+    if name not in names:
+        fit = Agent if option == "--agent" else Tool
+        like = [each for each, value in names.items() if not each.startswith("_") and _fits(value, fit)]
+        there = f" There is: {', '.join(sorted(like)[:8])}." if like else ""
+        raise UsageError(f"{option} {name}: there is no variable {name!r}; define it in a cell above.{there}")
+    return names[name]
+
+
+def _fits(value: object, kind: type) -> bool:
+    return isinstance(value, kind) or (kind is Tool and getattr(value, "__module__", "") == "__main__" and callable(value))
+
+
+def _condition(names: dict[str, Any], code: str) -> object:
+    """What `--stop` says, by the person's own names; those of agentlab's conditions are there without an import."""
+    ours = {name: value for name in agentlab.__all__ if isinstance(value := getattr(agentlab, name), type)}
+    conditions = {name: kind for name, kind in ours.items() if issubclass(kind, StopCondition) and name not in names}
+    try:
+        return eval(code, names, conditions)  # noqa: S307  as if the person had written it in the cell
+    except AgentlabError:
+        raise
+    except Exception as error:
+        told = without_keys(f"{type(error).__name__}: {error}")
+        if isinstance(error, NameError) and (near := get_close_matches(str(error.name), conditions, n=1)):
+            told += f"; did you mean {near[0]!r}?"
+        raise UsageError(f'--stop {code!r} cannot be evaluated ({told}). Write e.g. --stop "StepCountIs(4)".') from None
+
+
+def load(shell: Any) -> None:
+    """Register all of it; twice is as good as once."""
+    shell.register_magic_function(agent_cell(shell), "cell", NAME)
+    register_completion(shell)
+    show_frames_as_written(shell)
+
+
+def unload(shell: Any) -> None:
+    """Take it away again."""
+    shell.magics_manager.magics["cell"].pop(NAME, None)
+    unregister_completion(shell)
+    show_frames_as_pandas_does(shell)

@@ -1,0 +1,51 @@
+"""The panel: the live control of runs in a notebook. The only place that imports ipywidgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from agentlab.errors import ConfigurationError
+from agentlab.lockstep import Lockstep
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.side_by_side import SideBySide
+from agentlab.run import Run
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
+
+
+def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel | SideBySide:
+    """The live control of a run: run, step, pause, stop; edit every limit while it goes on; branch it; see why it stopped.
+
+    Several runs in a list, or a `Lockstep` of them, stand side by side (up to 8) and take their steps together. `agents` are others
+    that a branch may go on with. Where nobody can click it shows the runs as static tables and pictures. Several panels may show
+    one run.
+    Errors: ConfigurationError for what is no run, for a run that is there twice, and for an empty list.
+
+    Example:
+        >>> lab.panel(ended)
+        Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
+        >>> lab.panel([ended, brief.run("?")])
+        SideBySide([Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)), Run(...
+    """
+    known = tuple(agents)
+    for agent in known:
+        if not hasattr(agent, "with_model"):
+            raise ConfigurationError(f"panel(…, agents=[{agent!r}]): pass agents, as lab.Agent(…) makes them.")
+    if isinstance(run_or_runs, Run):
+        return Panel(run_or_runs, known)
+    if isinstance(run_or_runs, Lockstep):
+        return SideBySide(run_or_runs, known)
+    if not isinstance(run_or_runs, Iterable):
+        raise ConfigurationError(f"panel({run_or_runs!r}): pass a run, as agent.run(…) gives it, or several in a list.")
+    runs = tuple(run_or_runs)
+    for one in runs:
+        if not isinstance(one, Run):
+            raise ConfigurationError(f"panel([… {one!r} …]): that is not a run; pass what agent.run(…) gives.")
+    if not runs:
+        raise ConfigurationError("panel([]): pass at least one run, as agent.run(…) gives it.")
+    return SideBySide(runs, known)
+
+
+__all__ = ["Panel", "SideBySide", "panel"]
