@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from agentlab import plots
-from agentlab.plots import PlotFigure, _tree
+from agentlab.plots import PlotFigure, branch_tree
 from agentlab.recorder import array
 from agentlab.run import Run
 from agentlab.widgets import markup
@@ -109,7 +109,7 @@ class Courses:
 def tree_figure(shown: Run) -> PlotFigure:
     """The family of a run as a tree, in the looks that its runs have in `Courses.figure`; the name of `shown` stands out."""
     data = plots.tree_data(shown)
-    axes = _tree.draw(data, marked=shown.id, by_run=len(data) <= OWN_LOOKS)
+    axes = branch_tree.draw_tree(data, marked=shown.id, by_run=len(data) <= OWN_LOOKS)
     figure = axes.figure
     assert isinstance(figure, PlotFigure)  # noqa: S101  for the type checker: no axes were given
     return figure

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from agentlab.plots._figure import COLOURS, TEXT, shorten
+from agentlab.plots.figure import COLOURS, TEXT, shorten
 from agentlab.run import Run
 from agentlab.stop import MaxCost, MaxTokensUsed
 

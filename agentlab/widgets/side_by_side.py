@@ -10,7 +10,7 @@ import ipywidgets as widgets
 
 from agentlab.errors import ConfigurationError
 from agentlab.lockstep import Lockstep
-from agentlab.plots._figure import DPI
+from agentlab.plots.figure import DPI
 from agentlab.printable import AS_WRITTEN
 from agentlab.run import Run, RunState
 from agentlab.widgets import markup

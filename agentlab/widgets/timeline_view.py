@@ -7,10 +7,8 @@ from typing import cast
 
 import ipywidgets as widgets
 
-from agentlab.plots._figure import PlotAxes, PlotFigure
-from agentlab.plots._timeline import draw_timeline
-from agentlab.plots._timeline_data import timeline_data
-from agentlab.plots._timeline_part import TimelinePart, timeline_part
+from agentlab.plots.figure import PlotAxes, PlotFigure
+from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
 from agentlab.run import Run, RunState
 from agentlab.widgets.picture import Picture
 from agentlab.widgets.scene import Scene

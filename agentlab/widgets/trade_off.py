@@ -12,9 +12,8 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from agentlab.plots import _figure as look
-from agentlab.plots._what_if import draw_what_if, number
-from agentlab.plots._what_if_data import MOST_UNKNOWN, what_if_data
+from agentlab.plots import figure as look
+from agentlab.plots.what_if_frontier import MOST_UNKNOWN, draw_what_if, number, what_if_data
 from agentlab.widgets import tried_markup
 from agentlab.widgets.picture import Picture
 from agentlab.widgets.tried_figures import Tried

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentlab.amounts import counted
 from agentlab.comparing.intervals import FEWEST
-from agentlab.plots._what_if import number
+from agentlab.plots.what_if_frontier import number
 from agentlab.widgets import markup
 from agentlab.widgets.tried_figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD, Tried
 

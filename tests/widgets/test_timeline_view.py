@@ -12,7 +12,7 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget
-from agentlab.plots._timeline_part import MOST_EVENTS, MOST_STEPS, timeline_part
+from agentlab.plots.run_timeline import MOST_EVENTS, MOST_STEPS, timeline_part
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.widgets.live_panel import Panel
