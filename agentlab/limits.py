@@ -42,6 +42,12 @@ def limit_field(
     return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "help": help, "start": start})
 
 
+def limit_fields(condition: object) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a condition, a budget or a policy that hold a limit: those with a unit."""
+    fields = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
+    return tuple(field for field in fields if "unit" in field.metadata)
+
+
 def start_of(field: dataclasses.Field[Any]) -> Any:
     """What a control offers where the field is set for the first time; `dataclasses.MISSING` where nothing is known."""
     start = field.metadata.get("start")

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from agentlab.choices import amounts, any_of, one_or_several, words
 from agentlab.errors import LimitError
@@ -57,6 +57,7 @@ class StepCountIs(StopCondition):
     """
 
     steps: int = limit_field(unit="steps", minimum=1, start=8, help="stop after this many steps")
+    total: ClassVar[str | None] = "steps"
 
     @helps_with_keywords
     def __init__(self, steps: int | Iterable[int]) -> None:
@@ -80,6 +81,7 @@ class MaxTokensUsed(StopCondition):
     """
 
     tokens: int = limit_field(unit="tokens", minimum=1, start=10_000, help="stop when this many tokens were used")
+    total: ClassVar[str | None] = "tokens"
 
     @helps_with_keywords
     def __init__(self, tokens: int | Iterable[int]) -> None:
@@ -102,6 +104,7 @@ class MaxCost(StopCondition):
     """
 
     usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")
+    total: ClassVar[str | None] = "cost"
 
     @helps_with_keywords
     def __init__(self, usd: Decimal | float | str | Iterable[Decimal | float | str]) -> None:
@@ -127,6 +130,7 @@ class HasToolCall(StopCondition):
     names: tuple[str, ...] = dataclasses.field(
         metadata={"help": "stop when one of these tools was called", "start": ("finalize",), "known": "tools"}
     )
+    goal: ClassVar[bool] = True
 
     @helps_with_keywords
     def __init__(self, *names: str | list[str | tuple[str, ...]]) -> None:
@@ -148,7 +152,7 @@ class HasToolCall(StopCondition):
     def read(self, history: RunHistory) -> Reading:
         """How often they were called; the limit is the names themselves."""
         count = sum([history.tool_count(name) for name in self.names])
-        return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=True)
+        return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=self.goal)
 
     def __repr__(self) -> str:
         return f"HasToolCall({words(self.names)})"

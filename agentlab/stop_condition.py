@@ -45,6 +45,12 @@ class StopCondition(Shown):
     parts: ClassVar[tuple[StopCondition, ...]] = ()
     may_wait: ClassVar[bool] = False
     is_off: ClassVar[bool] = False
+    total: ClassVar[str | None] = None
+    """The running total of the history that the value equals: "steps", "tokens" or "cost"; None for any other condition.
+
+    The limit is then the only field with a unit."""
+    goal: ClassVar[bool] = False
+    """True if meeting the condition means that the task was done, as for HasToolCall."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Its words may hold a key, which is not shown. A dataclass without slots gets its repr after this, and is left as it is."""
@@ -57,6 +63,16 @@ class StopCondition(Shown):
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             if field.metadata.get("unit") == "s" and isinstance(value := getattr(self, field.name), timedelta):
                 object.__setattr__(self, field.name, in_seconds(value))
+
+    @property
+    def short_name(self) -> str:
+        """Name of the single condition in `run.limits.leaves`, in columns and in the panel, before it is made unique.
+
+        Example:
+            >>> lab.StepCountIs(8).short_name
+            'StepCountIs'
+        """
+        return type(self).__name__
 
     def read(self, history: RunHistory) -> Reading:
         """What the condition says after the newest step.
@@ -321,6 +337,11 @@ class Custom(StopCondition):
             )
         if not self.name:
             object.__setattr__(self, "name", name_of(self.predicate))
+
+    @property
+    def short_name(self) -> str:
+        """Name of the predicate."""
+        return self.name
 
     @property
     def is_async(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -177,6 +177,21 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
     found = values.astype("Float64")
     infinite = np.isinf(found.to_numpy(dtype=float, na_value=np.nan))
     return found.mask(infinite) if infinite.any() else found
+
+
+def texts(frame: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column as text; NA where it is unknown, and where there is no such column."""
+    if column in frame.columns:
+        return frame[column].astype("string")
+    return pd.Series(pd.NA, index=frame.index, dtype="string")
+
+
+def typed_frame(rows: Sequence[Sequence[Any]], dtypes: Mapping[str, Any]) -> pd.DataFrame:
+    """A frame of these rows, whose columns have these names and dtypes."""
+    columns = zip(*rows, strict=True) if rows else ([] for _ in dtypes)
+    return pd.DataFrame(
+        {name: pd.array(list(values), dtype=dtype) for (name, dtype), values in zip(dtypes.items(), columns, strict=True)}
+    )
 
 
 _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}

@@ -7,19 +7,19 @@
     lab.plots.timeline(result)                             what happened when: calls, tools, continuations, nudges
     lab.plots.bands(results, "cost")                       a group's median over the steps, with a band over its runs
     lab.plots.estimates(results, "cost")                   one measure of each group, with its interval
-    lab.plots.cost_success(results)                        cost against success, a point a group, with both intervals
-    lab.plots.survival(results)                            how many runs have not ended of their own after so many steps
+    lab.plots.cost_success(results)                        cost against success, one point per group, with both intervals
+    lab.plots.survival(results)                            how many runs are still running after so many steps
     lab.plots.small_multiples(lab.plots.tokens, results)   the same plot for each provider, side by side
     lab.plots.comparison(results)                          the picture of a whole comparison
-    lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   what other limits would have cost and reached, with the frontier
+    lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   what other limits would have cost and reached
     lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
 
 Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
 
-Each is a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
+Each has a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
 `estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`) and a drawing of that data. With `ax=` it draws into your
 axes; without, it makes a figure of its own, never through pyplot. The returned Axes show themselves as the last expression of a
-notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` is the same in words.
+notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` describes the picture in words.
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
@@ -28,20 +28,15 @@ white and on near black. What is unknown is a gap and a note in the legend, neve
 from typing import TYPE_CHECKING
 
 from agentlab.no_such_name import only
-from agentlab.plots._bands import bands, survival
-from agentlab.plots._bars import stop_reasons
-from agentlab.plots._curves import cost, curves, tokens
-from agentlab.plots._data import cost_data, stop_reasons_data, tokens_data
-from agentlab.plots._estimates import cost_success, estimates
-from agentlab.plots._figure import PlotAxes, PlotFigure
-from agentlab.plots._groups_data import bands_data, cost_success_data, estimates_data, survival_data
-from agentlab.plots._several import comparison, small_multiples
-from agentlab.plots._timeline import timeline
-from agentlab.plots._timeline_data import timeline_data
-from agentlab.plots._tree import tree
-from agentlab.plots._tree_data import tree_data
-from agentlab.plots._what_if import what_if
-from agentlab.plots._what_if_data import what_if_data
+from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
+from agentlab.plots.branch_tree import tree, tree_data
+from agentlab.plots.figure import PlotAxes, PlotFigure
+from agentlab.plots.group_estimates import cost_success, cost_success_data, estimates, estimates_data
+from agentlab.plots.run_timeline import timeline, timeline_data
+from agentlab.plots.several import comparison, small_multiples
+from agentlab.plots.stop_reason_bars import stop_reasons, stop_reasons_data
+from agentlab.plots.usage_curves import cost, cost_data, curves, tokens, tokens_data
+from agentlab.plots.what_if_frontier import what_if, what_if_data
 
 __all__ = [
     "PlotAxes",

@@ -20,6 +20,7 @@ from agentlab.whatif.spelled import budget_code
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}
 """The column of a backtest's frame for what is to be low."""
+DRAWING = "agentlab.plots.what_if_frontier:what_if_with_suggestion"
 NO_INTERVAL = "No interval for"
 """Sentences that begin so say of a figure why it has none."""
 DEFAULT_TURNS = Budget().max_turns or 0
@@ -125,13 +126,12 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
-            'Reached the goal against tokens a run (mean), 2 configurations. on the frontier StepCountIs 1: 75% at 1...
+            'Reached the goal against tokens per run (mean), 2 configurations. on the Pareto frontier StepCountIs 1: ...
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
         options = {"x": AXES[self.cost_in], "y": "success_rate", **options}
-        axes = sugar.call("agentlab.plots:what_if", self.frame, **options)
-        return ringed(axes, self.frame, self.code if self else "", **options)
+        return sugar.call(DRAWING, self.frame, self.code if self else "", **options)
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -159,16 +159,6 @@ class Suggestion:
         head = "<p>No suggestion</p>" if self.found is None else f"<pre>{escape(self.found.code, 2_000)}</pre>"
         why = "".join(f"<li>{escape(sentence, 1_000)}</li>" for sentence in self.why)
         return f'<div class="{AS_WRITTEN}">{head}<ul>{why}</ul></div>'
-
-
-def ringed(axes: Any, frame: pd.DataFrame, told: str, *, x: str, y: str, most_unknown: float = 0.05, **_: Any) -> Any:
-    """The axes with a ring around what is chosen, where it is drawn; `told` is what that is. The rest are the options of the plot."""
-    unknown = ["unknown_share" if name == "step_mean" else f"{name.rpartition('_')[0]}_unknown" for name in (x, y)]
-    chosen = frame[frame["chosen"] & frame[[x, y]].notna().all(axis=1) & (frame[unknown].max(axis=1) <= most_unknown)]
-    if len(chosen):
-        points = list(zip(chosen[x].astype(float), chosen[y].astype(float), strict=True))
-        sugar.call("agentlab.plots._what_if:draw_ring", axes, points, told)
-    return axes
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:

@@ -14,7 +14,7 @@ from agentlab.comparing.compare import TOO_FEW
 from agentlab.errors import ConfigurationError
 from agentlab.limits import no_such
 from agentlab.printable import AS_WRITTEN, cut, escape, printable
-from agentlab.whatif.suggestion import AXES, NO_INTERVAL, Suggestion, ringed
+from agentlab.whatif.suggestion import AXES, DRAWING, NO_INTERVAL, Suggestion
 
 MOST_SHOWN = 40
 """So many groups are shown where all are; the frame has them all."""
@@ -111,16 +111,15 @@ class Suggestions:
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
             >>> lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent").plot().alt
-            'Reached the goal against tokens a run (mean), 2 configurations. brief: on the frontier StepCountIs 1:...
+            'Reached the goal against tokens per run (mean), 2 configurations. brief: on the Pareto frontier StepC...
         """
         table = self.candidates
         if table.empty:
             raise ConfigurationError(f"There are no candidates to show: {_reasons(self.groups)}")
         cost_in = next(iter(self.groups.values())).cost_in
         options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
-        axes = sugar.call("agentlab.plots:what_if", table, **options)
-        told = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
-        return ringed(axes, table, told, **options)
+        code = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
+        return sugar.call(DRAWING, table, code, **options)
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:

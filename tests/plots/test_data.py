@@ -11,7 +11,7 @@ import pytest
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, errors
 from agentlab.plots import cost_data, stop_reasons_data, tokens_data
-from agentlab.plots._data import TOKENS, limit_columns, limit_courses
+from agentlab.plots.usage_curves import TOKENS, limit_columns, limit_courses
 
 from .made import NA, listed, looping, run_of, runs_of, steps_of
 

@@ -115,7 +115,7 @@ def test_a_survival_curve_is_drawn_with_marks_where_runs_were_cut_off() -> None:
     assert drawn(ax, "alive")["a"].get_ydata()[0] == 1
     assert drawn(ax, "censored")["a"].get_xdata().tolist() == [1, 7]
     assert legend_of(ax)[-1] == "cut off, or\nnot ended"
-    assert "a at least half by step 5 (estimated), 2 of 4 ended, 2 cut off or not ended; b " in ax.alt
+    assert "a at least half finished by step 5 (estimated), 2 of 4 ended, 2 cut off or not ended; b " in ax.alt
     none = lab.plots.survival(runs_of(["a", "a"], terminated=[False, None], steps=[2, 1]))
     assert "a fewer than half (estimated), 0 of 2 ended, 2 cut off or not ended." in none.alt
 
@@ -150,16 +150,16 @@ def test_a_point_without_an_interval_is_hollow() -> None:
     assert drawn(ax, "interval") == {}
     assert drawn(ax, "point")["a"].get_markerfacecolor() == "none"
     assert "no interval" in ax.alt
-    assert ax.get_xlabel() == "cost a run (mean, US dollars)\nhollow: no interval"
-    assert lab.plots.estimates(runs(16), "cost").get_xlabel() == "cost a run (mean, US dollars)"
+    assert ax.get_xlabel() == "cost per run (mean, US dollars)\nhollow: no interval"
+    assert lab.plots.estimates(runs(16), "cost").get_xlabel() == "cost per run (mean, US dollars)"
     several = lab.plots.small_multiples(lab.plots.estimates, runs(4), columns=1)
-    assert [each.get_xlabel() for each in several.axes] == ["hollow: no interval", "completed of its own\nhollow: no interval"]
+    assert [each.get_xlabel() for each in several.axes] == ["hollow: no interval", "finished on its own\nhollow: no interval"]
 
 
 @pytest.mark.parametrize(
     ("score", "measure", "label"),
     [
-        pytest.param(None, "completion", "completed of its own", id="no score"),
+        pytest.param(None, "completion", "finished on its own", id="no score"),
         pytest.param([True, False] * 4, "success", "succeeded", id="yes or no"),
         pytest.param([0.25, 0.75] * 4, "score", "mean score", id="graded"),
     ],
@@ -232,8 +232,8 @@ def test_the_picture_of_a_comparison(with_steps: bool) -> None:
     figure = lab.plots.comparison(runs(score=[True, False] * 4), steps if with_steps else None)
 
     titles = [ax.get_title() for ax in figure.axes]
-    assert titles == ["What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on"]
-    assert figure.axes[3].get_xlabel() == ("step" if with_steps else "tokens a run (mean)\nhollow: no interval")
+    assert titles == ["Outcome", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they ran"]
+    assert figure.axes[3].get_xlabel() == ("step" if with_steps else "tokens per run (mean)\nhollow: no interval")
     assert all(ax.get_legend() is None for ax in figure.axes)
     assert [text.split("\n")[0] for text in legend_of(figure)][:2] == ["a", "b"]
     assert "Cost against success of 2 groups" in figure.alt

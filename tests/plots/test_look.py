@@ -17,8 +17,8 @@ from PIL import Image
 
 import agentlab as lab
 from agentlab import Budget, MaxTokensUsed
-from agentlab.plots import PlotFigure, _figure
-from agentlab.plots._bars import FILLS
+from agentlab.plots import PlotFigure, figure
+from agentlab.plots.stop_reason_bars import FILLS
 
 from .made import NA, looping, run_of, runs_of, steps_of
 
@@ -48,12 +48,12 @@ def test_the_measure_of_contrast() -> None:
 def test_text_has_the_most_contrast_that_one_colour_can_have_on_both(background: str) -> None:
     best = contrast(LIGHT, DARK) ** 0.5  # of the colour that lies in the middle
 
-    assert contrast(_figure.TEXT, background) >= 4.3
-    assert contrast(_figure.TEXT, background) == pytest.approx(best, rel=0.01)
+    assert contrast(figure.TEXT, background) >= 4.3
+    assert contrast(figure.TEXT, background) == pytest.approx(best, rel=0.01)
 
 
 @pytest.mark.parametrize("background", [LIGHT, DARK])
-@pytest.mark.parametrize("colour", [*_figure.COLOURS, *[colour for colour, _ in FILLS.values()]])
+@pytest.mark.parametrize("colour", [*figure.COLOURS, *[colour for colour, _ in FILLS.values()]])
 def test_lines_and_bars_hold_on_dark_and_light(colour: str, background: str) -> None:
     assert contrast(colour, background) >= 3.0
 

@@ -18,8 +18,8 @@ import agentlab as lab
 from agentlab import errors
 from agentlab.columns import EVENT_COLUMNS
 from agentlab.plots import PlotFigure, timeline_data
-from agentlab.plots._curves import END_MARKERS
-from agentlab.plots._timeline import BARS, LANES, MARKS, SHOWN_RUNS, UNWELL
+from agentlab.plots.figure import END_MARKERS
+from agentlab.plots.run_timeline import BARS, LANES, MARKS, SHOWN_RUNS, UNWELL
 from agentlab.testing import say
 from agentlab.types import FinishReason, StopReason
 
@@ -229,7 +229,7 @@ def lane_names(ax: Axes) -> list[str]:
 def test_lanes_bars_marks_steps_and_the_end() -> None:
     ax = lab.plots.timeline(ALL)
 
-    assert lane_names(ax) == ["openai:gpt-4.1-mini", "calls", "tools: search, open: x", *list(LANES.values())[2:]]
+    assert lane_names(ax) == ["openai:gpt-4.1-mini", "calls", "tools: search, open: x", *[name for name, _ in list(LANES.values())[2:]]]
     assert {gid for gid in gids(ax) if gid.startswith("bar:")} == {
         "bar:call:ok", "bar:call:cut", "bar:call:failed", "bar:tool:ok", "bar:tool:failed", "bar:continuation:ok",
     }  # fmt: skip
@@ -240,7 +240,7 @@ def test_lanes_bars_marks_steps_and_the_end() -> None:
     assert "end:error" in gids(ax)
     assert ax.get_xlabel() == "active time, seconds"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "cut off", "failed", "call tried again", "asked to go on", "half a tool call",
+        "cut off", "failed", "call tried again", "asked to continue", "half a tool call",
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 import agentlab as lab
 from agentlab import Budget, errors
 from agentlab.plots import PlotFigure, tree_data
-from agentlab.plots._tree import SHOWN_LANES
+from agentlab.plots.branch_tree import SHOWN_LANES
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider
 

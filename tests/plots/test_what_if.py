@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 import agentlab as lab
 from agentlab import MaxCost, StepCountIs, errors
 from agentlab.plots import what_if_data
-from agentlab.plots._what_if_data import on_the_frontier
+from agentlab.plots.what_if_frontier import on_the_frontier
 
 from .test_drawing import legend_of
 
@@ -82,7 +82,7 @@ def test_what_is_too_much_unknown_is_not_drawn_beside_the_rest() -> None:
     assert line(ax, "frontier").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert line(ax, "points").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert legend_of(ax) == [
-        "frontier: the most\nfor as little", "1 not drawn: more than\n5% of the runs unknown", "1 not drawn:\ncost or success unknown",
+        "Pareto frontier: the\nmost for as little", "1 not drawn: more than\n5% of the runs unknown", "1 not drawn:\ncost or success unknown",
         "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip
     assert "unknown: 0% to 5% of the runs. Not drawn, since more than 5% of the runs is unknown: 1." in ax.alt
@@ -103,7 +103,7 @@ def test_groups_have_a_frontier_and_a_look_each() -> None:
 def test_other_figures_than_cost_and_success() -> None:
     frame = lab.backtest(steps(), StepCountIs([1, 2, 4]))
     ax = lab.plots.what_if(frame, x="step_mean", y="tokens_mean")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("steps a run (mean)", "tokens a run (mean)")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("steps per run (mean)", "tokens per run (mean)")
     assert what_if_data(frame, x="step_mean")["unknown"].tolist() == frame["unknown_share"].tolist()
 
 

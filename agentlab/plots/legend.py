@@ -1,4 +1,4 @@
-"""The legend of the curves: runs, limits and ends under their headings, outside the data."""
+"""Legends outside the data: of the curves under headings (runs, limits, ends), of all other plots without."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from agentlab.plots import _figure as look
+from agentlab.plots import figure as look
 
 Row = tuple[Line2D, str]
+
+
 SECTIONS = ("runs", "limits", "ended by")
+
+
 SHOWN = 8
-"""Entries of a section; what is more is counted in one line."""
+"""Entries of a section; the others are counted in one line."""
+
 
 _STYLE: Mapping[str, Any] = {
     "fontsize": look.SMALL_POINTS,
@@ -29,7 +34,7 @@ _STYLE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the legend. `key` is the same for the same thing in two plots; `notes` are what each of them adds to the label."""
+    """A line of the legend. `key` is the same for the same thing in two plots; each of them adds its `notes` to the label."""
 
     section: Literal["runs", "limits", "ended by"]
     key: object
@@ -39,7 +44,7 @@ class Entry:
 
 
 def merged(legends: list[list[Entry]]) -> list[Entry]:
-    """One legend for several plots: what is the same stands once, with the notes of all."""
+    """One legend for several plots: the same thing once, with the notes of all."""
     entries: dict[tuple[str, object], Entry] = {}
     for entry in (entry for legend_ in legends for entry in legend_):
         key = (entry.section, entry.key)
@@ -49,20 +54,20 @@ def merged(legends: list[list[Entry]]) -> list[Entry]:
 
 
 def height(entries: list[Entry]) -> int:
-    """How many lines the longest section takes, its heading included."""
+    """Lines of the longest section, its heading included."""
     return max((sum(1 + label.count("\n") for _, label in section) for section in _sections(entries)), default=0)
 
 
 def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False) -> None:
-    """Draw it: to the right of axes, or with `columns` below all axes of a figure, a column a section."""
+    """Draw it to the right of axes, or with `columns` below all axes of a figure, one column per section."""
     sections = _sections(entries)
     if not sections:
         return
     if columns:
         longest = max(map(len, sections))
-        filled = [section + [_blank()] * (longest - len(section)) for section in sections]
+        filled = [section + [blank()] * (longest - len(section)) for section in sections]
     else:
-        filled = [section + [_blank()] * (section is not sections[-1]) for section in sections]
+        filled = [section + [blank()] * (section is not sections[-1]) for section in sections]
     lines = [row for section in filled for row in section]
     place = {"loc": "outside lower left"} if columns else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
     drawn = where.legend(
@@ -86,39 +91,41 @@ def _sections(entries: list[Entry]) -> list[list[Row]]:
     for name in SECTIONS:
         found = [entry for entry in entries if entry.section == name]
         shown = found if len(found) <= SHOWN + 1 else found[:SHOWN]
-        section: list[Row] = [_blank(name), *[(entry.handle, _label(entry)) for entry in shown]]
+        section: list[Row] = [blank(name), *[(entry.handle, _label(entry)) for entry in shown]]
         if len(shown) < len(found):
-            section.append(_blank(f"and {len(found) - len(shown)} more"))
+            section.append(blank(f"and {len(found) - len(shown)} more"))
         if found:
             sections.append(section)
     return sections
 
 
 def _label(entry: Entry) -> str:
-    label = (
-        f" {entry.label}" if entry.label.startswith("_") else entry.label
-    )  # matplotlib hides those that begin with an underscore
-    return "\n".join([label, ", ".join(entry.notes)] if entry.notes else [label])
+    return "\n".join([_visible(entry.label), ", ".join(entry.notes)] if entry.notes else [_visible(entry.label)])
 
 
-def _blank(label: str = "") -> Row:
+def _visible(label: str) -> str:
+    return f" {label}" if label.startswith("_") else label  # matplotlib hides labels that begin with an underscore
+
+
+def blank(label: str = "") -> Row:
+    """An entry without a handle."""
     return Line2D([], [], linestyle="none"), label
 
 
 def inches(rows: list[Row]) -> float:
-    """How high a figure has to be for these entries beside its axes, about."""
+    """About how high a figure has to be for these entries beside its axes."""
     return 0.75 + sum(0.2 + 0.145 * label.count("\n") for _, label in rows)
 
 
 def plain(where: Axes | Figure, rows: list[Row], *, more: int = 0, columns: int = 0) -> None:
-    """A legend with no headings: to the right of axes, or with `columns` below all axes of a figure. `more` are counted in one line."""
-    lines = [*rows, _blank(f"and {more} more")] if more > 0 else rows
+    """Draw a legend without headings: to the right of axes, or with `columns` below all axes of a figure. A line counts `more`."""
+    lines = [*rows, blank(f"and {more} more")] if more > 0 else rows
     if not lines:
         return
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
     drawn = where.legend(
         [handle for handle, _ in lines],
-        [f" {label}" if label.startswith("_") else label for _, label in lines],
+        [_visible(label) for _, label in lines],
         **_STYLE,
         **({"loc": "outside lower center", "ncols": columns} if columns else place),
     )

@@ -14,25 +14,32 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of, runs_of, steps_of
 from agentlab.errors import ConfigurationError
-from agentlab.plots import _figure as look
-from agentlab.plots._bands import bands, survival
-from agentlab.plots._bars import stop_reasons
-from agentlab.plots._curves import keeping_looks
-from agentlab.plots._data import stop_reasons_data
-from agentlab.plots._estimates import cost_success, draw_cost_success, draw_estimates, estimates
-from agentlab.plots._groups_data import cost_success_of, estimates_of, measured
-from agentlab.plots._legend import Row, plain
-from agentlab.plots._timeline import timeline
+from agentlab.plots import figure as look
+from agentlab.plots.bands_and_survival import bands, survival
+from agentlab.plots.figure import keeping_looks
+from agentlab.plots.group_estimates import (
+    cost_success,
+    cost_success_of,
+    draw_cost_success,
+    draw_estimates,
+    estimates,
+    estimates_of,
+    measured,
+)
+from agentlab.plots.legend import Row, plain
+from agentlab.plots.run_timeline import timeline
+from agentlab.plots.stop_reason_bars import stop_reasons, stop_reasons_data
 from agentlab.recorder import Recordings, frame_of
 
 _FRAMES: dict[Callable[..., Any], str] = {
     **dict.fromkeys((stop_reasons, survival, estimates, cost_success), "runs"),
     timeline: "events",
 }
-"""The frames that the plots take where those are not of steps."""
+"""The frames that plots take, where that is not the frame of steps."""
+
 
 MOST = 12
-"""So many small plots in one figure; how many groups are left out is said below the last."""
+"""So many small plots in one figure; the legend says how many groups are left out."""
 
 
 def small_multiples(
@@ -52,7 +59,7 @@ def small_multiples(
     if not callable(plot):
         raise ConfigurationError(f"lab.plots.small_multiples(plot={plot!r}): pass a function such as lab.plots.tokens.")
     if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
-        raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number from 1 on.")
+        raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number of at least 1.")
     frame = frame_of(frame, _FRAMES.get(plot, "steps"), "lab.plots.small_multiples", "the frame that the plot takes")
     rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that makes the groups")
     names = names_of(rows, columns_of(by))
@@ -122,7 +129,7 @@ def comparison(
             bands(steps, "tokens", by, axes[3])
             bands(steps, "cost", by, axes[4])
     survival(runs, by, axes[5], level=level, unit=unit)
-    titles = ("What came of it", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they went on")
+    titles = ("Outcome", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they ran")
     for ax, title in zip(axes, titles, strict=True):
         _title(ax, title)
     if len(axes[1].get_xticks()):  # narrow here, and sums of money are long
@@ -137,7 +144,7 @@ def _title(ax: Axes, text: str) -> None:
 
 
 def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
-    """What looks are told apart by, in the plots of runs and in those of groups."""
+    """The keys of looks, in the plots of runs and in those of groups."""
     keys = [(name, "") for name in groups]
     if {"provider", "model"} <= set(rows.columns):
         models = rows[["provider", "model"]].drop_duplicates()
@@ -150,7 +157,7 @@ def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
 
 
 def _share(axes: list[look.PlotAxes], columns: int) -> None:
-    """The same limits for all; labels of the axes only where they stand at the edge."""
+    """Give all the same limits, and labels only to the axes at the edge."""
     lefts, rights = zip(*(ax.get_xlim() for ax in axes), strict=True)
     bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
     named = any(isinstance(ax.yaxis.get_major_locator(), FixedLocator) and len(ax.get_yticks()) for ax in axes)  # as of bars
@@ -161,11 +168,11 @@ def _share(axes: list[look.PlotAxes], columns: int) -> None:
         if place % columns and not named:
             ax.set_ylabel("")
         if place + columns < len(axes):
-            ax.set_xlabel(ax.get_xlabel().partition("\n")[2])  # what hollow points mean there
+            ax.set_xlabel(ax.get_xlabel().partition("\n")[2])  # the meaning of hollow points
 
 
 def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> None:
-    """The legends of all axes as one below them: what is called the same stands once, with what is said of it anywhere."""
+    """Join the legends of all axes to one below them: each name once, with its notes from all of them."""
     rows: dict[str, Row] = {}
     notes: dict[str, dict[str, None]] = {}
     for ax in axes:
@@ -173,16 +180,16 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
         if legend is None:
             continue
         for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-            name, *said = text.get_text().split("\n")
+            name, *of_name = text.get_text().split("\n")
             if not isinstance(drawn, Line2D) or not _shows(drawn) or not name:
                 continue
             name = re.sub(r" × \d+$", "", name)  # how many there are differs between the plots
             if name not in rows or _shows(rows[name][0]) < _shows(drawn):
                 rows[name] = (drawn, name)
-            notes.setdefault(name, {}).update(dict.fromkeys(said))
+            notes.setdefault(name, {}).update(dict.fromkeys(of_name))
         legend.remove()
     lines = [(handle, "\n".join([name, ", ".join(notes[name])] if notes[name] else [name])) for handle, name in rows.values()]
-    # What is said of no group in particular, such as why runs ended, comes last.
+    # Entries of no group, such as why runs ended, come last.
     lines.sort(key=lambda line: look.TEXT in (line[0].get_color(), line[0].get_markeredgecolor()))
     if not lines:
         return
@@ -192,5 +199,5 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
 
 
 def _shows(handle: Line2D) -> int:
-    """Of marker and line, how many an entry has."""
+    """How many an entry has of marker and line."""
     return sum(value not in ("None", "none", "", " ", None) for value in (handle.get_marker(), handle.get_linestyle()))

@@ -1,7 +1,7 @@
-"""Figures and axes that show themselves in a notebook without pyplot, and the colours and shapes that all plots share.
+"""Figures and axes that show themselves in a notebook without pyplot, and the colours, shapes and words that all plots share.
 
-Pyplot is left alone for three reasons: it is global state, it is not safe outside the main thread, and its inline display puts a
-white or black box behind a transparent figure. So `_repr_mimebundle_` gives the picture; nothing else has to be imported or called.
+Pyplot is not used: it is global state, it is not safe outside the main thread, and its inline display puts a white or black box behind
+a transparent figure.
 """
 
 from __future__ import annotations
@@ -11,35 +11,57 @@ import functools
 import io
 import math
 import textwrap
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.gridspec import SubplotSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import Formatter
+from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 
 from agentlab.errors import ConfigurationError
 from agentlab.printable import one_line, printable, short
 from agentlab.redaction import without_keys
+from agentlab.types import StopReason
 
 # The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
 # (orange, sky blue, yellow, black) vanish on one of the two, so a fifth provider differs by marker and line style.
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+
+
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
+
+
 TEXT = "#797979"  # 4.3:1 on white and on #111: no colour has more on both
+
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
+
+
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (6, 1.5)), (0, (3, 1, 1, 1)), (0, (1.5, 1)))
+
+
 TEXT_POINTS = 9.0
+
+
 SMALL_POINTS = 8.5
+
+
 DPI = 100.0
+
+
 SCALE = 2  # pixels per point of the page, for screens of high density
+ROOM_FOR_REASON = 0.2
+"""Part of the width to the right of the longest run of a timeline or a tree, for the words why it ended."""
 
 
 class PlotAxes(Axes):
-    """Axes that a notebook shows when they are the last expression of a cell; `alt` says in words what is to be seen.
+    """Axes that a notebook shows when they are the last expression of a cell; `alt` describes the picture in words.
 
     Example:
         >>> axes = lab.plots.tokens(result.to_frame())
@@ -64,7 +86,7 @@ class PlotFigure(Figure):
 
     @property
     def alt(self) -> str:
-        """What is to be seen, in words.
+        """The picture described in words.
 
         Example:
             >>> lab.plots.curves(result.to_frame()).alt
@@ -80,7 +102,7 @@ class PlotFigure(Figure):
             b'PNG'
         """
         for axes in self.axes:
-            # The layout starts from where the last drawing left the axes, and would end elsewhere: start from the same place.
+            # The layout would start from where the last drawing left the axes, and give another picture.
             spec = axes.get_subplotspec()
             if spec is not None:
                 axes.set_subplotspec(spec)
@@ -96,8 +118,7 @@ class PlotFigure(Figure):
         return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
 
     def _ipython_display_(self) -> None:
-        # Not `_repr_mimebundle_`: where pyplot's inline display is active it has a formatter of its own for every Figure, whose picture
-        # has another size than the one in our metadata.
+        # Not `_repr_mimebundle_`: pyplot's inline display has its own formatter for every Figure, with another size of the picture.
         from IPython.display import display
 
         data, metadata = self.bundle()
@@ -112,7 +133,7 @@ def new_figure(width: float, height: float) -> PlotFigure:
 def new_axes(
     figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1, *, where: SubplotSpec | None = None
 ) -> PlotAxes:
-    """Transparent axes in a figure of ours, at a place of a grid of its own or `where` a grid has it."""
+    """Transparent axes in one of our figures, at an index of rows and columns or at `where`, a cell of a grid."""
     place = (rows, columns, index) if where is None else (where,)
     axes = figure.add_subplot(*place, axes_class=PlotAxes)
     axes.set_facecolor("none")
@@ -120,14 +141,14 @@ def new_axes(
 
 
 def set_gap(figure: PlotFigure, gap: float) -> None:
-    """The space between axes that stand side by side, as a part of their width."""
+    """Set the space between axes side by side, as a part of their width."""
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(wspace=gap)
 
 
 def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axes:
-    """The axes that were given, or new ones in a figure of that many inches; an error for what is no axes, such as an array of them."""
+    """The given axes, or new ones in a figure of this size in inches. Raises ConfigurationError for an array of axes and the like."""
     if ax is None:
         return new_axes(new_figure(width, height))
     if not isinstance(ax, Axes):
@@ -138,15 +159,15 @@ def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axe
 
 
 def grow(ax: Axes, height: float) -> None:
-    """Make the figure of axes so high, in inches, where it is lower."""
+    """Make the figure of these axes at least this high, in inches."""
     figure = cast(Figure, ax.figure).figure  # the whole of a subfigure; get_figure(root=True) needs matplotlib 3.10
     figure.set_figheight(max(height, figure.get_figheight()))
 
 
-def style(ax: Axes) -> None:
-    """Lines, ticks and texts in the one grey that holds on dark and light; the background of given axes stays as it is."""
+def style(ax: Axes, *, left: bool = True, bottom: bool = True) -> None:
+    """Draw lines, ticks and texts in the one grey that holds on dark and light; `left` and `bottom` are the spines that are shown."""
     for name, spine in ax.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
+        spine.set_visible((name == "left" and left) or (name == "bottom" and bottom))
         spine.set_color(TEXT)
     ax.tick_params(colors=TEXT, labelcolor=TEXT, labelsize=SMALL_POINTS, which="both")
     ax.set_axisbelow(True)
@@ -155,14 +176,51 @@ def style(ax: Axes) -> None:
         label.set_fontsize(TEXT_POINTS)
 
 
+def grid(ax: Axes, axis: Literal["x", "y", "both"] = "both") -> None:
+    """Draw thin lines at the ticks."""
+    ax.grid(visible=True, axis=axis, color=TEXT, alpha=0.2 if axis == "both" else 0.25, linewidth=0.6)
+
+
+def step_axis(ax: Axes, label: str = "step") -> None:
+    """Make the axis below one of whole steps."""
+    ax.set_xlabel(label)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+
+
+def names_axis(ax: Axes, names: Sequence[str], places: Sequence[float] | None = None, bold: Sequence[bool] = ()) -> None:
+    """Write names at the left, from the top down, at whole numbers or at `places`; those that are `bold` in bold type."""
+    ax.set_yticks(range(len(names)) if places is None else places, names)
+    for index, text in enumerate(ax.get_yticklabels()):
+        text.set_parse_math(False)
+        text.set_fontweight("bold" if bold and bold[index] else "normal")
+    ax.tick_params(axis="y", length=0)
+
+
+def beside(ax: Axes, text: str, at: tuple[float, float], points: float, **more: Any) -> None:
+    """Write a text so many points to the right of a place in the data."""
+    ax.annotate(
+        text, at, (points, 0), textcoords="offset points", va="center", parse_math=False,
+        **{"color": TEXT, "fontsize": SMALL_POINTS, **more},
+    )  # fmt: skip
+
+
+def nothing(ax: Axes, text: str, alt: str) -> Axes:
+    """The axes with a sentence in place of data, and no ticks."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    note(ax, text)
+    set_alt(ax, f"{sentence(alt)}: {text}.")
+    return ax
+
+
 def note(ax: Axes, text: str) -> None:
-    """A sentence in the middle of axes that have nothing to show."""
-    told = ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
-    told.set_in_layout(False)  # where it is wider than the axes, they need not become narrower for it
+    """Write a sentence in the middle of axes that have nothing to show."""
+    written = ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
+    written.set_in_layout(False)  # where it is wider than the axes, they need not become narrower for it
 
 
 def note_above(ax: Axes, text: str) -> None:
-    """A sentence above axes that show a part only; on several lines where it is wider than they are, which would leave them no room."""
+    """Write a sentence above axes that show only a part; on several lines where it is wider than the axes."""
     note = ax.text(
         0, 1.03, text, transform=ax.transAxes, ha="left", va="bottom", color=TEXT, fontsize=SMALL_POINTS, parse_math=False
     )
@@ -176,28 +234,33 @@ def note_above(ax: Axes, text: str) -> None:
 
 
 def set_alt(ax: Axes, text: str) -> None:
-    """Keep the description on axes of ours: it stands in pages and terminals."""
+    """Keep the description on our own axes: pages and terminals show it."""
     if isinstance(ax, PlotAxes):
         ax.alt = printable(text)
 
 
 def gid(kind: str, name: str) -> str:
-    """What a part of the picture is called in an SVG file, which holds no control characters."""
+    """The id of a part of the picture in an SVG file, which holds no control characters."""
     return f"{kind}:{spoken(name)}"
 
 
 def spoken(name: str, longest: int = 80) -> str:
-    """A name from outside in the words that tell of a picture, and the same for one that is empty."""
+    """A name from outside as part of a description; an empty one stays empty."""
     return one_line(name, longest) if name else ""
 
 
 # Words ---------------------------------------------------------------------------------------------------------------------------
 
 
-def shorten(text: str, width: int = 30) -> str:
-    """A name from outside as a label: one line, without keys, cut in the middle, since versions stand at the end.
+def sentence(text: str) -> str:
+    """The text with a capital letter at its start."""
+    return text[:1].upper() + text[1:]
 
-    Letters that the font has not are written as their number, U+6A21, so that different names stay different; signs are left out.
+
+def shorten(text: str, width: int = 30) -> str:
+    """A name from outside as a label: one line, without keys, cut in the middle, since versions are at the end.
+
+    Letters that the font lacks are written as their number, U+6A21, so that different names stay different; signs are left out.
     """
     return short("".join(map(_drawn, without_keys(text))), width)
 
@@ -219,7 +282,7 @@ def whole(value: float) -> str:
 
 
 def dollars(value: float) -> str:
-    """Money with three digits that count, and never fewer than cents: $0.0012, $0.05, $12.50."""
+    """Money with three significant digits, and never fewer than cents: $0.0012, $0.05, $12.50."""
     if value == 0:
         return "$0"
     decimals = 2 if abs(value) >= 1 else 2 - math.floor(math.log10(abs(value)))
@@ -228,9 +291,10 @@ def dollars(value: float) -> str:
 
 
 class Dollars(Formatter):
-    """Ticks in US dollars, all of an axis with as many decimals as their distances need."""
+    """Ticks in US dollars, all with as many decimals as their distances need."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
+        """One label."""
         return dollars(x)
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
@@ -239,3 +303,71 @@ class Dollars(Formatter):
         enough = (more for more in range(2, 13) if all(abs(round(x, more) - x) <= size * 1e-6 for x in values))
         decimals = next(enough, 12)
         return ["$0" if x == 0 else f"${x:,.{decimals}f}" for x in values]
+
+
+def whole_numbers() -> Formatter:
+    """Ticks as counts."""
+    return FuncFormatter(lambda value, _: whole(value))
+
+
+# How runs are told apart ---------------------------------------------------------------------------------------------------------
+
+END_MARKERS: dict[str, str] = {
+    StopReason.COMPLETED: "o",
+    StopReason.TERMINATING_TOOL: "D",
+    StopReason.EXPLICIT_STOP: "8",
+    StopReason.STOP_CONDITION: "s",
+    StopReason.TURN_LIMIT: ">",
+    StopReason.CALL_LIMIT: "<",
+    StopReason.TOKEN_BUDGET: "^",
+    StopReason.COST_BUDGET: "v",
+    StopReason.TIMEOUT: "p",
+    StopReason.TRUNCATED: "P",
+    StopReason.CONTENT_FILTERED: "h",
+    StopReason.NUDGES_EXHAUSTED: "*",
+    StopReason.CANCELLED: "d",
+    StopReason.ERROR: "X",
+}
+"""Outlines around a run's last point, which differ in shape."""
+
+Key = tuple[str, str]
+"""Provider and model, or the name of a group and an empty text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How the runs of one provider and model, or of one group, are drawn."""
+
+    colour: str
+    marker: str
+    line_style: Any
+
+
+def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
+    """Colour by provider; marker and line style by provider and model, so that no two are the same before the shapes run out."""
+    wanted = list(dict.fromkeys(keys))
+    different = list(dict.fromkeys([*_KEPT.get(), *wanted]))
+    providers = list(dict.fromkeys(provider for provider, _ in different))
+    shapes, styles, colours = MARKERS, LINE_STYLES, COLOURS
+    looks = {
+        key: Look(
+            colours[providers.index(key[0]) % len(colours)],
+            shapes[(place + place // len(shapes)) % len(shapes)],  # points have no line style: another colour in each round
+            styles[(place + place // len(styles)) % len(styles)],
+        )
+        for place, key in enumerate(different)
+    }
+    return {key: looks[key] for key in wanted}
+
+
+_KEPT: ContextVar[tuple[Key, ...]] = ContextVar("kept", default=())
+
+
+@contextmanager
+def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
+    """Within it, each run and group has the look that it has among all of these, so that several plots agree."""
+    token = _KEPT.set(tuple(keys))
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)

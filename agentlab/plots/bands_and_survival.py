@@ -1,0 +1,320 @@
+"""Groups of runs over their steps: what they used, with a band over the runs, and how many are still running."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from agentlab.amounts import counted
+from agentlab.comparing.groups import (
+    STEPS_ADVICE,
+    By,
+    checked,
+    columns_of,
+    each_once,
+    in_order,
+    names_of,
+    numbers,
+    runs_of,
+    steps_of,
+    typed_frame,
+    unit_of,
+    units_of,
+)
+from agentlab.comparing.intervals import checked_level, kaplan_meier
+from agentlab.errors import ConfigurationError
+from agentlab.plots import figure as look
+from agentlab.plots.figure import Look, looks_of
+from agentlab.plots.legend import Row, plain
+from agentlab.recorder import Recordings
+
+USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
+MIDDLE_HALF = (0.25, 0.75)
+SHOWN_GROUPS = 8
+"""So many groups are drawn; the legend says how many more there are."""
+FILL = 0.2
+NAME_WIDTH = 16
+THIN = 0.9
+LINE_POINTS = 1.8
+ROW_POINTS = 12.0
+TABLE_POINTS = 36.0
+"""How far below the axis the table of runs begins."""
+
+# Data ----------------------------------------------------------------------------------------------------------------------------
+
+
+def bands_data(
+    steps: Recordings | pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
+) -> pd.DataFrame:
+    """What the runs of each group had used after each step: one row per group and step.
+
+    Columns: `group`, `step`, `runs` that took this step (the others had ended), `known` of them, and over those the `median` and
+    the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. The same run twice counts once.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.bands_data(steps)[["group", "step", "runs", "median"]].head(3)
+               group  step  runs  median
+        0  anthropic     1     1   637.0
+        1  anthropic     2     1  1384.0
+        2  anthropic     3     1  2208.0
+    """
+    if what not in USED:
+        raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
+    low, high = _checked_quantiles(quantiles)
+    columns, steps = columns_of(by), steps_of(steps, "lab.plots.bands")
+    frame = checked(steps, ["run_id", "step", USED[what], *columns], "lab.plots.bands", STEPS_ADVICE)
+    data = pd.DataFrame(
+        {
+            "group": names_of(frame, columns),
+            "run_id": frame["run_id"],
+            "step": numbers(frame, "step"),
+            "value": numbers(frame, USED[what]),
+        }
+    )
+    data = each_once(data[data["step"].notna()], ("group", "run_id", "step"), ["value"])
+    order = {name: place for place, name in enumerate(in_order(data["group"]))}
+    rows: list[tuple[Any, ...]] = []
+    for key, values in data.groupby(["group", "step"], sort=True)["value"]:
+        group, step = cast(tuple[str, float], key)
+        known = values.dropna().astype(float)
+        found = [None] * 3 if known.empty else [float(known.quantile(q)) for q in (0.5, low, high)]
+        rows.append((group, round(step), len(values), len(known), *found))
+    rows.sort(key=lambda row: (order[row[0]], row[1]))
+    counts = dict.fromkeys(("step", "runs", "known"), "Int64")
+    return typed_frame(rows, {"group": "string", **counts, **dict.fromkeys(("median", "low", "high"), "Float64")})
+
+
+def _checked_quantiles(quantiles: object) -> tuple[float, float]:
+    try:
+        low, high = cast(tuple[float, float], quantiles)
+        fine = 0 <= low <= 0.5 <= high <= 1
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise ConfigurationError(f"quantiles={quantiles!r}: pass two numbers with the median between them, such as (0.25, 0.75).")
+    return low, high
+
+
+def survival_data(
+    runs: Recordings | pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None
+) -> pd.DataFrame:
+    """The share of the runs of each group that have not finished on their own after each step, by Kaplan and Meier.
+
+    Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` on their own with this step,
+    `censored` after it (cut off by a limit or an error, or not ended: what they would have done is not known), `alive`, the
+    share, and its interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA where none or all
+    have ended, and from fewer than 5 units). Runs whose number of steps is not known are left out.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.survival_data(runs)[["group", "step", "at_risk", "alive"]].head(3)
+               group  step  at_risk  alive
+        0  anthropic     0        1    1.0
+        1  anthropic     1        1    1.0
+        2  anthropic     2        1    1.0
+    """
+    columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.plots.survival")
+    needed = ["terminated", "steps", *columns, *([] if unit is None else unit_of(runs, unit))]
+    frame = each_once(checked(runs, needed, "lab.plots.survival"))
+    frame = frame[numbers(frame, "steps").notna()]
+    names, steps, ended = names_of(frame, columns), numbers(frame, "steps"), numbers(frame, "terminated").fillna(0) == 1
+    rows: list[tuple[Any, ...]] = []
+    for group in in_order(names):
+        times, ends = steps[names == group].astype(int), ended[names == group]
+        curve = kaplan_meier(list(times), list(ends), units_of(frame[names == group], unit), level=level)
+        points = dict(zip(map(round, curve.times), zip(curve.alive, curve.low, curve.high, strict=True), strict=True))
+        now: tuple[float, float | None, float | None] = (1.0, None, None)
+        for step in range(int(times.max()) + 1):
+            now, here = points.get(step, now), times == step
+            rows.append((group, step, int((times >= step).sum()), int((here & ends).sum()), int((here & ~ends).sum()), *now))
+    counts = dict.fromkeys(("step", "at_risk", "ended", "censored"), "Int64")
+    return typed_frame(rows, {"group": "string", **counts, **dict.fromkeys(("alive", "low", "high"), "Float64")})
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------------------
+
+
+def bands(
+    steps: Recordings | pd.DataFrame,
+    what: str = "tokens",
+    by: By = "provider",
+    ax: Axes | None = None,
+    *,
+    quantiles: tuple[float, float] = MIDDLE_HALF,
+) -> Axes:
+    """Cumulative tokens or cost per step, for each group the median of its runs with a band over the middle half of them.
+
+    `steps` is what `lab.frame` takes, or the frame it gives; `what` is `tokens` or `cost`. Each step shows the runs that took it: the
+    others had ended, and those left may be of another kind. So the numbers below the axis say how many they are, and where fewer than
+    half of a group's runs are left its line is thin and has no band. Returns the axes; see `bands_data` for what they show. Errors:
+    ConfigurationError where columns are missing.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.bands(steps, "tokens").alt
+        'Cumulative tokens per step, median and band of 3 groups: anthropic 3,146 (3,146 to 3,146) after step 4,...
+    """
+    data = bands_data(steps, what, by, quantiles)
+    label = "cumulative tokens" if what == "tokens" else "cumulative cost (US dollars)"
+    groups = _split(data)
+    ax = _axes(ax, "bands", groups, "step", label)
+    if not groups:
+        return look.nothing(ax, "no steps yet", label)
+    shown = dict(list(groups.items())[:SHOWN_GROUPS])
+    looks = looks_of((name, "") for name in groups)
+    rows: list[Row] = []
+    thin, top = False, 0.0
+    for name, group in shown.items():
+        its, known = looks[name, ""], group[group["median"].notna()]
+        note = "" if len(known) == len(group) else f"\n{what} unknown" if known.empty else f"\n{what} partly unknown"
+        style: dict[str, Any] = {"color": its.colour, "marker": its.marker, "markersize": 4.5, "linestyle": its.line_style}
+        rows.append((Line2D([], [], linewidth=LINE_POINTS, **style), look.shorten(name) + note))
+        if not known.empty:
+            thin |= _draw_band(ax, group, its, name)
+            top = max([top, float(known["median"].max()), *_floats(known["high"][_many(known)])])
+    if thin:
+        rows.append((Line2D([], [], color=look.TEXT, linewidth=THIN), "thin: fewer than half\nof its runs are left"))
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=what == "tokens"))
+    ax.yaxis.set_major_formatter(look.whole_numbers() if what == "tokens" else look.Dollars())
+    first, last = int(data["step"].min()), int(data["step"].max())
+    ax.set_xlim(first - max(0.5, 0.015 * (last - first)), last + max(0.5, 0.015 * (last - first)))
+    ax.set_ylim(0, (top or 1.0) * 1.07)
+    if not top:
+        look.note(ax, f"{what} unknown")
+        ax.set_yticks([])
+    _table(ax, shown, "runs")
+    plain(ax, rows, more=len(groups) - SHOWN_GROUPS)
+    words = look.whole if what == "tokens" else look.dollars
+    parts = []
+    for name, group in shown.items():
+        end = group[_many(group)].iloc[-1]
+        value = "unknown"
+        if not pd.isna(end["median"]):
+            median, low, high = (words(float(end[column])) for column in ("median", "low", "high"))
+            value = f"{median} ({low} to {high})"
+        parts.append(f"{look.spoken(name)} {value} after step {end['step']}, by {end['runs']} of {group['runs'].max()} runs")
+    number = counted(len(groups), "group")
+    look.set_alt(ax, f"{look.sentence(label)} per step, median and band of {number}: {'; '.join(parts)}.")
+    return ax
+
+
+def _many(group: pd.DataFrame) -> pd.Series[bool]:
+    """The steps that at least half of the group's runs took."""
+    return cast("pd.Series[bool]", group["runs"] * 2 >= group["runs"].max())
+
+
+def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
+    """Draw the line and the band of one group. True if a part of it is thin."""
+    many = _many(group)
+    steps = [int(step) for step in group["step"]]
+    median, low, high = (_floats(group[column]) for column in ("median", "low", "high"))
+    thick = len(group) if many.all() else int((~many).to_numpy().argmax())
+    line: dict[str, Any] = {"color": its.colour, "linestyle": its.line_style, "zorder": 3}
+    ax.fill_between(
+        steps[:thick], low[:thick], high[:thick], color=its.colour, alpha=FILL, linewidth=0, zorder=2, gid=look.gid("band", name)
+    )
+    ax.plot(
+        steps[:thick], median[:thick], marker=its.marker, markersize=4.5, linewidth=LINE_POINTS, gid=look.gid("median", name),
+        markevery=max(1, len(steps) // 12) if len(steps) > 25 else 1, **line,
+    )  # fmt: skip
+    if thick < len(group):
+        start = max(0, thick - 1)
+        ax.plot(steps[start:], median[start:], linewidth=THIN, gid=look.gid("thin", name), **line)
+    return thick < len(group)
+
+
+def survival(
+    runs: Recordings | pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
+) -> Axes:
+    """How many of each group's runs have not finished on their own after so many steps, by Kaplan and Meier, with intervals.
+
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that has not
+    ended, counts up to there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts
+    off mostly the long runs, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for what
+    they show. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.survival(runs).alt
+        'Runs still running after each step, of 3 groups: anthropic at least half finished by step 4 (estimated), 1 o...
+    """
+    data = survival_data(runs, by, level=level, unit=unit)
+    groups = _split(data)
+    ax = _axes(ax, "survival", groups, "steps", "still running")
+    if not groups:
+        return look.nothing(ax, "no runs yet", "still running")
+    shown = dict(list(groups.items())[:SHOWN_GROUPS])
+    looks = looks_of((name, "") for name in groups)
+    tick: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.6}
+    rows: list[Row] = []
+    parts = []
+    for name, group in shown.items():
+        its, steps = looks[name, ""], [int(step) for step in group["step"]]
+        alive, low, high = ([*_floats(group[column]), *_floats(group[column])[-1:]] for column in ("alive", "low", "high"))
+        style: dict[str, Any] = {"color": its.colour, "linestyle": its.line_style, "linewidth": LINE_POINTS}
+        ends = [*steps, steps[-1] + 0.5]  # the last value is held for half a step
+        ax.fill_between(
+            ends, low, high, step="post", color=its.colour, alpha=FILL * 0.8, linewidth=0, zorder=2, gid=look.gid("band", name)
+        )
+        ax.plot(ends, alive, drawstyle="steps-post", zorder=3, gid=look.gid("alive", name), **style)
+        cut = group[group["censored"] > 0]
+        at = [int(step) for step in cut["step"]]
+        ax.plot(at, _floats(cut["alive"]), color=its.colour, zorder=4, gid=look.gid("censored", name), **tick)
+        rows.append((Line2D([], [], **style), look.shorten(name)))
+        gone = group[group["alive"] <= 0.5]
+        half = f"at least half finished by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half finished"
+        counts = f"{group['ended'].sum()} of {group['at_risk'].iloc[0]} ended, {group['censored'].sum()} cut off or not ended"
+        parts.append(f"{look.spoken(name)} {half} (estimated), {counts}")
+    if (data["censored"] > 0).any():
+        rows.append((Line2D([], [], color=look.TEXT, **tick), "cut off, or\nnot ended"))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.set_ylim(0, 1.03)
+    ax.set_xlim(0, int(data["step"].max()) + 0.5)
+    _table(ax, shown, "at_risk")
+    plain(ax, rows, more=len(groups) - SHOWN_GROUPS)
+    look.set_alt(ax, f"Runs still running after each step, of {counted(len(groups), 'group')}: {'; '.join(parts)}.")
+    return ax
+
+
+def _axes(ax: Axes | None, function: str, groups: dict[str, Any], x: str, y: str) -> Axes:
+    ax = look.axes_for(ax, function, 6.4, 3.4 + 0.17 * min(len(groups), SHOWN_GROUPS))
+    ax.set_ylabel(y)
+    look.style(ax)
+    look.step_axis(ax, x)
+    look.grid(ax, "y")
+    return ax
+
+
+def _split(data: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {str(name): group for name, group in data.groupby("group", sort=False)}
+
+
+def _floats(values: pd.Series[float]) -> list[float]:
+    return [float(value) for value in values.to_numpy(dtype=float, na_value=math.nan)]
+
+
+def _table(ax: Axes, groups: dict[str, pd.DataFrame], column: str) -> None:
+    """Write below the axis, at each of its ticks, how many runs of each group took the step."""
+    low, high = ax.get_xlim()
+    ticks = [round(tick) for tick in ax.get_xticks() if low <= tick <= high]
+    ax.set_xticks(ticks)
+
+    def write(text: str, x: float, row: float, **more: Any) -> None:
+        where: Any = ("axes fraction" if more else "data", "axes fraction")
+        ax.annotate(
+            text, (x, 0), (more.pop("right", 0), -TABLE_POINTS - ROW_POINTS * row), xycoords=where, textcoords="offset points",
+            color=look.TEXT, fontsize=7.5, va="center", annotation_clip=False, parse_math=False, **({"ha": "center"} | more),
+        )  # fmt: skip
+
+    write("runs that took the step", 0, 0, ha="left", gid="table")
+    for place, (name, group) in enumerate(groups.items(), start=1):
+        write(look.shorten(name, NAME_WIDTH), 0, place, ha="right", right=-14, gid="table")
+        counts = dict(zip(group["step"], group[column], strict=True))
+        for tick in ticks:
+            write(str(counts.get(tick, 0)), tick, place)

@@ -1,0 +1,296 @@
+"""Runs, their branches and their child runs as a tree: the data, and the drawing.
+
+Each run has a lane; its line leaves the line of the run that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from agentlab.amounts import counted
+from agentlab.comparing.groups import typed_frame
+from agentlab.errors import ConfigurationError
+from agentlab.family import Member, family_of, members_of
+from agentlab.lockstep import Lockstep
+from agentlab.plots import figure as look
+from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
+from agentlab.results import RunResult
+from agentlab.run import Run
+from agentlab.storage.store import Store
+
+Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | Any
+"""Any stands for the results of an experiment, whose runs are in `loaded`."""
+
+SHOWN_LANES = 40
+"""So many runs are drawn; the axis says how many more there are."""
+DOTTED_STEPS = 60
+"""Up to so many steps on the axis, each has its mark."""
+WIDTH_INCHES = 9.0
+NAME_WIDTH = 26
+FORK_SIZE = 4.0
+CALLED = (0, (3, 2))
+"""The line from a run to a child run."""
+ADVICE = "pass a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment"
+_COLUMNS = {
+    "run_id": "string",
+    "parent_run_id": "string",
+    "forked_at": "Int64",
+    "called_in": "Int64",
+    "kind": "string",
+    "first_step": "Int64",
+    "last_step": "Int64",
+    "steps": "Int64",
+    "lane": "Int64",
+    "provider": "string",
+    "model": "string",
+    "label": "string",
+    "stop_reason": "string",
+    "terminated": "boolean",
+    "tokens": "Int64",
+    "cost_usd": "Float64",
+}
+
+# Data ----------------------------------------------------------------------------------------------------------------------------
+
+
+def tree_data(runs: Shown) -> pd.DataFrame:
+    """Runs, their branches and their sub-agents' runs, one row per run, from the top lane down.
+
+    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch), `called_in` (the
+    step of its caller; NA: no sub-agent's); `kind`, which is `run`, `branch` or
+    `sub-agent`; `first_step` and `last_step`, where its own line begins and ends on the axis of the first run's steps (a sub-agent's
+    begins at the step that called it; 0 where the run that it came from is not shown); `steps`, `lane`, `provider`, `model`; `label`,
+    its place in the tree in digits (`1`, `1.2`: the second run that came from `1`); `stop_reason` and `terminated` (NA: it has not
+    ended), `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
+
+    `runs` is a run, whose whole family is shown, several runs or results in a list, a Lockstep, a Store, or the results of an
+    experiment. Later forks are nearer to the line that they leave, so that no two lines cross.
+
+    Example:
+        >>> branch = ended.fork(at=2)
+        >>> lab.plots.tree_data(ended).columns.tolist()
+        ['run_id', 'parent_run_id', 'forked_at', 'called_in', 'kind', 'first_step', 'last_step', 'steps', 'lane'...
+    """
+    return typed_frame([_row(*member, lane) for lane, member in enumerate(_in_lanes(_members(runs)))], _COLUMNS)
+
+
+def _members(runs: object) -> Sequence[Member[Any]]:
+    if isinstance(runs, Run):
+        return family_of(runs)
+    if isinstance(runs, Store):
+        runs = [runs.load(run_id) for run_id in runs.run_ids()]
+    elif isinstance(runs, Lockstep):
+        runs = runs.runs
+    elif isinstance(runs, RunResult):
+        runs = [runs]
+    runs = getattr(runs, "loaded", runs)
+    if not isinstance(runs, Iterable) or isinstance(runs, str | bytes):
+        raise ConfigurationError(f"lab.plots.tree() cannot show {type(runs).__name__}: {ADVICE}.")
+    several = list(runs)
+    for one in several:
+        if not isinstance(one, Run | RunResult):
+            raise ConfigurationError(f"lab.plots.tree() cannot show {type(one).__name__}: {ADVICE}.")
+    return members_of(several)
+
+
+def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[Any] | None]]:
+    """The members from the top lane down, each with the one whose line it leaves."""
+    leaving: dict[str | None, list[Member[Any]]] = {}
+    origins = {member.run_id: _origin(member) for member in members}
+    for member in members:
+        left = origins[member.run_id]
+        leaving.setdefault(None if left is None else left.run_id, []).append(member)
+    ordered: list[tuple[Member[Any], Member[Any] | None]] = []
+    waiting = leaving.get(None, [])[::-1]
+    while waiting:
+        member = waiting.pop()
+        ordered.append((member, origins[member.run_id]))
+        waiting += sorted(leaving.get(member.run_id, ()), key=_leaves_at)  # the last is taken first
+    return ordered
+
+
+def _origin(member: Member[Any]) -> Member[Any] | None:
+    """The run whose line a branch leaves: of a fork within the steps that its parent has from another run, that other run."""
+    left = member.parent
+    while left is not None and left.parent is not None and member.forked_at < left.forked_at:
+        left = left.parent
+    return left
+
+
+def _leaves_at(member: Member[Any]) -> int:
+    """After how many steps of the run that it came from its line begins."""
+    return member.forked_at if member.called_in is None else member.called_in
+
+
+def _row(member: Member[Any], left: Member[Any] | None, lane: int) -> tuple[Any, ...]:
+    offset, one = 0, member  # where on the axis its own steps, and those it has from a fork, begin to count
+    while one.parent is not None:
+        offset += one.called_in or 0
+        one = one.parent
+    run = member.run
+    result = run if isinstance(run, RunResult) else run.result
+    model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
+    history = run.history
+    return (
+        member.run_id,
+        run.parent_run_id,
+        run.forked_at,
+        run.parent_step if run.forked_at is None else None,
+        "branch" if run.forked_at is not None else "run" if run.parent_step is None else "sub-agent",
+        0 if left is None else offset + member.forked_at,
+        offset + len(history),
+        len(history),
+        lane,
+        *model,
+        member.name,
+        None if result is None else str(result.stop_reason),
+        None if result is None else result.terminated,
+        history.tokens,
+        None if history.cost_usd is None else float(history.cost_usd),
+    )
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------------------
+
+
+def tree(runs: Shown, ax: Axes | None = None) -> Axes:
+    """Runs, their branches and the runs of their sub-agents over their steps, each leaving the line of the run that it came from.
+
+    `runs` is a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment. A run
+    is named by its place in the tree: `1.2` is the second that came from `1`. A sub-agent's leaves its caller's line dashed, at the
+    step that called it. The mark and the words at the right of a line say why it ended. Returns the axes; see `tree_data` for what
+    they show. Errors: ConfigurationError for anything else.
+
+    Example:
+        >>> branch = ended.fork(at=2)
+        >>> lab.plots.tree(ended).alt
+        'Tree of 2 runs: 1  anthropic:cla…e-sonnet-4-6, 4 steps, stop_condition; 1.1  anthropic:cla…e-sonnet-4-6...
+    """
+    return draw_tree(tree_data(runs), ax)
+
+
+def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = None, by_run: bool = False) -> Axes:
+    """Draw what `tree_data` gave. The label of the run whose id is `marked` is bold; with `by_run` each run has its own look, else each
+    provider."""
+    lanes = _lanes(data, by_run)
+    shown = lanes[:SHOWN_LANES]
+    ax = look.axes_for(ax, "tree", WIDTH_INCHES, max(1.5, 0.7 + (0.28 if len(shown) <= 12 else 0.23) * len(shown)))
+    look.style(ax, left=False)
+    if not shown:
+        return look.nothing(ax, "no runs yet", "tree of runs")
+    longest = max(1, *(lane.last for lane in shown))
+    in_order = sorted(lanes, key=lambda lane: [int(digits) for digits in lane.label.split(".")])  # as in a frame of the family
+    looks = looks_of(lane.look_key for lane in in_order)
+    places = {lane.run_id: lane for lane in shown}
+    for lane in shown:
+        _draw_lane(ax, lane, looks[lane.look_key], _line_left(lane, places), longest)
+    look.names_axis(ax, [lane.name for lane in shown], [lane.place for lane in shown], [lane.run_id == marked for lane in shown])
+    look.step_axis(ax, "steps" + (f" (and {len(lanes) - len(shown)} more runs)" if len(shown) < len(lanes) else ""))
+    look.grid(ax, "x")
+    ax.set_xlim(-0.015 * longest, longest / (1 - ROOM_FOR_REASON))
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    look.set_alt(ax, _alt(lanes))
+    return ax
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One run as it is drawn: its line goes from `first` to `last` on the axis; `left_at` is the step of the run that it came from;
+    `called` marks a sub-agent's."""
+
+    run_id: str
+    parent: str
+    label: str
+    key: tuple[str, str]
+    look_key: tuple[str, str]
+    place: int
+    first: int
+    last: int
+    steps: int
+    stop_reason: str | None
+    left_at: int
+    called: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}  {'sub-agent ' * self.called}{look.shorten(':'.join(filter(None, self.key)), NAME_WIDTH)}"
+
+
+def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
+    lanes = []
+    for row in data.sort_values("lane").to_dict("records"):
+        label, key = str(row["label"]), (str(row["provider"]), str(row["model"]))
+        lanes.append(
+            _Lane(
+                run_id=str(row["run_id"]),
+                parent="" if pd.isna(row["parent_run_id"]) else str(row["parent_run_id"]),
+                label=label,
+                key=key,
+                look_key=(label, "") if by_run else key,
+                place=int(row["lane"]),
+                first=int(row["first_step"]),
+                last=int(row["last_step"]),
+                steps=int(row["steps"]),
+                stop_reason=None if pd.isna(row["stop_reason"]) else str(row["stop_reason"]),
+                left_at=next((int(row[name]) for name in ("forked_at", "called_in") if not pd.isna(row[name])), 0),
+                called=row["kind"] == "sub-agent",
+            )
+        )
+    return lanes
+
+
+def _line_left(lane: _Lane, places: dict[str, _Lane]) -> _Lane | None:
+    """The run whose line it leaves, as in `tree_data`."""
+    left = places.get(lane.parent)
+    while left is not None and left.parent in places and lane.first < left.first and not left.called:
+        left = places[left.parent]
+    return left
+
+
+def _draw_lane(ax: Axes, lane: _Lane, its: Look, left: _Lane | None, longest: int) -> None:
+    if left is not None:  # in grey: forks at one step lie on each other
+        ax.plot(
+            [lane.first] * 2, [left.place, lane.place], marker="o", markevery=[0], markersize=FORK_SIZE, color=look.TEXT,
+            linewidth=1.2, linestyle=CALLED if lane.called else "-", zorder=2,
+            gid=look.gid("call" if lane.called else "fork", lane.run_id),
+        )  # fmt: skip
+    ax.plot(
+        [lane.first, lane.last], [lane.place] * 2, color=its.colour, linestyle=its.line_style, linewidth=1.8, zorder=3,
+        gid=look.gid("run", lane.run_id),
+    )  # fmt: skip
+    marks = range(lane.first + 1, lane.last + 1) if longest <= DOTTED_STEPS else [lane.last] * (lane.last > lane.first)
+    ax.plot(
+        list(marks), [lane.place] * len(marks), linestyle="none", marker=its.marker, markersize=4.5, color=its.colour, zorder=3,
+        gid=look.gid("steps", lane.run_id),
+    )  # fmt: skip
+    if lane.stop_reason is None:
+        stub = lane.last + 0.03 * longest / (1 - ROOM_FOR_REASON)
+        ax.plot(
+            [lane.last, stub], [lane.place] * 2, color=its.colour, linestyle=(0, (1, 1)), linewidth=1.8, zorder=2,
+            gid=look.gid("open", lane.run_id),
+        )  # fmt: skip
+        at, words = stub, "not ended" if lane.last > lane.first else "not started"
+    else:
+        at, words = float(lane.last), look.shorten(lane.stop_reason, 20)
+        ax.plot(
+            [at], [lane.place], marker=END_MARKERS.get(lane.stop_reason, "H"), markersize=10, markerfacecolor="none",
+            markeredgecolor=look.TEXT, markeredgewidth=1.4, linestyle="none", zorder=4, clip_on=False,
+            gid=look.gid("end", lane.stop_reason),
+        )  # fmt: skip
+    look.beside(ax, words, (at, lane.place), 9, gid="reason")
+
+
+def _alt(lanes: list[_Lane]) -> str:
+    labels = {lane.run_id: lane.label for lane in lanes}
+    parts = []
+    for lane in lanes[:SHOWN_LANES]:
+        came = "called by" if lane.called else "from"
+        forked = f" {came} {labels[lane.parent]} at step {lane.left_at}" if lane.parent in labels else ""
+        parts.append(f"{lane.name}{forked}, {counted(lane.steps, 'step')}, {look.spoken(lane.stop_reason or 'not ended')}")
+    more = f"; and {len(lanes) - SHOWN_LANES} more" if len(lanes) > SHOWN_LANES else ""
+    return f"Tree of {counted(len(lanes), 'run')}: {'; '.join(parts)}{more}."

@@ -1,0 +1,331 @@
+"""One measure of each group with its interval, and cost against success: the data, and the drawing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from agentlab.amounts import counted
+from agentlab.comparing.compare import Group, groups_of
+from agentlab.comparing.groups import By, checked, columns_of, runs_of, typed_frame
+from agentlab.comparing.intervals import Estimate
+from agentlab.errors import ConfigurationError
+from agentlab.plots import figure as look
+from agentlab.plots.figure import Look, looks_of
+from agentlab.plots.legend import inches, plain
+from agentlab.recorder import Recordings
+
+LABELS = {
+    "completion": "finished on its own",
+    "success": "succeeded",
+    "score": "mean score",
+    "tokens": "tokens per run (mean)",
+    "cost": "cost per run (mean, US dollars)",
+}
+"""The measures, and what they are called on an axis."""
+SHARES = ("completion", "success")
+MOST_NAMED = 40
+"""So many groups are named in the legend of a figure of its own."""
+_ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
+
+# Data ----------------------------------------------------------------------------------------------------------------------------
+
+
+def estimates_data(
+    runs: Recordings | pd.DataFrame,
+    what: str = "completion",
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+) -> pd.DataFrame:
+    """One measure of each group with its interval: columns `group`, `runs` that ended, `known` of them, in how many independent
+    `units`, how many `failed`, `value`, `low`, `high`, `note`.
+
+    `what` is `completion`, `success`, `score`, `tokens` or `cost`; all as in `lab.summary`. `note` says why there is no interval.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.estimates_data(runs, "tokens")[["group", "runs", "value"]]
+               group  runs   value
+        0  anthropic     1  3146.0
+        1     openai     1  1424.0
+        2     gemini     1  2020.0
+    """
+    if what not in LABELS:
+        raise ConfigurationError(f"lab.plots.estimates(what={what!r}): choose one of {', '.join(LABELS)}.")
+    return estimates_of(measured(runs, by, "estimates", level=level, success_at=success_at, unit=unit), what)
+
+
+def cost_success_data(
+    runs: Recordings | pd.DataFrame,
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+) -> pd.DataFrame:
+    """What the runs of each group cost and how often they succeeded, with both intervals: one row per group.
+
+    Columns: `group`, `runs` that ended, in how many independent `units`, how many `failed`, `cost_known` of how many, `cost`,
+    `cost_low`, `cost_high` (mean, in US dollars), `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is `success` where
+    there is a score, `score` (its mean) where that is graded, and `completion` where there is none.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.cost_success_data(runs)[["group", "cost", "measure", "rate"]]
+               group      cost     measure  rate
+        0  anthropic  0.014346  completion   1.0
+        1     openai  0.001661  completion   1.0
+        2     gemini  0.006862  completion   1.0
+    """
+    return cost_success_of(measured(runs, by, "cost_success", level=level, success_at=success_at, unit=unit))
+
+
+def measured(runs: Recordings | pd.DataFrame, by: By, function: str, **options: Any) -> list[Group]:
+    """The groups with their measures."""
+    columns, runs = columns_of(by), runs_of(runs, f"lab.plots.{function}")
+    frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], f"lab.plots.{function}")
+    return groups_of(frame, columns, function=f"lab.plots.{function}", **options)
+
+
+def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
+    """One measure of these groups."""
+    none = Estimate(None, None, None, 0, "none known")
+    rows = []
+    for group in groups:
+        one, counts = group.measures.get(what, none), group.counts
+        rows.append(
+            (group.name, counts["ended"], one.known, counts["units"], counts["failed"], one.value, one.low, one.high, one.why)
+        )
+    counted_ = dict.fromkeys(("runs", "known", "units", "failed"), "Int64")
+    return typed_frame(
+        rows, {"group": "string", **counted_, **dict.fromkeys(("value", "low", "high"), "Float64"), "note": "string"}
+    )
+
+
+def cost_success_of(groups: list[Group]) -> pd.DataFrame:
+    """Cost and success of these groups."""
+    scored = [group for group in groups if group.counts["scored"]]
+    graded = any(group.measures["success"].value is None for group in scored)
+    measure = "completion" if not scored else "score" if graded else "success"
+    cost, rate = estimates_of(groups, "cost"), estimates_of(groups, measure)
+    return pd.DataFrame(
+        {
+            **{name: rate[name] for name in ("group", "runs", "units", "failed")},
+            "cost_known": cost["known"],
+            **{f"cost{end}": cost[name] for end, name in _ENDS},
+            "measure": pd.array([measure] * len(groups), dtype="string"),
+            **{f"rate{end}": rate[name] for end, name in _ENDS},
+        }
+    )
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------------------
+
+
+def estimates(
+    runs: Recordings | pd.DataFrame,
+    what: str = "completion",
+    by: By = "provider",
+    ax: Axes | None = None,
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+) -> Axes:
+    """One measure of each group, a point with its interval, in the order of the groups.
+
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`; `what` is `completion`, `success`, `score`, `tokens` or `cost`.
+    A hollow point has no interval. Beside each point is how many runs it has, how many of them are independent (units), and how
+    many failed; see `lab.summary`. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where
+    columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.estimates(runs, "tokens").alt
+        'Tokens per run (mean) by group: anthropic 3,146 (no interval), 1 run; openai 1,424 (no interval), 1 run;...
+    """
+    return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at, unit=unit), what, ax)
+
+
+def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axes:
+    """Draw what `estimates_data` gave."""
+    ax = look.axes_for(ax, "estimates", 6.4, max(1.6, 0.8 + 0.34 * len(data)))
+    look.style(ax, left=False)
+    ax.set_xlabel(LABELS[what])
+    _scale(ax.xaxis, what)
+    if data.empty:
+        return look.nothing(ax, "no runs yet", f"{LABELS[what]} by group")
+    looks = looks_of((name, "") for name in data["group"])
+    known = [0.0, *(float(value) for name in ("value", "low", "high") for value in data[name].dropna())]
+    top = 1.0 if what in SHARES else max(known) * 1.05 or 1.0
+    parts = []
+    for place, row in enumerate(data.to_dict("records")):
+        name, notes = str(row["group"]), _units(row) + _failed(row)
+        text, many = "unknown", counted(row["runs"], "run")
+        if not pd.isna(row["value"]):
+            _point(ax, (float(row["value"]), place), looks[name, ""], name, x=_reach(row, "value", "low", "high"))
+            many = f"{row['known']} of {many}" if row["known"] < row["runs"] else many
+            text = "\n".join(filter(None, [f"{_number(float(row['value']), what)}  {many}", ", ".join(notes)]))
+        ax.annotate(
+            text, (1.02, place), xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
+            annotation_clip=False, linespacing=1.15,
+        )  # fmt: skip
+        known_parts = [] if pd.isna(row["value"]) else [many, ", ".join(notes)]
+        parts.append(", ".join(filter(None, [f"{look.spoken(name)} {_words(row, '', what)}", *known_parts])))
+    look.names_axis(ax, [look.shorten(str(name), 24) for name in data["group"]])
+    look.grid(ax, "x")
+    _explain_hollow(ax, "no interval")
+    bottom = min(known) * 1.05
+    margin = 0.02 * (top - bottom)
+    ax.set_xlim(bottom - margin, top + margin)
+    ax.set_ylim(len(data) - 0.4, -0.6)
+    look.set_alt(ax, f"{look.sentence(LABELS[what])} by group: {'; '.join(parts)}.")
+    return ax
+
+
+def cost_success(
+    runs: Recordings | pd.DataFrame,
+    by: By = "provider",
+    ax: Axes | None = None,
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+) -> Axes:
+    """What the runs of each group cost on average, against how many of them succeeded: one point per group, with both intervals.
+
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run
+    finished on its own: the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost. The
+    legend says how many runs failed, and of how many the cost is known. Returns the axes; see `cost_success_data` for what they show.
+    Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.plots.cost_success(runs).alt
+        'Cost against success of 3 groups: anthropic finished on its own 100% (no interval) at a cost of $0.0143 (...
+    """
+    return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at, unit=unit), ax)
+
+
+def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw what `cost_success_data` gave."""
+    own, ax = ax is None, look.axes_for(ax, "cost_success", 6.4, 3.6)
+    look.style(ax)
+    measure = "completion" if data.empty else str(data["measure"].iloc[0])
+    ax.set_xlabel(LABELS["cost"])
+    ax.set_ylabel(LABELS[measure])
+    _scale(ax.xaxis, "cost")
+    _scale(ax.yaxis, measure)
+    if data.empty:
+        return look.nothing(ax, "no runs yet", "cost against success")
+    look.grid(ax)
+    looks = looks_of((name, "") for name in data["group"])
+    costs = [float(value) for name in ("cost", "cost_high") for value in data[name].dropna()]
+    right = (max(costs, default=0.0) or 1.0) * 1.08
+    rows, parts = [], []
+    for row in data.to_dict("records"):
+        name, its = str(row["group"]), looks[str(row["group"]), ""]
+        unknown = pd.isna(row["cost"])
+        if not pd.isna(row["rate"]):
+            x = (0.0, 0.0) if unknown else _reach(row, "cost", "cost_low", "cost_high")
+            at = (right if unknown else float(row["cost"]), float(row["rate"]))
+            _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), hollow=unknown)
+        notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
+        if row["cost_known"] < row["runs"] and not unknown:
+            notes.append(f"cost of {row['cost_known']} of {row['runs']} runs")
+        notes += [f"{counted(row['runs'], 'run')}, {words}" for words in _units(row)] + _failed(row)
+        rate, cost = _words(row, "rate", measure), _words(row, "cost", "cost")
+        parts.append(", ".join([f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}", *notes]))
+        handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
+        if unknown:
+            handle.set_markerfacecolor("none")
+        rows.append((handle, "\n".join([look.shorten(name), *notes])))
+    if measure in SHARES:
+        ax.set_ylim(-0.02, 1.02)
+    ax.set_xlim(0, right * 1.02)
+    if not costs:
+        ax.set_xticks([])
+        ax.set_xlabel("cost unknown")
+    _explain_hollow(ax, "not both intervals")
+    if own:
+        look.grow(ax, inches(rows[:MOST_NAMED]))
+    plain(ax, rows[:MOST_NAMED] if own else rows, more=len(rows) - MOST_NAMED if own else 0)
+    look.set_alt(ax, f"Cost against success of {counted(len(data), 'group')}: {'; '.join(parts)}.")
+    return ax
+
+
+def _point(
+    ax: Axes,
+    at: tuple[float, float],
+    its: Look,
+    name: str,
+    *,
+    x: tuple[float, float] | None = None,
+    y: tuple[float, float] | None = None,
+    hollow: bool = False,
+) -> None:
+    """Draw a point with its intervals, given as distances to both sides; NaN where there is none."""
+    for reach, cap in ((x, "|"), (y, "_")):
+        if reach is not None and not math.isnan(reach[0]) and reach != (0.0, 0.0):
+            along = at[cap == "_"]
+            ends, other = [along - reach[0], along + reach[1]], [at[cap == "|"]] * 2
+            ax.plot(
+                *((ends, other) if cap == "|" else (other, ends)), color=its.colour, linewidth=1.6, marker=cap, markersize=7,
+                markeredgewidth=1.6, zorder=2, clip_on=False, gid=look.gid("interval", name),
+            )  # fmt: skip
+    hollow = hollow or any(reach is not None and math.isnan(reach[0]) for reach in (x, y))
+    ax.plot(
+        [at[0]], [at[1]], color=its.colour, marker=its.marker, markersize=7.5, linestyle="none", markeredgewidth=1.6,
+        markerfacecolor="none" if hollow else its.colour, zorder=3, gid=look.gid("point", name), clip_on=False,
+    )  # fmt: skip
+
+
+def _reach(row: dict[Any, Any], value: str, low: str, high: str) -> tuple[float, float]:
+    if pd.isna(row[low]) or pd.isna(row[value]):
+        return math.nan, math.nan
+    return float(row[value] - row[low]), float(row[high] - row[value])
+
+
+def _scale(axis: Any, what: str) -> None:
+    if what in SHARES:
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    elif what in ("cost", "tokens"):
+        axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=what == "tokens"))
+        axis.set_major_formatter(look.Dollars() if what == "cost" else look.whole_numbers())
+
+
+def _number(value: float, what: str) -> str:
+    if what in SHARES:
+        return f"{value:.0%}"
+    return look.dollars(value) if what == "cost" else look.whole(value) if what == "tokens" else f"{value:.2f}"
+
+
+def _words(row: dict[Any, Any], prefix: str, what: str) -> str:
+    """A value with its interval, in words."""
+    value, low, high = (row[f"{prefix}{end}" if prefix else name] for end, name in _ENDS)
+    if pd.isna(value):
+        return "unknown"
+    interval = "no interval" if pd.isna(low) else f"{_number(float(low), what)} to {_number(float(high), what)}"
+    return f"{_number(float(value), what)} ({interval})"
+
+
+def _units(row: dict[Any, Any]) -> list[str]:
+    return [f"{row['units']} independent"] if row["units"] < row["runs"] else []
+
+
+def _failed(row: dict[Any, Any]) -> list[str]:
+    return [] if pd.isna(row["failed"]) or not row["failed"] else [f"{row['failed']} failed"]
+
+
+def _explain_hollow(ax: Axes, meaning: str) -> None:
+    """Write below the axis what a hollow point means, where there is one."""
+    if any(str(line.get_gid()).startswith("point:") and line.get_markerfacecolor() == "none" for line in ax.lines):
+        ax.set_xlabel(f"{ax.get_xlabel()}\nhollow: {meaning}")

@@ -1,0 +1,496 @@
+"""What happened when in runs: the data, the drawing, and the part of a long run that one picture can show.
+
+A lane per kind of event, bars for what lasts and marks for what happens at an instant.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeAlias
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from agentlab import events
+from agentlab.amounts import counted
+from agentlab.columns import EVENT_COLUMNS, Source
+from agentlab.comparing.groups import misses, typed_frame
+from agentlab.plots import figure as look
+from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
+from agentlab.recorder import Recordings, frame_of
+from agentlab.run import Run
+
+Shown: TypeAlias = Recordings | pd.DataFrame
+
+RUN, STEP, CALL, TOOL, CONTINUATION, NUDGE, LIMIT, PAUSE, END = (
+    "run", "step", "call", "tool", "continuation", "nudge", "limit", "pause", "end",
+)  # fmt: skip
+OK, CUT, FAILED = "ok", "cut", "failed"
+ADVICE = 'their events, result.to_frame("events")'
+_CUT_REASONS = ("max_tokens", "context_window_exceeded", "content_filtered")
+_NEEDED = ("run_id", "at_s", "event", "step", "detail")
+_COLUMNS = {
+    "run_id": "string",
+    "lane": "string",
+    "step": "Int64",
+    "start_s": "Float64",
+    "end_s": "Float64",
+    "mark": "string",
+    "outcome": "string",
+    "label": "string",
+}
+
+# Data ----------------------------------------------------------------------------------------------------------------------------
+
+
+def timeline_data(shown: Shown) -> pd.DataFrame:
+    """What happened when, one row per thing that lasted or happened.
+
+    Columns: `run_id`; `lane` (`run`, `step`, `call`, `tool`, `continuation`, `nudge`, `limit`, `pause`, `end`); `step`; `start_s` and
+    `end_s`, in seconds of the run's active time (`end_s` NA: it happened at an instant); `mark`, what it is within its lane (`bar`, or
+    for an instant `retry`, `attempt`, `repair`, …); `outcome` (`ok`, `cut`, `failed`); `label`, in words. A pause takes no active time,
+    so it is two instants.
+
+    A call has no event at its start: it begins where what came before it in the step has ended.
+
+    Example:
+        >>> lab.plots.timeline_data(result).columns.tolist()[:6]
+        ['run_id', 'lane', 'step', 'start_s', 'end_s', 'mark']
+    """
+    frame = frame_of(shown, "events", "lab.plots.timeline", ADVICE)
+    missing = [name for name in _NEEDED if name not in frame.columns]
+    if missing and (len(frame) or len(frame.columns)):
+        raise misses("lab.plots.timeline", missing, f"a run, a result, several of them in a list, or {ADVICE}")
+    runs: dict[str, _Reader] = {}
+    for run_id, at_s, event, step, detail in () if missing else zip(*(frame[name] for name in _NEEDED), strict=True):
+        name = "unnamed run" if pd.isna(run_id) else str(run_id)
+        reader = runs.setdefault(name, _Reader(name))
+        if not pd.isna(at_s):
+            reader.take(str(event), float(at_s), None if pd.isna(step) else int(step), "" if pd.isna(detail) else str(detail))
+    return typed_frame([row for reader in runs.values() for row in reader.rows], _COLUMNS)
+
+
+_INSTANTS = {
+    "Nudged": (NUDGE, "nudge", OK),
+    "LimitsChanged": (LIMIT, "limit", OK),
+    "RunPaused": (PAUSE, "paused", OK),
+    "RunResumed": (PAUSE, "resumed", OK),
+    "AskedAgain": (CALL, "retry", FAILED),
+    "CallRetried": (CALL, "retry", FAILED),
+    "ContinuationAttempted": (CONTINUATION, "attempt", OK),
+}
+"""Lane, mark and outcome of events that happen at an instant."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads the events of one run, one after the other."""
+
+    run_id: str
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    since_s: float = 0.0  # where the next call of the step begins
+    answered: bool = True  # True if a response has come in the current step
+    tool_since_s: float | None = None
+    cut_since_s: float | None = None
+
+    def take(self, event: str, at_s: float, step: int | None, detail: str) -> None:
+        if event in _INSTANTS:
+            lane, mark, outcome = _INSTANTS[event]
+            self._add(lane, step, at_s, None, detail, mark=mark, outcome=outcome)
+        match event:
+            case "RunStarted":
+                self._add(RUN, None, at_s, None, detail.partition(", ")[0], mark=RUN)
+            case "TurnStarted":
+                self.since_s, self.answered = at_s, False
+                self._add(STEP, step, at_s, None, f"step {step}", mark=STEP)
+            case "StopReasonObserved":
+                reason = detail.partition(" ")[0]
+                outcome = CUT if reason in _CUT_REASONS else FAILED if reason == "error" else OK
+                self._add(CALL, step, self.since_s, at_s, reason, outcome=outcome)
+                self.since_s, self.answered = at_s, True
+            case "AskedAgain":
+                self.answered = False
+            case "ToolStarted":
+                self.tool_since_s = at_s
+            case "ToolFinished":
+                name, _, error = detail.rpartition(": ")
+                began_s = self.since_s if self.tool_since_s is None else self.tool_since_s
+                self._add(TOOL, step, began_s, at_s, name, outcome=OK if error == "ok" else FAILED)
+                self.since_s, self.tool_since_s = at_s, None
+            case "ContinuationAttempted":
+                self.cut_since_s = at_s if self.cut_since_s is None else self.cut_since_s
+                self.answered = False
+            case "ContinuationEnded":
+                since_s, self.cut_since_s = self.cut_since_s, None
+                outcome = OK if detail.startswith("completed") else CUT
+                self._add(CONTINUATION, step, at_s if since_s is None else since_s, at_s, detail, outcome=outcome)
+            case "ToolPayloadRepair":
+                outcome = OK if detail.endswith("whole") else FAILED
+                self._add(CONTINUATION, step, at_s, None, detail, mark="repair", outcome=outcome)
+            case "TurnCompleted":
+                if not self.answered:
+                    self._add(CALL, step, self.since_s, at_s, "no answer", outcome=FAILED)
+                self.answered, self.cut_since_s = True, None
+            case "RunEnded":
+                self._add(END, None, at_s, None, detail.partition(":")[0], mark=END)
+
+    def _add(
+        self,
+        lane: str,
+        step: int | None,
+        start_s: float,
+        end_s: float | None,
+        label: str,
+        *,
+        mark: str = "bar",
+        outcome: str = OK,
+    ) -> None:
+        self.rows.append((self.run_id, lane, step, start_s, end_s, mark, outcome, label))
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------------------
+
+LANES = {
+    CALL: ("calls", "call"),
+    TOOL: ("tools", "tool"),
+    CONTINUATION: ("continuations", "continuation"),
+    NUDGE: ("nudges", "nudge"),
+    LIMIT: ("limits changed", "change"),
+    PAUSE: ("pauses", "pause"),
+}
+"""From the top, each with its name and the noun for one; an empty lane is left out."""
+
+BARS = {CALL: look.BLUE, TOOL: look.GREEN, CONTINUATION: look.PURPLE}
+UNWELL = {CUT: (look.VERMILLION, "/////", "cut off"), FAILED: (look.VERMILLION, "xxxxx", "failed")}
+MARKS = {
+    "retry": ("x", look.VERMILLION, "call tried again"),
+    "attempt": ("o", look.PURPLE, "asked to continue"),
+    "repair": ("P", look.PURPLE, "half a tool call"),
+    "nudge": ("v", look.PURPLE, ""),
+    "limit": ("D", look.BLUE, ""),
+    "paused": ("s", look.TEXT, ""),
+}
+"""Marker, colour and words of what happens at an instant; no words where the lane's name says it."""
+
+SHOWN_RUNS = 8
+BAR_HEIGHT = 0.62
+FILL = 0.45
+"""How opaque bars are; their borders, which tell them apart where they touch, are wholly so."""
+WIDTH_INCHES = 9.0
+NARROWEST = 0.024
+"""Part of the width that a step's number takes: steps that are closer are not all numbered."""
+
+
+def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
+    """When a run called the model and its tools, and what else happened: a bar for what lasted, a mark for what did not.
+
+    `shown` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or `result.to_frame("events")`. Time is the
+    run's active time, which does not pass while the run is paused. The numbers above the lanes are those of the steps, at their
+    beginning. Returns the axes; see `timeline_data` for what they show. Errors: ConfigurationError for anything else, and where
+    columns are missing.
+
+    Example:
+        >>> lab.plots.timeline(result).get_xlabel()[:11]
+        'active time'
+    """
+    return draw_timeline(timeline_data(shown), ax)
+
+
+def draw_timeline(
+    data: pd.DataFrame,
+    ax: Axes | None = None,
+    *,
+    begin_s: float = 0.0,
+    marked: int | None = None,
+    goes_on: bool = True,
+) -> Axes:
+    """Draw what `timeline_data` gave. The axis of time begins at `begin_s`; the step `marked` has a frame around it; with `goes_on` a
+    run without an end in these data is described as still running."""
+    run_ids = list(data["run_id"].unique())
+    groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]], marked)
+    rows = sum(len(group.lanes) + 1 for group in groups) + 0.6 * max(0, len(groups) - 1)
+    ax = look.axes_for(ax, "timeline", WIDTH_INCHES, max(1.9, 0.75 + 0.27 * rows))
+    look.style(ax, left=False, bottom=False)
+    if not groups:
+        return look.nothing(ax, "nothing has happened yet", "timeline")
+    length = _set_time_axis(ax, data, begin_s, hidden=len(run_ids) - len(groups))
+    ticks: list[tuple[float, str, bool]] = []
+    top = 0.0
+    for group in groups:
+        ticks.append((top, group.name, True))
+        _draw_run(ax, group, top, length, ticks)
+        top += len(group.lanes) + 1.6
+    look.names_axis(ax, [label for _, label, _ in ticks], [place for place, _, _ in ticks], [heading for *_, heading in ticks])
+    ax.set_ylim(top - 1.1, -0.7)
+    _draw_legend(ax, data[data["run_id"].isin([group.run_id for group in groups])])
+    look.set_alt(ax, _alt(groups, len(run_ids), goes_on=goes_on))
+    return ax
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """One run as it is drawn."""
+
+    run_id: str
+    name: str
+    rows: pd.DataFrame
+    lanes: list[str]
+    marked: int | None
+
+
+def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[_Group]:
+    groups = []
+    for run_id in run_ids:
+        rows = data[data["run_id"] == run_id]
+        used = set(rows["lane"])
+        models = rows.loc[rows["lane"] == RUN, "label"]
+        model = look.shorten(str(models.iloc[0]) if len(models) else "run", 18 if len(run_ids) > 1 else 26)
+        name = f"{model} {look.shorten(run_id[:6])}" if len(run_ids) > 1 else model
+        groups.append(_Group(run_id, name, rows, [lane for lane in LANES if lane in used], marked))
+    return groups
+
+
+def _set_time_axis(ax: Axes, data: pd.DataFrame, begin_s: float, hidden: int) -> float:
+    """Set up the axis of time, in milliseconds for what is over within a second. Returns its length in seconds."""
+    latest = _latest(data)
+    length = max(latest - begin_s, 1e-6) / (1 - ROOM_FOR_REASON)
+    factor, unit = (1000, "milliseconds") if latest < 1 else (1, "seconds")
+    ax.set_xlim(begin_s - 0.008 * length, begin_s + length)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 2.5, 5, 10]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * factor:,.10g}"))
+    ax.set_xlabel(f"active time, {unit}" + (f" (and {hidden} more runs)" if hidden else ""))
+    look.grid(ax, "x")
+    return length
+
+
+def _latest(data: pd.DataFrame) -> float:
+    return float(pd.concat([data["start_s"], data["end_s"].dropna()]).max())
+
+
+def _draw_run(ax: Axes, group: _Group, top: float, length: float, ticks: list[tuple[float, str, bool]]) -> None:
+    bottom = top + len(group.lanes) + 0.5
+    _draw_steps(ax, group, top, bottom, length)
+    _draw_marked(ax, group, top, bottom)
+    for place, lane in enumerate(group.lanes, start=1):
+        rows = group.rows[group.rows["lane"] == lane]
+        name = LANES[lane][0]
+        if lane == TOOL:
+            name = look.shorten(f"{name}: {', '.join(dict.fromkeys(rows['label'].astype(str)))}", 24)
+        ticks.append((top + place, name, False))
+        for outcome, alike in rows[rows["mark"] == "bar"].groupby("outcome", sort=False):
+            colour, hatch, _ = UNWELL.get(str(outcome), (BARS.get(lane, look.TEXT), "", ""))
+            ax.broken_barh(
+                [(float(start), float(end - start)) for start, end in zip(alike["start_s"], alike["end_s"], strict=True)],
+                (top + place - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor=to_rgba(colour, FILL), edgecolor=colour, linewidth=1.0,
+                hatch=hatch or None, zorder=2, gid=look.gid(f"bar:{lane}", str(outcome)),
+            )  # fmt: skip
+        _draw_pauses(ax, rows[rows["mark"] == "resumed"], top + place, length)
+        for mark, alike in rows[~rows["mark"].isin(["bar", "resumed"])].groupby("mark", sort=False):
+            at = alike["start_s"].astype(float)
+            ax.plot(at, [top + place] * len(alike), zorder=4, gid=look.gid("mark", str(mark)), **_mark(str(mark)))
+
+
+def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -> None:
+    """Write how long each pause was beside its mark: none of it is active time."""
+    free_from = -math.inf
+    for at_s, label in zip(resumed["start_s"].astype(float), resumed["label"].astype(str), strict=True):
+        if at_s >= free_from:
+            look.beside(ax, look.shorten(label.removeprefix("after "), 12), (at_s, place), 7, gid="paused")
+            free_from = at_s + 4 * NARROWEST * length
+
+
+def _draw_marked(ax: Axes, group: _Group, top: float, bottom: float) -> None:
+    """Draw a frame around the marked step, from its beginning to that of the next one."""
+    steps = group.rows[group.rows["lane"] == STEP]
+    begins = steps.loc[steps["step"] == group.marked, "start_s"] if group.marked is not None else steps["start_s"].iloc[:0]
+    if begins.empty:
+        return
+    start = float(begins.iloc[0])
+    later = steps.loc[steps["start_s"] > start, "start_s"]
+    end = float(later.min()) if len(later) else _latest(group.rows)
+    ax.add_patch(
+        Rectangle(
+            (start, top + 0.5), end - start, bottom - top - 0.5, linewidth=1.6, linestyle=(0, (4, 2)), edgecolor=look.TEXT,
+            facecolor=to_rgba(look.BLUE, 0.15), zorder=1.5, gid="marked",
+        )
+    )  # fmt: skip
+
+
+def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: float) -> None:
+    """Draw a thin line where a step begins, with its number above; a thick one at the run's end, with the reason."""
+    steps = group.rows[group.rows["lane"] == STEP]
+    starts = [float(start) for start in steps["start_s"]]
+    ax.vlines(starts, top + 0.5, bottom, color=look.TEXT, linewidth=0.6, alpha=0.6, zorder=1, gid="steps")
+    ends = group.rows[group.rows["lane"] == END]
+    end_s = math.inf if ends.empty else float(ends["start_s"].iloc[-1])
+    free_from = -math.inf
+    kept_free = next((start for start, number in zip(starts, steps["step"], strict=True) if number == group.marked), math.inf)
+    for start, number in zip(starts, steps["step"], strict=True):
+        text = "?" if pd.isna(number) else str(number)
+        room = NARROWEST * length * (0.4 + 0.3 * len(text))
+        too_near_the_end = start + room > end_s and start > 0
+        if start != kept_free and (start - room / 2 < free_from or too_near_the_end or start < kept_free < start + 1.5 * room):
+            continue
+        free_from = start + room
+        bold = "bold" if start == kept_free else "normal"
+        style: dict[str, Any] = {"color": look.TEXT, "fontsize": look.SMALL_POINTS, "fontweight": bold}
+        ax.text(start, top, text, ha="left", va="center", gid="step", **style)
+    if ends.empty:
+        return
+    reason, at = str(ends["label"].iloc[-1]), (end_s + 0.012 * length, top)
+    ax.vlines([end_s], top - 0.3, bottom, color=look.TEXT, linewidth=1.6, zorder=3, gid="end")
+    ax.plot(
+        [at[0]], [at[1]], linestyle="none", clip_on=False, marker=END_MARKERS.get(reason, "H"), color=look.TEXT, markersize=6,
+        gid=look.gid("end", reason),
+    )  # fmt: skip
+    look.beside(ax, look.shorten(reason, 20), at, 7, fontweight="bold", gid="reason")
+
+
+def _mark(mark: str) -> dict[str, Any]:
+    marker, colour, _ = MARKS.get(mark, ("H", look.TEXT, mark))
+    width = 1.6 if marker == "x" else 0.8
+    return {"marker": marker, "linestyle": "none", "color": colour, "markersize": 6.5, "markeredgewidth": width}
+
+
+def _draw_legend(ax: Axes, data: pd.DataFrame) -> None:
+    """Explain hatches and marks, to the right; the lanes say the rest."""
+    outcomes, marks = set(data.loc[data["mark"] == "bar", "outcome"]), set(data["mark"])
+    entries: list[tuple[Any, str]] = [
+        (Patch(facecolor=to_rgba(colour, FILL), edgecolor=colour, hatch=hatch), words)
+        for outcome, (colour, hatch, words) in UNWELL.items()
+        if outcome in outcomes
+    ]
+    entries += [(Line2D([], [], **_mark(mark)), words) for mark, (_, _, words) in MARKS.items() if words and mark in marks]
+    if entries:
+        handles, labels = zip(*entries, strict=True)
+        ax.legend(
+            handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=look.SMALL_POINTS,
+            labelcolor=look.TEXT, handlelength=1.8, handletextpad=0.6, borderaxespad=0.2, labelspacing=0.5,
+        )  # fmt: skip
+
+
+def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
+    described = []
+    for group in groups:
+        rows = group.rows
+        parts = [counted(int((rows["lane"] == STEP).sum()), "step")]
+        for lane in group.lanes:
+            of_lane = rows[rows["lane"] == lane]
+            if lane == PAUSE or lane in BARS:
+                of_lane = of_lane[of_lane["mark"] == ("paused" if lane == PAUSE else "bar")]
+            counts = {words: int((of_lane["outcome"] == one).sum()) for one, (_, _, words) in UNWELL.items()}
+            unwell = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+            if len(of_lane):
+                noun = counted(len(of_lane), LANES[lane][1]) + (" of limits" if lane == LIMIT else "")
+                parts.append(noun + (f" ({unwell})" if unwell else ""))
+        if repairs := int((rows["mark"] == "repair").sum()):
+            parts.append(f"{counted(repairs, 'repair')} of a tool call")
+        ends = rows[rows["lane"] == END]
+        if len(ends):
+            parts.append(f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {look.spoken(str(ends['label'].iloc[-1]))}")
+        elif goes_on:
+            parts.append("still running")
+        described.append(f"{group.name}: {', '.join(parts)}")
+    more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""
+    return f"Timeline of {counted(runs, 'run')}; {'; '.join(described)}{more}."
+
+
+# Part of a long run --------------------------------------------------------------------------------------------------------------
+
+MOST_STEPS = 60
+MOST_EVENTS = 400
+"""So much of a run is drawn at once: more could not be told apart, and drawing takes longer the more there is."""
+_FIRST_FEW = 20
+"""The run's start is among its first events: only a change of limits may come before it."""
+_OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried, events.AskedAgain)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePart:
+    """Events of one run as a frame. `first` and `last` are their steps (0: none), `begin_s` is where the axis of time begins; `whole`
+    is True if these are all events of the run."""
+
+    frame: pd.DataFrame
+    first: int
+    last: int
+    begin_s: float
+    whole: bool
+
+    def has(self, step: int | None) -> bool:
+        """True if this step is in it."""
+        return step is not None and self.first <= step <= self.last
+
+
+def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
+    """The newest steps of a run, at most MOST_STEPS and MOST_EVENTS; with `step` those around it, where it is no longer among them.
+
+    The rest of the events is not read.
+    """
+    happened, end = run.events, len(run.events)
+    start, first, last = _back_from(happened, end)
+    if step is not None and first > step:
+        found = _place_of(run, step)
+        if found is not None:
+            end = _forward_from(happened, found, MOST_STEPS // 2, MOST_EVENTS // 2)
+            start, first, last = _back_from(happened, end)
+    kept = list(islice(happened, start, end))
+    whole = start == 0 and end == len(happened)
+    begin_s = 0.0 if start == 0 or not kept else kept[0].at_s
+    if start:
+        kept[:0] = [event for event in islice(happened, _FIRST_FEW) if isinstance(event, events.RunStarted)][:1]
+    model = run.agent.model
+    came = (run.parent_run_id, run.forked_at, run.parent_step, run.called_by)
+    source = Source(run.id, model.name, model.model, run.history, kept, run.result, run.prompt, *came)
+    frame = pd.DataFrame({column.name: [column.read(source, event) for event in kept] for column in EVENT_COLUMNS})
+    return TimelinePart(frame, first, last, begin_s, whole)
+
+
+def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, int]:
+    """Where to begin so that whole steps are shown, the first of them and the last; 0 where there is none."""
+    start: int | None = None
+    place, first, last, steps = end, 0, 0, 0
+    while place and steps < MOST_STEPS and end - place < MOST_EVENTS:
+        place -= 1
+        event = happened[place]
+        if isinstance(event, events.TurnStarted):
+            start, first, last, steps = place, event.turn, last or event.turn, steps + 1
+    if place == 0:
+        return 0, first, last
+    if start is None:  # a single step that has more events than are shown
+        step = next((event.turn for event in happened[place:end] if isinstance(event, _OF_A_STEP)), 0)
+        return place, step, step
+    if start <= _FIRST_FEW and not any(isinstance(event, events.TurnStarted) for event in happened[:start]):
+        start = 0
+    return start, first, last
+
+
+def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most: int) -> int:
+    """Where the steps after this place end, so many of them."""
+    end = min(len(happened), start + most)
+    for place in range(start, end):
+        if isinstance(happened[place], events.TurnStarted):
+            if not steps:
+                return place
+            steps -= 1
+    return end
+
+
+def _place_of(run: Run, step: int) -> int | None:
+    """Where the step begins among the events; None for one that was taken before the fork."""
+    if step > len(run.history):
+        return None
+    happened = run.events
+    near = bisect_left(happened, run.history[step - 1].started_s, key=lambda event: event.at_s)
+    for place in range(max(0, near - _FIRST_FEW), min(len(happened), near + _FIRST_FEW)):  # a change of limits may be between
+        event = happened[place]
+        if isinstance(event, events.TurnStarted) and event.turn == step:
+            return place
+    return None

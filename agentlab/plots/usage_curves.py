@@ -1,0 +1,439 @@
+"""Cumulative tokens and cost, step by step, one line per run: the data, and the drawing."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from agentlab.amounts import counted
+from agentlab.comparing.groups import STEPS_ADVICE, checked, each_once, numbers, steps_of, texts
+from agentlab.plots import figure as look
+from agentlab.plots.figure import END_MARKERS, Key, Look, looks_of
+from agentlab.plots.legend import Entry, height, legend, merged
+from agentlab.recorder import Recordings
+from agentlab.stop import StopCondition
+
+LIMIT_STYLES: tuple[Any, ...] = ((0, (3, 2.5)), (0, (1, 2)), (0, (5, 2, 1, 2)), (0, (1, 4)))
+SHOWN_RUNS = 8
+SHOWN_CHANGES = 3
+NAME_WIDTH = 30
+NAMED_MODELS = 2
+NOTE_WIDTH = 56
+"""Characters of a line above axes that share a figure."""
+VISIBLE_FACTOR = 4.0
+"""A limit above this multiple of what was used would press the curves flat: it is in the legend, and lies above the plot."""
+
+# Data ----------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a curve adds up: its column in the data and in the steps frame, the limit of the budget on it, and the `total` that
+    conditions on it declare."""
+
+    name: str
+    function: str
+    column: str
+    budget: str
+    total: str
+    dtype: str
+    label: str
+    words: Callable[[float], str]
+
+
+TOKENS = Quantity(
+    "tokens", "tokens", "cumulative_tokens", "max_tokens", "tokens", "Int64", "cumulative tokens", look.whole
+)  # fmt: skip
+COST = Quantity(
+    "cost_usd", "cost", "cumulative_cost_usd", "max_cost_usd", "cost", "Float64", "cumulative cost (US dollars)", look.dollars
+)  # fmt: skip
+_FIXED = ("run_id", "provider", "model", "step", "stop_reason")
+
+
+def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
+    """Cumulative tokens at each step, with the limits that held.
+
+    Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown),
+    and for each limit that held at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of
+    the budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
+
+    Example:
+        >>> lab.plots.tokens_data(result.to_frame())[["provider", "step", "stop_reason", "tokens"]]
+            provider  step     stop_reason  tokens
+        0  anthropic     1            <NA>     637
+        1  anthropic     2            <NA>    1384
+        2  anthropic     3            <NA>    2208
+        3  anthropic     4  stop_condition    3146
+    """
+    return curve_data(steps_of(steps, "lab.plots.tokens"), TOKENS)
+
+
+def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
+    """Cumulative cost in US dollars at each step, with the limits that held.
+
+    Columns as those of `tokens_data`, with `cost_usd` for the value and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the limits.
+
+    Example:
+        >>> lab.plots.cost_data(result.to_frame())[["step", "cost_usd"]]
+           step  cost_usd
+        0     1  0.003207
+        1     2  0.007008
+        2     3  0.010332
+        3     4  0.014346
+    """
+    return curve_data(steps_of(steps, "lab.plots.cost"), COST)
+
+
+def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
+    """The data of one plot of curves; runs in the order of their first row, each by step."""
+    needed = ("run_id", "provider", "step", quantity.column)
+    steps = checked(steps, needed, f"lab.plots.{quantity.function}", STEPS_ADVICE)
+    data = pd.DataFrame(
+        {
+            "run_id": texts(steps, "run_id").fillna("unnamed run"),
+            "provider": texts(steps, "provider").fillna("unknown provider"),
+            "model": texts(steps, "model"),
+            "step": _numbers(steps, "step", "Int64"),
+            "stop_reason": texts(steps, "stop_reason"),
+            quantity.name: _numbers(steps, quantity.column, quantity.dtype),
+        }
+    )
+    for name, column in limit_columns(list(steps.columns), quantity).items():
+        limit = _numbers(steps, column, quantity.dtype)
+        if limit.notna().any():
+            data[name] = limit
+    data = each_once(data[data["step"].notna()], ("run_id", "step"), [quantity.name])
+    order = data["run_id"].map({run_id: place for place, run_id in enumerate(data["run_id"].unique())})
+    return data.assign(order=order).sort_values(["order", "step"], kind="stable").drop(columns="order").reset_index(drop=True)
+
+
+def _numbers(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series[float]:
+    """A column as numbers, also where it lost its dtype in a file."""
+    found = numbers(frame, name)
+    return cast("pd.Series[float]", found.round().astype("Int64") if dtype == "Int64" else found)
+
+
+def limit_columns(columns: Sequence[str], quantity: Quantity) -> dict[str, str]:
+    """The columns of the frame that hold limits of this quantity, by the limit's name."""
+    leaf = re.compile(rf"((?:{'|'.join(map(re.escape, _conditions_on(quantity.total)))})(?:_\d+)?)\.limit")
+    budget = {quantity.budget: quantity.budget} if quantity.budget in columns else {}
+    return budget | {found[1]: column for column in columns if (found := leaf.fullmatch(str(column)))}
+
+
+def _conditions_on(total: str, kind: type[StopCondition] = StopCondition) -> list[str]:
+    """The names of the conditions that declare this total."""
+    own = [kind.__name__] if kind.total == total else []
+    return own + [name for below in kind.__subclasses__() for name in _conditions_on(total, below)]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A limit over the steps, and the runs that had it so. A value None: no limit at that step."""
+
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    run_ids: tuple[str, ...]
+
+    @property
+    def changes(self) -> tuple[float | None, ...]:
+        """The values without repetitions: one value for a limit that was not changed."""
+        pairs = zip((object(), *self.values), self.values, strict=False)
+        return tuple(value for before, value in pairs if value != before)
+
+
+def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
+    """The different courses of a limit: runs share one where they agree for as long as both went on."""
+    of_runs = []
+    for run_id, run in data.groupby("run_id", sort=False):
+        values = tuple(None if pd.isna(value) else float(value) for value in run[name])
+        if any(value is not None for value in values):
+            of_runs.append(Course(tuple(int(step) for step in run["step"]), values, (str(run_id),)))
+    courses: list[Course] = []
+    for one in sorted(of_runs, key=lambda course: -len(course.steps)):
+        length = len(one.steps)
+        for place, course in enumerate(courses):
+            if course.steps[:length] == one.steps and course.values[:length] == one.values:
+                courses[place] = replace(course, run_ids=(*course.run_ids, *one.run_ids))
+                break
+        else:
+            courses.append(one)
+    return courses
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------------------
+
+
+def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Cumulative tokens per step, one line per run, with the token limits that held and how each run ended.
+
+    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or the frame it gives. Returns the axes; see
+    `tokens_data` for what they show. The legend is to the right of the data: give the figure of your own axes
+    `layout="constrained"`, so that there is room for it. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.tokens(steps).alt
+        'Cumulative tokens per step of 3 runs: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition;...
+    """
+    return _plot(steps, TOKENS, ax)
+
+
+def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Cumulative cost per step in US dollars, one line per run, with the cost limits that held and how each run ended.
+
+    As `tokens`. Where a price is not known the line ends, the legend says so, and a line above the plot for how many runs and why.
+
+    Example:
+        >>> steps = lab.frame([result, *others])
+        >>> lab.plots.cost(steps).alt
+        'Cumulative cost (US dollars) per step of 3 runs: anthropic:claude-sonnet-4-6 $0.0143 after 4 steps, sto...
+    """
+    return _plot(steps, COST, ax)
+
+
+def curves(steps: Recordings | pd.DataFrame) -> look.PlotFigure:
+    """Tokens and cost side by side in one figure, with one legend below. `steps` as for `tokens`.
+
+    Example:
+        >>> lab.plots.curves(result.to_frame()).alt
+        'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
+    """
+    steps = steps_of(steps, "lab.plots.curves")
+    figure = look.new_figure(9.0, 3.0)
+    look.set_gap(figure, 0.05)
+    drawn = [_draw(look.new_axes(figure, 1, 2, index), steps, one) for index, one in enumerate((TOKENS, COST), start=1)]
+    entries = merged(drawn)
+    figure.set_size_inches(9.0, 3.0 + 0.2 * height(entries))
+    legend(figure, entries, columns=True)
+    return figure
+
+
+def _plot(steps: Recordings | pd.DataFrame, quantity: Quantity, ax: Axes | None) -> Axes:
+    steps = steps_of(steps, f"lab.plots.{quantity.function}")
+    ax = look.axes_for(ax, quantity.function, 6.4, 3.6)
+    legend(ax, _draw(ax, steps, quantity))
+    return ax
+
+
+@dataclass(frozen=True, slots=True)
+class _RunLine:
+    """One run as it is drawn. `values` are NaN where unknown."""
+
+    run_id: str
+    key: Key
+    steps: list[int]
+    values: list[float]
+    stop_reason: str | None
+
+    @property
+    def last_known(self) -> int | None:
+        return next((place for place in reversed(range(len(self.values))) if not math.isnan(self.values[place])), None)
+
+    @property
+    def is_known(self) -> bool:
+        return not any(map(math.isnan, self.values))
+
+
+def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
+    lines = []
+    for run_id, run in data.groupby("run_id", sort=False, dropna=False):
+        first, last = run.iloc[0], run.iloc[-1]
+        key = (str(first["provider"]), "" if pd.isna(first["model"]) else str(first["model"]))
+        values = run[quantity.name].astype("Float64").to_numpy(dtype=float, na_value=math.nan)
+        reason = None if pd.isna(last["stop_reason"]) else str(last["stop_reason"])
+        lines.append(_RunLine(str(run_id), key, [int(step) for step in run["step"]], values.tolist(), reason))
+    return lines
+
+
+def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
+    """Draw one plot without its legend, and return the entries of that."""
+    data = curve_data(steps, quantity)
+    ax.set_ylabel(quantity.label)
+    look.style(ax)
+    look.step_axis(ax)
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=quantity is TOKENS))
+    ax.yaxis.set_major_formatter(look.whole_numbers() if quantity is TOKENS else look.Dollars())
+    if data.empty:
+        look.nothing(ax, "no steps yet", f"{quantity.label} per step")
+        return []
+    look.grid(ax, "y")
+    lines = _run_lines(data, quantity)
+    looks = looks_of(line.key for line in lines)
+    courses = {name: limit_courses(data, name) for name in data.columns if name not in (*_FIXED, quantity.name)}
+    top = _top(lines, courses.values())
+    entries = _draw_runs(ax, lines, looks, quantity)
+    entries += _draw_limits(ax, courses, {line.run_id: looks[line.key] for line in lines}, top, quantity)
+    entries += _draw_ends(ax, lines)
+    _name_limits(ax, courses, lines, top)
+    first, last = min(line.steps[0] for line in lines), max(line.steps[-1] for line in lines)
+    margin = max(0.5, 0.015 * (last - first))
+    ax.set_xlim(first - margin, last + margin)
+    ax.set_ylim(0, top * 1.07)
+    unknown = why_unknown(steps, data, quantity)
+    if all(line.last_known is None for line in lines):
+        look.note(ax, _wrapped(unknown, 34))
+        if not courses:
+            ax.set_yticks([])
+    elif unknown:
+        look.note_above(ax, _wrapped(unknown))
+    why = f" {look.sentence(look.spoken(unknown, 300))}." if unknown else ""
+    look.set_alt(ax, _alt(lines, courses, quantity) + why)
+    return entries
+
+
+def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity: Quantity) -> list[Entry]:
+    few = len(lines) <= SHOWN_RUNS
+    for line in lines:
+        its, place = looks[line.key], line.last_known
+        if place is None:
+            continue
+        every: Any = max(1, len(line.steps) // 12) if len(line.steps) > 25 else 1
+        ax.plot(
+            line.steps, line.values, color=its.colour, linestyle=its.line_style, linewidth=1.8 if few else 1.1, marker=its.marker,
+            markersize=4.5, markevery=every if few else [place], zorder=3, gid=look.gid("run", line.run_id),
+        )  # fmt: skip
+        if place < len(line.values) - 1:
+            look.beside(ax, "?", (line.steps[place], line.values[place]), 5, weight="bold", fontsize=11)
+    entries = []
+    for key, its in looks.items():
+        of_key = [line for line in lines if line.key == key]
+        handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=4.5, linestyle=its.line_style, linewidth=1.8)
+        label = look.shorten(":".join(filter(None, key)), NAME_WIDTH) + (f" × {len(of_key)}" if len(of_key) > 1 else "")
+        notes: tuple[str, ...] = ()
+        if not all(line.is_known for line in of_key):
+            partly = "" if all(line.last_known is None for line in of_key) else "partly "
+            notes = (f"{quantity.function} {partly}unknown",)
+        entries.append(Entry("runs", key, handle, label, notes))
+    return entries
+
+
+def _draw_limits(
+    ax: Axes, courses: dict[str, list[Course]], look_of: dict[str, Look], top: float, quantity: Quantity
+) -> list[Entry]:
+    entries = []
+    for place, (name, of_name) in enumerate(courses.items()):
+        line_style = LIMIT_STYLES[place % len(LIMIT_STYLES)]
+        for course in of_name:
+            colours = {look_of[run_id].colour for run_id in course.run_ids}
+            # A limit that differs between runs has the colour of the provider that it held for, grey where those are several.
+            colour = colours.pop() if len(of_name) > 1 and len(colours) == 1 else look.TEXT
+            xs = [edge for step in course.steps for edge in (step - 0.5, step + 0.5)]
+            ys = [math.nan if value is None else value for value in course.values for _ in range(2)]
+            ax.plot(xs, ys, color=colour, linestyle=line_style, linewidth=1.3, zorder=2, gid=look.gid("limit", name))
+        handle = Line2D([], [], color=look.TEXT, linestyle=line_style, linewidth=1.3)
+        hidden = all(value is None or value > top for course in of_name for value in course.values)
+        label = f"{name} {_limit_label(of_name, quantity.words)}"
+        entries.append(Entry("limits", name, handle, label, ("above the plot",) if hidden else ()))
+    return entries
+
+
+def _name_limits(ax: Axes, courses: dict[str, list[Course]], lines: list[_RunLine], top: float) -> None:
+    """Write each limit's name above its line at the left, where no curve and no other name is in the way; the legend has them all."""
+    room = 0.085 * top
+    taken = [value for line in lines for step, value in zip(line.steps, line.values, strict=True) if step <= 2]
+    for name, of_name in courses.items():
+        value = of_name[0].values[0]
+        if value is None or value > top or any(-room < other - value < room for other in taken):
+            continue
+        taken.append(value)
+        at = (of_name[0].steps[0] - 0.5, value)
+        ax.annotate(look.shorten(name), at, (4, 2), textcoords="offset points", va="bottom", color=look.TEXT, fontsize=7.5)
+
+
+def _limit_label(courses: list[Course], words: Callable[[float], str]) -> str:
+    """What a limit allowed: `1,000`; `1,000 → 2,000` where it was changed, `1,000 or 2,000` where it differs between runs, and
+    `500 to 2,000` where that gets long."""
+    labels = []
+    for course in courses:
+        changes = ["none" if value is None else words(value) for value in course.changes]
+        labels.append(" → ".join(changes if len(changes) <= SHOWN_CHANGES else [changes[0], "…", changes[-1]]))
+    text = " or ".join(dict.fromkeys(sorted(labels, key=lambda label: (len(label), label))))
+    if len(courses) == 1 or len(text) <= 22:
+        return text
+    values = [value for course in courses for value in course.values if value is not None]
+    return f"{words(min(values))} to {words(max(values))}"
+
+
+def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[Entry]:
+    few, known, entries = len(lines) <= SHOWN_RUNS, list(END_MARKERS), []
+    reasons = {line.stop_reason for line in lines if line.stop_reason is not None}
+    for reason in sorted(reasons, key=lambda name: (known.index(name) if name in known else len(known), name)):
+        ended = [line for line in lines if line.stop_reason == reason]
+        shape: dict[str, Any] = {
+            "marker": END_MARKERS.get(reason, "H"),
+            "markersize": 11 if few else 8,
+            "markerfacecolor": "none",
+            "markeredgecolor": look.TEXT,
+            "markeredgewidth": 1.5 if few else 1.1,
+            "linestyle": "none",
+        }
+        points = [(line.steps[-1], line.values[-1]) for line in ended if not math.isnan(line.values[-1])]
+        if points:
+            ax.plot(*zip(*points, strict=True), zorder=4, clip_on=False, gid=look.gid("end", reason), **shape)
+        label = look.shorten(reason) + (f" × {len(ended)}" if len(ended) > 1 else "")
+        entries.append(Entry("ended by", reason, Line2D([], [], **(shape | {"markersize": 8})), label))
+    return entries
+
+
+def _top(lines: list[_RunLine], courses: Iterable[list[Course]]) -> float:
+    """The highest value to show: what was used, and the limits that are near it."""
+    used = max((value for line in lines for value in line.values if not math.isnan(value)), default=0.0)
+    limits = [value for of_name in courses for course in of_name for value in course.values if value is not None]
+    near = [limit for limit in limits if limit <= used * VISIBLE_FACTOR] if used else limits
+    return max([used, *near]) or 1.0
+
+
+# Words ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quantity) -> str:
+    parts = []
+    for line in lines[:SHOWN_RUNS]:
+        used = quantity.words(line.values[-1]) if not math.isnan(line.values[-1]) else "unknown"
+        name, end = ":".join(filter(None, line.key)), line.stop_reason or "still running"
+        parts.append(f"{look.spoken(name)} {used} after {counted(len(line.steps), 'step')}, {look.spoken(end)}")
+    if len(lines) > SHOWN_RUNS:
+        parts.append(f"and {len(lines) - SHOWN_RUNS} more")
+    limits = [f"{name} {_limit_label(of_name, quantity.words)}" for name, of_name in courses.items()]
+    text = f"{look.sentence(quantity.label)} per step of {counted(len(lines), 'run')}: {'; '.join(parts)}."
+    return f"{text} Limits: {', '.join(limits)}." if limits else text
+
+
+def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity) -> str:
+    """`cost unknown for 1 of 3 runs: no price for compatible:gemma3; lab.plots.tokens shows tokens`; empty where all is known.
+
+    `data` is what is drawn of `steps`.
+    """
+    rows = data[data[quantity.name].isna()]
+    if rows.empty:
+        return ""
+    few, all_runs = rows["run_id"].nunique(), data["run_id"].nunique()
+    what = f"{quantity.function} unknown" + (f" for {few:,} of {all_runs:,} runs" if few < all_runs else "")
+    if TOKENS.column not in steps.columns:
+        return what
+    with_usage = steps[steps[TOKENS.column].notna()]
+    known = set(zip(with_usage["run_id"].astype("string"), with_usage["step"], strict=True))
+    without_price = rows[[place in known for place in zip(rows["run_id"], rows["step"], strict=True)]]
+    if quantity is COST and not without_price.empty:
+        return f"{what}: no price for {_models(without_price)}; lab.plots.tokens shows tokens"
+    return f"{what}: {_models(rows)} reported no usage"
+
+
+def _wrapped(text: str, width: int = NOTE_WIDTH) -> str:
+    return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False))
+
+
+def _models(rows: pd.DataFrame) -> str:
+    pairs = dict.fromkeys(zip(rows["provider"], rows["model"].fillna(""), strict=True))
+    names = [look.shorten(":".join(filter(None, pair)), 40) for pair in pairs]
+    more = f" and {len(names) - NAMED_MODELS} more" if len(names) > NAMED_MODELS else ""
+    return ", ".join(names[:NAMED_MODELS]) + more

@@ -1,0 +1,346 @@
+"""Configurations of a backtest as points, what each cost and reached, with the Pareto frontier: the data, and the drawing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from agentlab.amounts import counted
+from agentlab.comparing.groups import checked, columns_of, names_of
+from agentlab.errors import ConfigurationError
+from agentlab.limits import no_such
+from agentlab.plots import figure as look
+from agentlab.plots.figure import Look, looks_of
+from agentlab.plots.legend import Row, blank, inches, plain
+
+FIGURES = {
+    "cost_mean": ("cost per run (mean, US dollars)", "cost"),
+    "tokens_mean": ("tokens per run (mean)", "tokens"),
+    "step_mean": ("steps per run (mean)", "steps"),
+    "calls_mean": ("model calls per run (mean)", "calls"),
+    "time_mean": ("seconds per run (mean)", "seconds"),
+    "success_rate": ("reached the goal", "success"),
+}
+"""What an axis may show, by its column: the label, and the word for it."""
+MOST_UNKNOWN = 0.05
+"""A configuration with a larger unknown share has means over other runs than the rest, and is not compared with them."""
+ADVICE = "what lab.backtest(…) gives, one row per configuration"
+WHOLE = ""
+"""The group of all, where there are no others."""
+MOST_NAMED = 10
+"""So many points have a number beside them and their name in the legend."""
+MOST_GROUPS = 40
+"""So many groups are named in the legend."""
+WIDTH = 44
+"""Characters of a line of the legend."""
+MOST_INTERVALS = 40
+"""With more points only the intervals of those on the frontier are drawn."""
+_FIRST = "runs"
+"""The first column after those that say which configuration a row is of."""
+
+# Data ----------------------------------------------------------------------------------------------------------------------------
+
+
+def what_if_data(
+    frame: pd.DataFrame,
+    x: str = "cost_mean",
+    y: str = "success_rate",
+    *,
+    by: str | Sequence[str] | None = None,
+    most_unknown: float = MOST_UNKNOWN,
+) -> pd.DataFrame:
+    """The points of `lab.plots.what_if`: one row per configuration, of each group where `by` makes several.
+
+    Columns: `group`, `label` (what the configuration is), `x`, `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the greater share
+    of the runs of which x or y is unknown), and `efficient`: it is on the Pareto frontier, so that no other of its group has more y for
+    as little x. Only those of which at most `most_unknown` is unknown can be.
+    Errors: ConfigurationError where columns are missing, and for what is no figure.
+
+    Example:
+        >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
+        >>> lab.plots.what_if_data(tried).columns.tolist()
+        ['group', 'label', 'x', 'x_low', 'x_high', 'y', 'y_low', 'y_high', 'unknown', 'efficient']
+    """
+    for name in (x, y):
+        if name not in FIGURES:
+            raise ConfigurationError(f"lab.plots.what_if(x=…, y=…): {no_such('figure', str(name), list(FIGURES))}")
+    if isinstance(most_unknown, bool) or not isinstance(most_unknown, int | float) or not 0 <= most_unknown <= 1:
+        raise ConfigurationError(f"most_unknown={most_unknown!r}: pass a share from 0 to 1, such as 0.05.")
+    groups = [] if by is None else columns_of(by)
+    needed = [part for name in (x, y) for part in (name, *_ends_of(name), _unknown_of(name))]
+    table = checked(frame, [*groups, *dict.fromkeys(needed)], "lab.plots.what_if", ADVICE)
+    data = pd.DataFrame(
+        {
+            "group": (names_of(table, groups) if groups else pd.Series([WHOLE] * len(table), index=table.index)).astype("string"),
+            "label": pd.array(_labels_of(table, groups), dtype="string"),
+            **{
+                part: table[column].astype("Float64").array
+                for axis, name in (("x", x), ("y", y))
+                for part, column in zip((axis, f"{axis}_low", f"{axis}_high"), (name, *_ends_of(name)), strict=True)
+            },
+        }
+    )
+    unknown = np.fmax(_numbers(table[_unknown_of(x)]), _numbers(table[_unknown_of(y)]))
+    data["unknown"] = pd.array(np.where(np.isnan(unknown), 1.0, unknown), dtype="Float64")
+    efficient = np.zeros(len(data), bool)
+    for _, places in data.groupby("group", sort=False).indices.items():
+        able = places[_numbers(data["unknown"])[places] <= most_unknown]
+        efficient[able] = on_the_frontier(_numbers(data["x"])[able], _numbers(data["y"])[able])
+    data["efficient"] = efficient
+    return data
+
+
+def _ends_of(figure: str) -> tuple[str, str]:
+    """The columns with the ends of a figure's interval."""
+    stem = figure.rpartition("_")[0]
+    return f"{stem}_low", f"{stem}_high"
+
+
+def _unknown_of(figure: str) -> str:
+    """The column with the share of runs of which a figure is unknown."""
+    stem = figure.rpartition("_")[0]
+    return "unknown_share" if stem == "step" else f"{stem}_unknown"
+
+
+def on_the_frontier(x: Any, y: Any) -> Any:
+    """Which points have more y than all that have as little x or less; of equal ones the first."""
+    found = np.zeros(len(x), bool)
+    best = -np.inf
+    for place in np.lexsort((-y, x)):
+        if not np.isnan(x[place]) and y[place] > best:
+            best, found[place] = y[place], True
+    return found
+
+
+def _labels_of(table: pd.DataFrame, groups: Sequence[str]) -> list[str]:
+    """What each configuration is: its name, and the values on its axes."""
+    columns = [str(name) for name in table.columns]
+    front = columns[: columns.index(_FIRST)] if _FIRST in columns else []
+    axes = [name for name in front if name != "configuration" and name not in groups]
+    labels = []
+    for place, row in enumerate(table[front].to_dict("records")):
+        values = [f"{name} {_value(row[name])}" for name in axes if not pd.isna(row[name])]
+        name = row.get("configuration", place)
+        labels.append(", ".join([name, *values] if isinstance(name, str) else values) or _unnamed(name, axes))
+    return labels
+
+
+def _unnamed(number: object, axes: Sequence[str]) -> str:
+    return "no limit" if axes else f"configuration {number}"
+
+
+def _value(value: object) -> str:
+    return f"{value:,g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _numbers(values: Any) -> Any:
+    return values.astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------------------
+
+
+def what_if(
+    frame: pd.DataFrame,
+    x: str = "cost_mean",
+    y: str = "success_rate",
+    ax: Axes | None = None,
+    *,
+    by: str | Sequence[str] | None = None,
+    most_unknown: float = MOST_UNKNOWN,
+) -> Axes:
+    """Each configuration of a backtest as a point, with its intervals, and the Pareto frontier: the most y for as little x.
+
+    `frame` is what `lab.backtest(…)` gives, one row per configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
+    `calls_mean`, `time_mean`, `success_rate`. A configuration of which more than `most_unknown` of the runs is unknown is not drawn:
+    its means are those of other runs, mostly the short ones. The legend says how many there are. Returns the axes; see
+    `what_if_data` for what they show. Errors: ConfigurationError.
+
+    Example:
+        >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
+        >>> lab.plots.what_if(tried).alt
+        'Reached the goal against cost per run (mean, US dollars), 3 configurations. on the Pareto frontier StepCo...
+    """
+    return draw_what_if(what_if_data(frame, x, y, by=by, most_unknown=most_unknown), x, y, ax, most_unknown=most_unknown)
+
+
+def what_if_with_suggestion(
+    frame: pd.DataFrame, code: str, *, x: str, y: str = "success_rate", most_unknown: float = MOST_UNKNOWN, **options: Any
+) -> Axes:
+    """`what_if` with a ring around the candidates that are `chosen`, where they are drawn; `code` is what these are."""
+    ax = what_if(frame, x, y, most_unknown=most_unknown, **options)
+    unknown = frame[[_unknown_of(x), _unknown_of(y)]].max(axis=1)
+    chosen = frame[frame["chosen"] & frame[[x, y]].notna().all(axis=1) & (unknown <= most_unknown)]
+    if chosen.empty:
+        return ax
+    ring: dict[str, Any] = {"linestyle": "none", "marker": "o", "fillstyle": "none", "color": look.TEXT}
+    points = chosen[x].astype(float).to_numpy(), chosen[y].astype(float).to_numpy()
+    ax.plot(*points, markersize=16, clip_on=False, gid=look.gid("ring", "suggested"), **ring)
+    legend = ax.get_legend()
+    if legend is not None:
+        lines = zip(legend.legend_handles, legend.get_texts(), strict=True)
+        rows = [(handle, text.get_text()) for handle, text in lines if isinstance(handle, Line2D)]
+        plain(ax, [(Line2D([], [], markersize=9, **ring), "suggested"), *rows])
+    if isinstance(ax, look.PlotAxes):
+        look.set_alt(ax, f"{ax.alt} Suggested, with a ring around it: {code}.")
+    return ax
+
+
+def draw_what_if(
+    data: pd.DataFrame, x: str, y: str, ax: Axes | None = None, *, most_unknown: float = MOST_UNKNOWN, alone: bool = True
+) -> Axes:
+    """Draw what `what_if_data` gave; where it is not `alone` in the picture, without intervals and legend."""
+    own, ax = ax is None, look.axes_for(ax, "what_if", 8.2, 3.6)
+    look.style(ax)
+    (x_label, x_word), (y_label, y_word) = FIGURES[x], FIGURES[y]
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
+        _scale(axis, name)
+    title = f"{look.sentence(y_label)} against {x_label}"
+    unsure = data["unknown"] > most_unknown
+    shown = data[data["x"].notna() & data["y"].notna() & ~unsure]
+    if data.empty:
+        return look.nothing(ax, "no configurations yet", title)
+    if shown.empty:
+        why = f"more than {most_unknown:.0%} of the runs unknown" if unsure.all() else f"{x_word} or {y_word} unknown"
+        return look.nothing(ax, f"{why} in all configurations", title)
+    look.grid(ax)
+    groups = [str(name) for name in dict.fromkeys(data["group"])]
+    looks = looks_of((name, "") for name in groups)
+    named = _named(shown) if len(groups) == 1 and alone else []
+    count, rows, parts = len(shown), list[Row](), []
+    for name in groups:
+        group, its = shown[shown["group"] == name].to_dict("records"), looks[name, ""]
+        frontier = sorted((row for row in group if row["efficient"]), key=lambda row: float(row["x"]))
+        for row in (group if count <= MOST_INTERVALS else frontier) if alone else ():
+            _draw_intervals(ax, row, its)
+        _draw_group(ax, group, frontier, its, name, few=count <= MOST_INTERVALS)
+        parts.append(_group_in_words(group, frontier, name, x, y))
+        if name != WHOLE:
+            handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6, linestyle="none")
+            rows.append((handle, look.shorten(name)))
+    _write_numbers(ax, named)
+    if own and len(rows) > MOST_GROUPS:
+        rows[MOST_GROUPS:] = [blank(f"and {len(rows) - MOST_GROUPS} more")]
+    _bounds(ax, shown, x, y)
+    if any(shown["efficient"]):
+        colour = looks[groups[0], ""].colour if len(groups) == 1 else look.TEXT
+        rows.append((Line2D([], [], color=colour, linewidth=1.6), "Pareto frontier: the\nmost for as little"))
+    if unsure.any():
+        rows.append(blank(f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown"))
+    if left := len(data) - count - int(unsure.sum()):
+        rows.append(blank(f"{left} not drawn:\n{x_word} or {y_word} unknown"))
+    rows += [_row_of(place, row) for place, row in enumerate(named, start=1)]
+    if own:
+        look.grow(ax, inches(rows))
+    if alone:
+        plain(ax, rows)
+    left_out = f" Not drawn, since more than {most_unknown:.0%} of the runs is unknown: {unsure.sum()}." if unsure.any() else ""
+    look.set_alt(ax, f"{title}, {counted(count, 'configuration')}. {' '.join(parts)}{left_out}")
+    return ax
+
+
+def _draw_group(
+    ax: Axes, group: list[dict[Any, Any]], frontier: list[dict[Any, Any]], its: Look, name: str, *, few: bool
+) -> None:
+    """Draw the points of a group and its frontier."""
+    ax.plot(
+        *_places(group), linestyle="none", marker=its.marker, markersize=6.5 if few else 3.5, color=its.colour,
+        alpha=1.0 if few else 0.45, zorder=2, clip_on=False, gid=look.gid("points", name),
+    )  # fmt: skip
+    ax.plot(
+        *_places(frontier), color=its.colour, linewidth=1.6, drawstyle="steps-post", zorder=2.5, gid=look.gid("frontier", name)
+    )
+
+
+def _places(rows: list[dict[Any, Any]]) -> tuple[list[float], list[float]]:
+    return [float(row["x"]) for row in rows], [float(row["y"]) for row in rows]
+
+
+def _group_in_words(group: list[dict[Any, Any]], frontier: list[dict[Any, Any]], name: str, x: str, y: str) -> str:
+    best = [
+        f"{look.spoken(str(row['label']), 200)}: {number(float(row['y']), y)} at {number(float(row['x']), x)}" for row in frontier
+    ]
+    shares = [float(row["unknown"]) for row in group]
+    unknown = f"unknown: {min(shares, default=0):.0%} to {max(shares, default=0):.0%} of the runs"
+    on_it = f"on the Pareto frontier {'; '.join(best[:MOST_NAMED])}" if best else "none is on a Pareto frontier"
+    return f"{look.spoken(name) + ': ' if name else ''}{on_it}; {unknown}."
+
+
+def _draw_intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
+    at = float(row["x"]), float(row["y"])
+    style: dict[str, Any] = {"color": its.colour, "linewidth": 1.0, "alpha": 0.5, "zorder": 1.5, "clip_on": False}
+    for axis, other in (("x", at[1]), ("y", at[0])):
+        low, high = row[f"{axis}_low"], row[f"{axis}_high"]
+        if not pd.isna(low) and not pd.isna(high):
+            ends = [float(low), float(high)], [other] * 2
+            ax.plot(*(ends if axis == "x" else ends[::-1]), gid=look.gid("interval", str(row["label"])), **style)
+
+
+def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:
+    """The points that have a number in the picture and a name in the legend: all where they are few, else those on the frontier."""
+    rows = shown.sort_values("x", kind="stable").to_dict("records") if len(shown) <= MOST_INTERVALS else []
+    return (rows if len(rows) <= MOST_NAMED else [row for row in rows if row["efficient"]])[:MOST_NAMED]
+
+
+def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:
+    """Write the number of each point beside it; points that are too close share one place."""
+    width, height = (max((float(row[name]) for row in named), default=0.0) or 1.0 for name in ("x", "y"))
+    found: dict[tuple[int, int], tuple[tuple[float, float], list[str]]] = {}
+    for place, row in enumerate(named, start=1):
+        at = float(row["x"]), float(row["y"])
+        found.setdefault((round(at[0] / width * 60), round(at[1] / height * 25)), (at, []))[1].append(str(place))
+    for at, places in found.values():
+        ax.annotate(
+            ", ".join(places), at, xytext=(-4, 3), textcoords="offset points", color=look.TEXT,
+            fontsize=look.SMALL_POINTS, annotation_clip=False, ha="right", va="bottom",
+        )  # fmt: skip
+
+
+def _row_of(place: int, row: dict[Any, Any]) -> Row:
+    """A point in the legend, on as many lines as the parts of its label need."""
+    lines: list[str] = []
+    for part in str(row["label"]).split(", "):
+        if lines and len(lines[-1]) + len(part) + 2 <= WIDTH:
+            lines[-1] = f"{lines[-1]}, {part}"
+        else:
+            lines.append(part)
+    if float(row["unknown"]) > 0:
+        lines.append(f"{float(row['unknown']):.0%} of the runs unknown")
+    return blank(f"{place}  " + "\n    ".join(look.shorten(line, WIDTH) for line in lines))
+
+
+def _bounds(ax: Axes, shown: pd.DataFrame, x: str, y: str) -> None:
+    for name, prefix, set_bounds in ((x, "x", ax.set_xlim), (y, "y", ax.set_ylim)):
+        if name == "success_rate":
+            set_bounds(-0.02, 1.02)
+        else:
+            ends = [float(value) for column in (prefix, f"{prefix}_high") for value in shown[column].dropna()]
+            set_bounds(0, (max(ends) or 1.0) * 1.06)
+
+
+def _scale(axis: Any, name: str) -> None:
+    if name == "success_rate":
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        return
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axis.set_major_formatter(look.Dollars() if name == "cost_mean" else FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
+def number(value: float, name: str) -> str:
+    """A figure in words."""
+    if math.isnan(value):
+        return "unknown"
+    if name == "success_rate":
+        return f"{value:.0%}"
+    if name == "cost_mean":
+        return look.dollars(value)
+    return f"{look.whole(value) if value >= 100 else f'{value:.3g}'} {FIGURES[name][1]}"
