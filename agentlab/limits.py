@@ -51,6 +51,14 @@ def limit_fields(condition: object) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(field for field in fields if "unit" in field.metadata)
 
 
+def known_words(condition: object) -> tuple[str, tuple[Any, ...]]:
+    """Return what the words of a condition name (`known` in the metadata: "tools", "finish reasons"), and the words."""
+    for field in dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ():
+        if "known" in field.metadata:
+            return field.metadata["known"], getattr(condition, field.name)
+    return "", ()
+
+
 def start_of(field: dataclasses.Field[Any]) -> Any:
     """Return the first value that a control offers for the field; `dataclasses.MISSING` where none is known."""
     start = field.metadata.get("start")
