@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
-    from agentlab.evaluate import is_stop_condition_met as is_stop_condition_met
     from agentlab.experiments.estimate import DryRun as DryRun
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
@@ -85,6 +84,7 @@ if TYPE_CHECKING:
     from agentlab.terminating import TerminatingTools as TerminatingTools
     from agentlab.termination import DecisionContext as DecisionContext
     from agentlab.termination import decide as decide
+    from agentlab.termination import is_stop_condition_met as is_stop_condition_met
     from agentlab.tools import Tool as Tool
     from agentlab.tools import tool as tool
     from agentlab.transport import record as record
@@ -119,7 +119,6 @@ _PLACES = {
     "agentlab.continuation": ("ContinuationPolicy",),
     "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
     "agentlab.experiments.estimate": ("DryRun",),
-    "agentlab.evaluate": ("is_stop_condition_met",),
     "agentlab.experiments.experiment": ("Experiment",),
     "agentlab.experiments.results": ("ExperimentResults",),
     "agentlab.going_on": ("Proposal",),
@@ -150,7 +149,7 @@ _PLACES = {
     "agentlab.storage.store": ("Store",),
     "agentlab.interop.otel_export": ("Telemetry",),
     "agentlab.terminating": ("TerminatingTools",),
-    "agentlab.termination": ("DecisionContext", "decide"),
+    "agentlab.termination": ("DecisionContext", "decide", "is_stop_condition_met"),
     "agentlab.tools": ("Tool", "tool"),
     "agentlab.transport": ("record", "replay"),
     "agentlab.types": (

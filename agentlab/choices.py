@@ -1,4 +1,4 @@
-"""Several values in the place of one: `StepCountIs([2, 4, 8])` is not a condition but a grid of them, for `lab.backtest`."""
+"""Value grids: `StepCountIs([2, 4, 8])` is not one condition but three, for `lab.backtest`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentlab.errors import LimitError
 
 
 class Choices(tuple[Any, ...]):
-    """The values that a parameter takes one after the other; each is a valid one."""
+    """The values of a grid for one parameter, each valid by itself."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ class Choices(tuple[Any, ...]):
 
 
 def one_or_several(check: Callable[[str, str, object], Any], owner: str, name: str, value: object) -> Any:
-    """`value` checked, or where it is a list (a range, an array) each of its values as one of several Choices."""
+    """Return `value` checked; of a list, a range or an array the checked values as Choices."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         return check(owner, name, value)
     given = value.tolist() if hasattr(value, "tolist") else list(value)
@@ -29,7 +29,7 @@ def one_or_several(check: Callable[[str, str, object], Any], owner: str, name: s
 
 
 def choices_of(condition: object) -> dict[str, Choices]:
-    """The fields of a single condition that have several values."""
+    """Return the fields of a single condition that hold several values."""
     if not dataclasses.is_dataclass(condition):
         return {}
     values = ((field.name, getattr(condition, field.name)) for field in dataclasses.fields(condition))
@@ -37,20 +37,20 @@ def choices_of(condition: object) -> dict[str, Choices]:
 
 
 def any_of(given: tuple[Any, ...], checked: Callable[[tuple[Any, ...]], Any]) -> Any:
-    """Words any of which will do, checked; of one list each of its entries, a word or a tuple of words, as one of several Choices."""
+    """Return alternative words, checked; of a list its entries, each a word or a tuple of words, as Choices."""
     if not (len(given) == 1 and isinstance(given[0], list)):
         return checked(given)
     several = [checked((one,) if isinstance(one, str) else tuple(one)) for one in given[0]]
     return Choices(dict.fromkeys(several)) if several else checked(())
 
 
-def words(given: tuple[Any, ...]) -> str:
-    """Such words as they were written."""
+def words_as_code(given: tuple[Any, ...]) -> str:
+    """Return alternative words as code."""
     if isinstance(given, Choices):
         return repr([str(several[0]) if len(several) == 1 else tuple(map(str, several)) for several in given])
     return ", ".join(repr(str(name)) for name in given)
 
 
-def amounts(amount: object) -> str:
-    """One amount or several as they were written."""
+def amounts_as_code(amount: object) -> str:
+    """Return one amount or several as code."""
     return f"[{', '.join(map(str, amount))}]" if isinstance(amount, Choices) else str(amount)

@@ -1,4 +1,4 @@
-"""How far a response that was cut is asked to go on, within one step."""
+"""Caps on continuing a truncated response within one step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from agentlab.errors import LimitError
-from agentlab.limits import limit_field, whole_number
+from agentlab.limits import check_limits, limit_field
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import shown_without_keys
 from agentlab.shown import Shown
@@ -17,10 +17,10 @@ RECOVERY_HINT = (
     "If you intended a tool call, emit one complete tool call payload only.\n"
     "Do not repeat already-sent text."
 )
-"""What a model is told that cannot be given the beginning of its answer to go on from."""
+"""The prompt for a model that cannot be given the beginning of its answer as a prefill."""
 
 FIRST_CAPS = 4
-"""How many times its first cap an answer may grow to where nothing else is said."""
+"""By default an answer may grow to this many times its first cap."""
 
 _NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does leaving it out."
 
@@ -29,13 +29,13 @@ _NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does lea
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ContinuationPolicy(Shown):
-    """Caps on going on with a response that was cut at its token cap. All are counted within one step, and editable live.
+    """Caps on continuing a response that was cut off at its token cap. All are counted per step, and editable live.
 
-    max_continuations_per_turn              further calls for the rest of a cut answer; 0 means that none is made
+    max_continuations_per_turn              further calls for the rest of a truncated answer; 0 means none
     max_total_completion_tokens_per_turn    output tokens of all calls of the step; None means 4 times the first call's cap
     max_total_output_chars_per_turn         characters of the answer
-    max_tool_repair_attempts                further calls for a tool call that was cut in half; 0 means that none is made
-    hint                                    what the model is told, where it cannot be given its own words to go on from
+    max_tool_repair_attempts                further calls for a truncated tool call; 0 means none
+    hint                                    the prompt to continue, where the model cannot be given its own words as a prefill
 
     Example:
         >>> policy = lab.ContinuationPolicy(max_continuations_per_turn=1)
@@ -46,31 +46,43 @@ class ContinuationPolicy(Shown):
     """
 
     max_continuations_per_turn: int = limit_field(
-        default=3, unit="calls", minimum=0, help="further calls for the rest of a cut answer; 0: none"
+        default=3,
+        unit="calls",
+        minimum=0,
+        help="further calls for the rest of a truncated answer; 0: none",
+        metadata={"label": "the continuations of an answer"},
     )
     max_total_completion_tokens_per_turn: int | None = limit_field(
-        default=None, unit="tokens", minimum=1, start=4_000, help="output of all calls of a step; none set: 4 times the first cap"
+        default=None,
+        unit="tokens",
+        minimum=1,
+        start=4_000,
+        help="output of all calls of a step; none set: 4 times the first cap",
+        metadata={"label": "the output tokens of a step", "none": _NO_CAP},
     )
     max_total_output_chars_per_turn: int = limit_field(
-        default=120_000, unit="characters", minimum=1, help="characters of a step's answer"
+        default=120_000,
+        unit="characters",
+        minimum=1,
+        help="characters of a step's answer",
+        metadata={"label": "the characters of a step"},
     )
     max_tool_repair_attempts: int = limit_field(
-        default=1, unit="calls", minimum=0, help="further calls for half a tool call; 0: none"
+        default=1,
+        unit="calls",
+        minimum=0,
+        help="further calls for a truncated tool call; 0: none",
+        metadata={"label": "the repairs of a tool call"},
     )
-    hint: str = dataclasses.field(default=RECOVERY_HINT, metadata={"help": "what the model is told after a cut"})
+    hint: str = dataclasses.field(default=RECOVERY_HINT, metadata={"help": "the prompt to continue a truncated answer"})
 
     def __post_init__(self) -> None:
-        kind = type(self).__name__
-        whole_number(kind, "max_continuations_per_turn", self.max_continuations_per_turn, 0)
-        whole_number(kind, "max_tool_repair_attempts", self.max_tool_repair_attempts, 0)
-        whole_number(kind, "max_total_output_chars_per_turn", self.max_total_output_chars_per_turn)
-        if self.max_total_completion_tokens_per_turn is not None:
-            whole_number(kind, "max_total_completion_tokens_per_turn", self.max_total_completion_tokens_per_turn, 1, _NO_CAP)
+        check_limits(self)
         if not isinstance(self.hint, str) or not self.hint.strip():
             raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): say in words what the model is to do.")
 
     def completion_tokens(self, first_cap: int | None) -> int | None:
-        """The cap on the step's output tokens, given that of its first call; None where neither is known.
+        """Return the cap on the step's output tokens, given that of its first call; None if neither is known.
 
         Example:
             >>> lab.ContinuationPolicy().completion_tokens(first_cap=500)
@@ -82,7 +94,7 @@ class ContinuationPolicy(Shown):
 
 
 CONTINUATION = ContinuationPolicy()
-"""What holds unless something else is said."""
+"""The default policy."""
 
 NO_CONTINUATION = ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_attempts=0)
-"""A cut answer stays cut."""
+"""A truncated answer is not continued."""

@@ -1,32 +1,32 @@
-"""Reading a stop condition after a step: at once where nothing has to wait, else by awaiting what is still needed."""
+"""Reading a stop condition after a step: synchronous parts first, then async predicates, if they still matter."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from agentlab.errors import AgentlabWarning
-from agentlab.history import RunHistory
-from agentlab.predicates import discard, needs_await
-from agentlab.results import Reading, StepResult
+from agentlab.predicates import discard
+from agentlab.results import Reading
 from agentlab.shelter import GRACE_S, ends
-from agentlab.stop import Custom, Off, StopCondition, as_condition, read_off
+from agentlab.stop import Custom, Off, StopCondition, read_off
+from agentlab.totals import Totals
 
 
-async def read_condition(condition: StopCondition, history: RunHistory, limit_s: float | None = None) -> Reading:
-    """The reading of a whole tree.
+async def read_condition(condition: StopCondition, history: Totals, limit_s: float | None = None) -> Reading:
+    """Return the reading of a whole tree.
 
-    Every leaf that needs no waiting is read. Async predicates are awaited together, and only where the others leave the answer
-    open; the first that decides cancels the rest, whose readings then stay open (`met` None), and so do those that have no answer
-    after `limit_s` seconds. A predicate that is turned off is not called. What a predicate raises is raised.
+    Every synchronous leaf is read. Async predicates are awaited together, and only where the others leave the answer open; the first
+    that decides cancels the rest, whose readings then stay open (`met` None), like those without an answer after `limit_s` seconds.
+    A predicate that is switched off is not called. Errors of predicates are raised.
     """
     if not condition.may_wait:
         return condition.read(history)
     leaves = list(condition.leaves())
-    off = list(_whether_off(condition))
+    off = list(_are_off(condition))
     answers: list[Reading] = []
     waiting: dict[int, Awaitable[Any]] = {}
     try:
@@ -57,7 +57,7 @@ async def read_condition(condition: StopCondition, history: RunHistory, limit_s:
             discard(awaitable)
 
 
-async def _answer(leaf: StopCondition, history: RunHistory, begun: Awaitable[Any] | None) -> Reading:
+async def _answer(leaf: StopCondition, history: Totals, begun: Awaitable[Any] | None) -> Reading:
     assert isinstance(leaf, Custom)  # noqa: S101  for the type checker
     answer = leaf.ask(history) if begun is None else begun
     return answer if isinstance(answer, Reading) else leaf.reading_of(await answer)
@@ -88,17 +88,18 @@ async def _first_to_decide(
     finally:
         ended, cut = await ends(tasks)
         if not ended:
-            told = (
-                f"A stop condition did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be running."
+            warnings.warn(
+                f"A stop condition did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be running.",
+                AgentlabWarning,
+                stacklevel=2,
             )
-            warnings.warn(told, AgentlabWarning, stacklevel=2)
         if cut is not None:
             raise cut
     return reading
 
 
 def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[int]) -> Iterator[int]:
-    """The places of the leaves whose answer can still change the whole: those below nodes that are all open, and not off."""
+    """Yield the positions of the leaves that can still change the answer: those below nodes that are all open and on."""
     if not condition.parts:
         index = next(indexes)
         if reading.met is None:
@@ -112,28 +113,9 @@ def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[i
                 next(indexes)
 
 
-def _whether_off(condition: StopCondition, *, off: bool = False) -> Iterator[bool]:
-    """Of each leaf, whether it is turned off, alone or with what it is a part of."""
+def _are_off(condition: StopCondition, *, off: bool = False) -> Iterator[bool]:
+    """Yield for each leaf whether it is switched off, by itself or with its group."""
     if not condition.parts:
         yield off
     for part in condition.parts:
-        yield from _whether_off(part, off=off or isinstance(condition, Off))
-
-
-@needs_await("is_stop_condition_met(…)")
-async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult]) -> bool:
-    """Whether any of the conditions is met after these steps.
-
-    `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` a history or any
-    sequence of StepResult. An empty list is never met.
-
-    Example:
-        >>> await lab.is_stop_condition_met(lab.StepCountIs(4), result.history)
-        True
-        >>> await lab.is_stop_condition_met(lambda history: "Vienna" in history.last.text, result.history)
-        False
-    """
-    if isinstance(conditions, list | tuple) and not conditions:
-        return False
-    history = steps if isinstance(steps, RunHistory) else RunHistory(steps)
-    return bool((await read_condition(as_condition(conditions), history)).met)
+        yield from _are_off(part, off=off or isinstance(condition, Off))

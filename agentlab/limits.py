@@ -1,19 +1,20 @@
-"""The numbers that a person sets: how a field declares one, and how a value is checked."""
+"""Limits as fields of a dataclass: how a field declares one, and how a value is checked."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import math
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
 from typing import Any
 
 from agentlab.errors import LimitError
 from agentlab.no_such_name import advice
 
-LARGEST = 2**63 - 1
-"""What a column of whole numbers can hold."""
+NO_LIMIT = " None means no limit, and so does leaving it out."
 
 
 def limit_field(
@@ -23,10 +24,11 @@ def limit_field(
     help: str,  # noqa: A002
     default: Any = dataclasses.MISSING,
     start: Any = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """A dataclass field that holds a limit; the metadata is what a control in the panel is made of.
+    """A dataclass field that holds a limit; the panel builds its control from the metadata.
 
-    `start` is what the control offers where the limit is set for the first time; None: the default, or else the minimum.
+    `start` is the first value of the control when the limit is switched on; None means the default, or else the minimum.
 
     Example:
         >>> from dataclasses import dataclass
@@ -39,7 +41,8 @@ def limit_field(
         >>> (await brief.run("?", stop=StepTakes(30))).to_frame()["StepTakes.met"].tolist()
         [False]
     """
-    return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "help": help, "start": start})
+    about = {"unit": unit, "minimum": minimum, "help": help, "start": start, **metadata}
+    return dataclasses.field(default=default, metadata=about)
 
 
 def limit_fields(condition: object) -> tuple[dataclasses.Field[Any], ...]:
@@ -48,8 +51,16 @@ def limit_fields(condition: object) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(field for field in fields if "unit" in field.metadata)
 
 
+def known_words(condition: object) -> tuple[str, tuple[Any, ...]]:
+    """Return what the words of a condition name (`known` in the metadata: "tools", "finish reasons"), and the words."""
+    for field in dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ():
+        if "known" in field.metadata:
+            return field.metadata["known"], getattr(condition, field.name)
+    return "", ()
+
+
 def start_of(field: dataclasses.Field[Any]) -> Any:
-    """What a control offers where the field is set for the first time; `dataclasses.MISSING` where nothing is known."""
+    """Return the first value that a control offers for the field; `dataclasses.MISSING` where none is known."""
     start = field.metadata.get("start")
     if start is not None:
         return start
@@ -60,24 +71,32 @@ def start_of(field: dataclasses.Field[Any]) -> Any:
     return field.metadata.get("minimum", dataclasses.MISSING)
 
 
-NO_LIMIT = " None means no limit, and so does leaving it out."
+def check_limits(owner: object) -> None:
+    """Check the limits of a frozen dataclass and normalize them. None is allowed where the metadata says what it means (`none`)."""
+    for field in limit_fields(owner):
+        value, none = getattr(owner, field.name), field.metadata.get("none", "")
+        if value is not None or not none:
+            kind = type(owner).__name__
+            check = CHECKS.get(field.metadata["unit"])
+            if check is None:
+                whole_number(kind, field.name, value, field.metadata["minimum"], none)
+            else:
+                object.__setattr__(owner, field.name, check(kind, field.name, value, none))
 
 
 def whole_number(owner: str, name: str, value: object, minimum: int = 1, otherwise: str = "") -> int:
-    """`value` as a count of at least `minimum`, or a LimitError that names it and says what else there is, `otherwise`."""
+    """Return `value` as a count of at least `minimum`. Raises a LimitError that names it and ends with `otherwise`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise LimitError(
             f"{owner}({name}={value!r}): {name} is a whole number, such as {max(minimum, 8)}; got {type(value).__name__}."
         )
     if value < minimum:
         raise LimitError(f"{owner}({name}={value!r}): {name} must be at least {minimum}.{otherwise}")
-    if value > LARGEST:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be at most {LARGEST}.{otherwise}")
     return value
 
 
 def money(owner: str, name: str, value: object, otherwise: str = "") -> Decimal:
-    """`value` as US dollars above 0, exact, or a LimitError that names it."""
+    """Return `value` as exact US dollars above 0. Raises a LimitError that names it."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise LimitError(
             f"{owner}({name}={value!r}): {name} is an amount in US dollars, such as 0.05; got {type(value).__name__}."
@@ -92,35 +111,35 @@ def money(owner: str, name: str, value: object, otherwise: str = "") -> Decimal:
 
 
 def in_seconds(value: Any) -> Any:
-    """A timedelta as seconds, anything else as it is."""
+    """Return a timedelta as seconds, anything else as it is."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def seconds(owner: str, name: str, value: object, otherwise: str = "") -> float:
-    """`value`, a number or a timedelta, as seconds above 0, or a LimitError that names it."""
+    """Return `value`, a number or a timedelta, as seconds above 0. Raises a LimitError that names it."""
     value = in_seconds(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise LimitError(
             f"{owner}({name}={value!r}): {name} is a number of seconds, such as 30, or a timedelta; got {type(value).__name__}."
         )
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number) or number <= 0:
+    if not math.isfinite(value) or value <= 0:
         raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds.{otherwise}")
-    return number
+    return float(value)
+
+
+CHECKS: Mapping[str, Callable[[str, str, object, str], Any]] = {"USD": money, "s": seconds}
+"""Checks of a value by its unit; the others are whole numbers."""
 
 
 def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
-    """(value, limit, met) of a sum that may be unknown: then it is met only where the known part already reaches the limit."""
+    """Return (value, limit, met) of a total. One that is unknown (None) is met only if its known part already reaches the limit."""
     if value is None:
         return None, limit, True if known >= limit else None
     return value, limit, value >= limit
 
 
 def no_such(kind: str, name: str, known: list[str]) -> str:
-    """What to say of a name that there is none of; with the nearest one that there is."""
+    """Return the message for an unknown name, with the nearest known one."""
     if kind == "limit":
         return f"There is no limit {name!r}. {advice(name, known, lists='There is')}"
     near = difflib.get_close_matches(name, known, n=1)

@@ -1,4 +1,4 @@
-"""What gives a run more room: limits that are met, raised; conditions that are met, raised or turned off; and how that is said."""
+"""Limit increases: limits that are met are raised, conditions that are met are raised or switched off."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from decimal import ROUND_UP, Decimal
 from typing import Any, TypeVar
 
 from agentlab.amounts import in_words
-from agentlab.budget import DefaultTurns
-from agentlab.history import ZERO, RunHistory
+from agentlab.budget import TOTAL_OF, USED, DefaultTurns
+from agentlab.history import RunHistory
 from agentlab.leaf_names import describe
-from agentlab.limits import LARGEST
+from agentlab.limits import limit_fields
 from agentlab.results import Reading
 from agentlab.settings import EDITABLE, RunSettings
 from agentlab.stop import Not, Off, StopCondition
@@ -22,72 +22,59 @@ from agentlab.suggestions import LARGER
 
 Number = TypeVar("Number", int, float, Decimal)
 
-_IN_WORDS = {
-    "max_turns": "the turn limit",
-    "max_calls": "the call limit",
-    "max_tokens": "the token budget",
-    "max_tokens_per_turn": "the output cap",
-    "max_cost": "the cost budget",
-    "timeout": "the time limit",
-    "max_invocations": "the call limit of the terminating tools",
-    "consecutive_nudges": "the reminders in a row",
-    "max_continuations_per_turn": "the continuations of an answer",
-    "max_total_completion_tokens_per_turn": "the output tokens of a step",
-    "max_total_output_chars_per_turn": "the characters of a step",
-    "max_tool_repair_attempts": "the repairs of a tool call",
-}
-_UNITS = {one.name: one.metadata.get("unit", "") for part in EDITABLE.values() for one in dataclasses.fields(part)}
+_ABOUT = {field.name: field.metadata for part in EDITABLE.values() for field in limit_fields(part)}
 _MOST_DOUBLINGS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """Changes that give more room, and their words. False where there is none.
+    """Changes that raise limits or switch conditions off, and their description. False if there is none.
 
-    `edits` are fields for `LiveSettings.edit`, `leaves` those of single conditions, `off` the names of conditions to be turned off.
+    `edits` are fields for `LiveSettings.edit`, `leaves` those of single conditions, `off` the names of conditions to switch off, and
+    `raised` describes the first two.
     """
 
     edits: Mapping[str, Any] = field(default_factory=dict)
     leaves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     off: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    raised: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.edits or self.leaves or self.off)
 
     def with_field(self, name: str, value: Any) -> Raised:
-        """With this field of the settings as well."""
-        said = f"{_IN_WORDS.get(name, name)} to {in_words(value, _UNITS.get(name, ''))}"
-        return dataclasses.replace(self, edits={**self.edits, name: value}, told=(*self.told, said))
+        """Add a field of the settings."""
+        raised = f"{_ABOUT[name].get('label', name)} to {in_words(value, _ABOUT[name]['unit'])}"
+        return dataclasses.replace(self, edits={**self.edits, name: value}, raised=(*self.raised, raised))
 
     def with_leaf(self, leaf: str, name: str, value: Any, unit: str) -> Raised:
-        """With this field of a condition as well."""
-        told = (*self.told, f"{leaf} to {in_words(value, unit)}")
-        return dataclasses.replace(self, leaves={**self.leaves, leaf: {name: value}}, told=told)
+        """Add a field of a condition."""
+        raised = (*self.raised, f"{leaf} to {in_words(value, unit)}")
+        return dataclasses.replace(self, leaves={**self.leaves, leaf: {name: value}}, raised=raised)
 
     def and_also(self, other: Raised) -> Raised:
-        """With what `other` changes as well, where this one does not."""
-        both = self
+        """Add the edits of `other` to fields that this one leaves alone."""
+        merged = self
         for name, value in other.edits.items():
-            if name not in both.edits:
-                both = both.with_field(name, value)
-        return both
+            if name not in merged.edits:
+                merged = merged.with_field(name, value)
+        return merged
 
     @property
     def words(self) -> str:
-        """What is raised, and to what: `the turn limit to 40 and StepCountIs to 16`."""
-        return _listed(self.told)
+        """The raised limits with their new values: `the turn limit to 40 and StepCountIs to 16`."""
+        return _listed(self.raised)
 
     @property
     def sentence(self) -> str:
-        """All of it: `Turn Custom off, raise the turn limit to 40`."""
+        """All changes: `Turn Custom off, raise the turn limit to 40`."""
         off = f"turn {_listed(self.off)} off" if self.off else ""
-        said = ", ".join(filter(None, [off, f"raise {self.words}" if self.told else ""]))
-        return said[:1].upper() + said[1:]
+        sentence = ", ".join(filter(None, [off, f"raise {self.words}" if self.raised else ""]))
+        return sentence[:1].upper() + sentence[1:]
 
 
 def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | None = None) -> Raised:
-    """Every limit that is met after these steps, raised, so that the run goes on for about as long again."""
+    """Raise every limit that is met after these steps, so that the run can go on for about as long again."""
     raised = Raised()
     spent_s = history.elapsed_s if elapsed_s is None else elapsed_s
     terminating = settings.terminating
@@ -96,38 +83,30 @@ def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | Non
     readings = settings.budget.readings(history, spent_s)
     for reading in sorted(readings, key=lambda one: isinstance(one.limit, DefaultTurns)):
         counts = [raised.edits.get(name, 0) for name in ("max_calls", "max_invocations")]
-        if reading.met and not (isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit):  # it yields to these
+        if reading.met and not (
+            isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit
+        ):  # the default yields to these
             limit: Any = getattr(settings.budget, reading.name)
             used, once = _used(reading.name, history, spent_s)
             raised = raised.with_field(reading.name, larger(limit, used, once))
     return raised
 
 
-def _used(name: str, history: RunHistory, spent_s: float) -> tuple[Any, Any]:
-    """What is used of a limit, as far as it is known, and how much of that by the newest step."""
+def _used(name: str, history: RunHistory, elapsed_s: float) -> tuple[Any, Any]:
+    """Return the known use of a limit, and how much of it the newest step used."""
     last = history.last
-    calls = () if last is None else last.calls
-    children = () if last is None else last.children
-    match name:
-        case "max_turns":
-            return len(history), 1
-        case "max_calls":
-            return history.calls, len(calls) + sum(child.calls for child in children)
-        case "max_tokens":
-            own = sum(call.usage.known_tokens for call in calls)
-            return history.known_tokens, own + sum(child.known_tokens for child in children)
-        case "max_cost":
-            spent = sum((call.cost.known_usd for call in calls), ZERO)
-            return history.known_cost_usd, spent + sum((child.known_cost_usd for child in children), ZERO)
-        case _:
-            return spent_s, 0.0 if last is None else last.duration_s
+    if name == "timeout":
+        return elapsed_s, 0.0 if last is None else last.duration_s
+    read = USED[TOTAL_OF[name]]
+    used = read(history)[1]
+    return used, used - read(history.prefix(len(history) - 1))[1] if last is not None else used
 
 
 # Conditions -----------------------------------------------------------------------------------------------------------------
 
 
 def raised_conditions(condition: StopCondition, reading: Reading, history: RunHistory) -> Raised:
-    """Numbers raised so that the condition is met no more; nothing where that cannot be had by raising alone."""
+    """Raise numbers so that the condition is no longer met; empty if raising alone does not do it."""
     tree, raised = condition, Raised()
     named, readings = list(describe(condition).items()), list(reading.leaves())
     for place, negated in _deciding(condition, reading):
@@ -143,7 +122,7 @@ def raised_conditions(condition: StopCondition, reading: Reading, history: RunHi
 
 
 def conditions_off(condition: StopCondition, reading: Reading) -> Raised:
-    """Conditions turned off so that the whole is met no more."""
+    """Switch conditions off so that the whole is no longer met."""
     tree, off = condition, Raised()
     named, readings = list(describe(condition).items()), list(reading.leaves())
     for place, _ in _deciding(condition, reading):
@@ -156,7 +135,7 @@ def conditions_off(condition: StopCondition, reading: Reading) -> Raised:
 
 
 def _deciding(condition: StopCondition, reading: Reading, first: int = 0) -> Iterator[tuple[int, bool]]:
-    """The places of the leaves that made it met, in the order of `leaves()`, and whether it was by not being met."""
+    """Yield the positions in `leaves()` of the conditions that made it met, and whether they did so by not being met."""
     if condition.is_off or not reading.met:
         return
     if not condition.parts:
@@ -172,17 +151,12 @@ def _deciding(condition: StopCondition, reading: Reading, first: int = 0) -> Ite
 
 
 def _higher(leaf: StopCondition, reading: Reading, history: RunHistory) -> tuple[StopCondition, Any, Any, Reading] | None:
-    """A condition with one number, raised until it is met no more; None for any other, and where raising does not help. One of a
-    person's own may refuse the number, or raise."""
-    numbers = [
-        one
-        for one in dataclasses.fields(leaf)  # type: ignore[arg-type]
-        if "unit" in one.metadata and _is_number(getattr(leaf, one.name))
-    ]
+    """Raise the one number of a condition until it is no longer met; None if it has not one number, or raising does not help."""
+    numbers = [one for one in limit_fields(leaf) if _is_number(getattr(leaf, one.name))]
     if len(numbers) != 1:
         return None
     value: Any = getattr(leaf, numbers[0].name)
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # a user's condition may refuse the number, or raise
         value = larger(value, type(value)(reading.value) if _is_number(reading.value) else value)
         for _ in range(_MOST_DOUBLINGS):
             changed = leaf.changed(**{numbers[0].name: value})
@@ -201,25 +175,23 @@ def _is_number(value: object) -> bool:
 
 
 def twice(number: Number) -> Number:
-    """Twice as much, as far as a limit can go."""
-    doubled = number * LARGER
-    return min(doubled, LARGEST) if isinstance(doubled, int) else doubled
+    """Return twice the number."""
+    return number * LARGER
 
 
 def larger(limit: Number, used: Number, once: Number | None = None) -> Number:
-    """Twice the limit, and never less than what is used already with room for as much again, or for `once` more."""
+    """Return twice the limit, and at least what is used already plus `once`, the limit where that is None."""
     doubled = twice(limit)
     least = used + max(limit, limit if once is None else once)
     return doubled if doubled >= least else _round_up(least)
 
 
 def _round_up(number: Number) -> Number:
-    """To two digits that count."""
+    """Round up to two significant digits."""
     exact = Decimal(str(number))
     unit = Decimal(1).scaleb(exact.adjusted() - 1)
     rounded = exact.quantize(unit, ROUND_UP) if unit >= 1 or exact != exact.to_integral_value() else exact
-    found = type(number)(rounded)
-    return min(found, LARGEST) if isinstance(found, int) else found
+    return type(number)(rounded)
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
-"""Errors for names and keywords that agentlab does not have: what to write in place of another tool's name, else the nearest there is.
+"""Errors for names and keywords that agentlab does not have: they name the equivalent of another tool's name, or the nearest name.
 
-Nothing of agentlab is imported here before an error is made: modules import this file while they are imported themselves.
+Other modules of agentlab are imported only when an error is made, since they import this one while they are imported themselves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, TypeVar
 
 _EVENTS = (
@@ -102,7 +103,7 @@ ELSEWHERE = {
     "continuation_terminated": "`lab.events.ContinuationEnded`",
     **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
 }
-"""Names in other tools, and what to write here."""
+"""Names in other tools, and what to write in agentlab."""
 
 
 @functools.cache
@@ -115,24 +116,24 @@ def _plain(name: str) -> str:
 
 
 def hint_for(name: str) -> str:
-    """What to write in place of a name that other tools use, in any case and underscores, as a sentence; "" for an unknown name."""
+    """Return what to write in place of a name of other tools, in any case, as a sentence; "" for an unknown name."""
     ours = ELSEWHERE.get(name) or _spelled().get(_plain(name))
     return f"Write {ours}." if ours else ""
 
 
 def near(name: str, known: Sequence[str], cutoff: float = 0.78) -> str:
-    """The known name that `name` is a misspelling of, else "". A lower cutoff finds names that merely share letters."""
+    """Return the known name that `name` misspells, else "". A lower cutoff finds names that merely share letters."""
     found = difflib.get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=cutoff)
     return next((one for one in known if found and one.lower() == found[0]), "")
 
 
 def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
-    """The error for `module.name`, where `known` are the names that there are."""
+    """Return the error for `module.name`, where `known` are the existing names."""
     close = near(name, known)
     other_case = close.lower() == name.lower()
     hint = f"Write {ELSEWHERE[name]}." if name in ELSEWHERE and not other_case else ""
-    asked = name[:1].isupper() and not hint  # `from agentlab import file` asks as well, while errors are still being imported
-    for other in ("errors", "events") if asked else ():
+    is_class = name[:1].isupper() and not hint  # `from agentlab import file` asks too, while errors are still being imported
+    for other in ("errors", "events") if is_class else ():
         if name in getattr(import_module(f"agentlab.{other}"), "__all__", ()):
             hint = f"Write `lab.{other}.{name}`."
     hint = hint or ("" if other_case else hint_for(name))
@@ -145,13 +146,13 @@ def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError
 
 
 def defined_in(module: Mapping[str, object]) -> list[str]:
-    """The public names that a module defines, without those it imports; `module` is its `globals()`."""
+    """Return the public names that a module defines, without those it imports; `module` is its `globals()`."""
     here = module["__name__"]
     return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
 
 
 def only(module: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers `names` alone."""
+    """Return `__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers only `names`."""
 
     def missing(name: str) -> Any:
         raise no_such_name(module, name, names)
@@ -169,15 +170,15 @@ _HOLDERS = {
     "terminating": ("agentlab.terminating", "TerminatingTools"),
     "retry": ("agentlab.loop.calls", "RetryPolicy"),
 }
-"""Keywords whose value is a dataclass: a field of it may be written where the keyword belongs."""
+"""Keywords whose value is a dataclass: people may write one of its fields in place of the keyword."""
 _SETTINGS = ("budget", "stop", "policy", "continuation", "terminating")
-"""What the runs of an experiment may differ in."""
+"""Settings in which the runs of an experiment may differ."""
 _OF_ONE_RUN = ("max_turns", "max_tokens_per_turn")
-"""Limits that the budget of an experiment does not bound."""
+"""Limits of a single run, which the budget of an experiment does not have."""
 
 
 def helps_with_keywords(target: C) -> C:
-    """Make a keyword that a function, or the `__init__` of a dataclass, does not take an error that says what to write.
+    """Make an unknown keyword of a function, or of the `__init__` of a dataclass, an error that names the right one.
 
     The signature stays as it is for editors and type checkers.
     """
@@ -193,74 +194,68 @@ def _checking(function: C, owner: str, kind: str) -> C:
     known = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     listed = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
 
-    def check(given: Mapping[str, object]) -> None:
-        for name in given:
-            if name not in known:
-                only_listed = f"Write its {listed} without a keyword: {owner}(…)." if listed and not known else ""
-                said = only_listed or advice(name, known, owner=owner, value=given[name])
-                raise getattr(import_module("agentlab.errors"), kind)(f"{owner} takes no {name!r}. {said}")
-
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def later(*args: Any, **given: Any) -> Any:
-            check(given)
-            return await function(*args, **given)
-
-        return later  # type: ignore[return-value]
-
     @functools.wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
-        check(given)
+        for name, value in given.items():
+            if name not in known:
+                positional = f"Write its {listed} without a keyword: {owner}(…)." if listed and not known else ""
+                hint = positional or advice(name, known, owner=owner, value=value)
+                raise getattr(import_module("agentlab.errors"), kind)(f"{owner} takes no {name!r}. {hint}")
         return function(*args, **given)
 
     return checked  # type: ignore[return-value]
 
 
 def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = None, lists: str = "It takes") -> str:
-    """What to write in place of a keyword that `owner` does not take, where it takes those in `known`.
+    """Return what to write in place of a keyword that `owner` does not take; it takes those in `known`.
 
-    A field of a budget is shown within one, with the value that was given where that is a number. `lists` begins the list of `known`.
+    A field of a budget is shown within one, with the given `value` if that is a number. `lists` begins the list of `known`.
     """
     takes = f"{lists}: {', '.join(known)}."
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     close = near(plain, known)
     if plain == close:
         return f"Did you mean {plain!r}? {takes}"
-    foreign = hint_for(name if name in ELSEWHERE else plain)
-    code = "" if foreign else _handed_on(plain, known, owner, value)
-    if not foreign and not code:
-        if close:
-            return f"Did you mean {close!r}? {takes}"
-        within = [field for keyword in _HOLDERS if keyword in known for field in _fields(keyword)]
-        others = [other for other, ours in ELSEWHERE.items() if re.match(r"`\w+=", ours)]
-        nearest = near(plain, [*within, *_agent_takes(), *others], 0.85)  # a looser match finds time_limit for rate_limit
-        said = advice(nearest, known, owner=owner, value=value, lists=lists) if nearest else takes
-        shown = re.match("Write (`[^`]+`)", said)
-        return f"Did you mean {shown[1]}? {takes}" if shown else said
+    if hint := _hint(name if name in ELSEWHERE else plain, known, owner, value, takes):
+        return hint
+    if close:
+        return f"Did you mean {close!r}? {takes}"
+    fields = [field for keyword in _HOLDERS if keyword in known for field in _fields(keyword)]
+    others = [other for other, ours in ELSEWHERE.items() if re.match(r"`\w+=", ours)]
+    nearest = near(plain, [*fields, *_parameters("Agent"), *others], 0.85)  # a looser match finds time_limit for rate_limit
+    hint = _hint(nearest, known, owner, value, takes) if nearest else ""
+    code = re.match("Write (`[^`]+`)", hint)
+    return f"Did you mean {code[1]}? {takes}" if code else hint or takes
+
+
+def _hint(name: str, known: Sequence[str], owner: str, value: object, takes: str) -> str:
+    """Return what to write for a name of another tool, or for a keyword of agentlab that belongs elsewhere; "" for other names."""
+    foreign = hint_for(name)
     if not foreign:
-        return f"Write `{code}`."
+        code = _code(name, known, owner, value)
+        return f"Write `{code}`." if code else ""
     field = re.search(r"`(\w+)=lab\.(\w+)\((\w+)=", foreign)
     if field is not None and field[3] in known and owner in ("", field[2]):
         return f"Did you mean {field[3]!r}? {takes}"
     keyword = re.search(r"`(\w+)=", foreign)
-    if keyword is None:
+    if keyword is None or (keyword[1] in known and field is None):
         return foreign
     if keyword[1] not in known and len(known) == 1:
-        return takes  # the settings of an agent do not help who writes a condition
+        return takes  # arguments of an agent do not help with a condition
     if field is not None:
-        return f"Write `{_handed_on(field[3], known, owner, value, field[1])}`."
-    return foreign if keyword[1] in known else re.sub(r"`(\w+=[^`]*)`", r"`lab.Agent(…, \1)`", foreign, count=1)
+        return f"Write `{_code(field[3], known, owner, value, field[1])}`."
+    return re.sub(r"`(\w+=[^`]*)`", r"`lab.Agent(…, \1)`", foreign, count=1)
 
 
-def _handed_on(name: str, known: Sequence[str], owner: str, value: object, holder: str = "") -> str:
-    """The code that hands on a keyword of agentlab's own which belongs elsewhere; "" for one that it has not."""
-    number = holder in ("", "budget") and isinstance(value, int | float | Decimal)
-    code, keyword = f"{name}={value if number else '…'}", name
-    if holder or name not in _agent_takes():
+def _code(name: str, known: Sequence[str], owner: str, value: object, holder: str = "") -> str:
+    """Return the code that passes on a keyword of agentlab which belongs elsewhere; "" for an unknown one."""
+    is_number = holder in ("", "budget") and isinstance(value, int | float | Decimal)
+    code, keyword = f"{name}={value if is_number else '…'}", name
+    if holder or name not in _parameters("Agent"):
         keyword = holder or next((one for one in _HOLDERS if name in _fields(one)), "")
         if not keyword:
-            return f"agent.run({'' if name == 'prompt' else '…, '}{name}=…)" if owner == "Agent" and name in _run_takes() else ""
+            is_of_run = owner == "Agent" and name in _parameters("Agent.run")
+            return f"agent.run({'' if name == 'prompt' else '…, '}{name}=…)" if is_of_run else ""
         needed = [f"{one}=[…]" for one, field in _fields(keyword).items() if field.default is dataclasses.MISSING and one != name]
         code = f"{keyword}=lab.{_HOLDERS[keyword][1]}({', '.join([*needed, code])})"
     if owner == "Experiment" and keyword in _SETTINGS and (keyword not in known or name in _OF_ONE_RUN):
@@ -268,12 +263,9 @@ def _handed_on(name: str, known: Sequence[str], owner: str, value: object, holde
     return code if keyword in known else f"lab.Agent(…, {code})"
 
 
-def _agent_takes() -> list[str]:
-    return list(inspect.signature(import_module("agentlab.agent").Agent).parameters)
-
-
-def _run_takes() -> list[str]:
-    return list(inspect.signature(import_module("agentlab.agent").Agent.run).parameters)[1:]
+def _parameters(name: str) -> list[str]:
+    """Return the parameters of `Agent` or `Agent.run`."""
+    return [one for one in inspect.signature(attrgetter(name)(import_module("agentlab.agent"))).parameters if one != "self"]
 
 
 def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:

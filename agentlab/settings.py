@@ -1,4 +1,4 @@
-"""What bounds a run, and the one place where it can be changed while the run goes on."""
+"""The settings of a run: RunSettings, frozen, and LiveSettings, which can be changed while the run is under way."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agentlab.budget import DEFAULT_TURNS, Budget, DefaultTurns, MissingUsage
 from agentlab.choices import choices_of
 from agentlab.continuation import CONTINUATION, NO_CONTINUATION, ContinuationPolicy
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
-from agentlab.leaf_names import describe, known_name
-from agentlab.limits import no_such
+from agentlab.leaf_names import describe
+from agentlab.limits import limit_fields, no_such
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words, shown_without_keys
 from agentlab.results import Decision
@@ -25,23 +25,19 @@ from agentlab.stop import StopCondition, as_condition
 from agentlab.stop_tree import leaf_switched
 from agentlab.terminating import TerminatingTools
 
-if TYPE_CHECKING:
-    from agentlab.tools import Tool
-
-LimitListener: TypeAlias = Callable[["RunSettings", "RunSettings", str], object]
-
 
 @helps_with_keywords
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunSettings(Shown):
-    """All that bounds a run at one moment. One of these is read per step, and kept on it.
+    """All limits of a run at one moment. Each step reads them once and keeps them.
 
     `policy` decides what follows from the end of each response, sync or async, see `agentlab.termination`; None is its standard table.
-    `continuation` caps going on with a cut response; `terminating` names the tools that end the run, None: a plain answer does.
+    `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run. Without them a plain
+    answer ends it.
 
-    Where no person set the budget's max_turns, it is the largest count of steps or calls that one did set, and 20 at least: a default
-    cuts no limit off, and bounds what else may have no end.
+    Where nobody set the budget's max_turns, it is the largest count of steps or calls that was set, and at least 20: the default never
+    undercuts another limit, and bounds runs that have none.
 
     Example:
         >>> run.limits.snapshot() == lab.RunSettings(stop=lab.HasToolCall("finalize") | lab.StepCountIs(8))
@@ -65,25 +61,25 @@ class RunSettings(Shown):
             object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
 
     def _counts(self) -> Iterator[int]:
-        """The limits on steps and calls, of which each turn takes one at least."""
+        """Yield the limits on steps and calls; each turn uses at least one of them."""
         yield self.budget.max_calls or 0
         yield 0 if self.terminating is None else self.terminating.max_invocations
         for leaf in () if self.stop is None else self.stop.leaves(that_count=True):
-            for field in getattr(leaf, "__dataclass_fields__", {}).values():
+            for field in limit_fields(leaf):
                 value = getattr(leaf, field.name)
-                if field.metadata.get("unit") in ("steps", "turns", "calls") and isinstance(value, int):
+                if field.metadata["unit"] in ("steps", "turns", "calls") and isinstance(value, int):
                     yield value
 
 
 def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
-    """A policy, or None for the standard one. Raises ConfigurationError for what cannot be called."""
+    """Return a policy, or None for the standard one. Raises ConfigurationError if it is not callable."""
     if policy is None or callable(policy):
         return policy
     raise ConfigurationError(f"policy={policy!r}: pass a function of (signal, context) that returns a Decision, or None.")
 
 
 def as_continuation(continuation: object) -> ContinuationPolicy:
-    """A continuation policy; 0, False or None mean that nothing is continued. Raises ConfigurationError for anything else."""
+    """Return a continuation policy; 0, False or None mean no continuation. Raises ConfigurationError for anything else."""
     if isinstance(continuation, ContinuationPolicy):
         return continuation
     if continuation is None or (isinstance(continuation, int) and not continuation):
@@ -94,10 +90,10 @@ def as_continuation(continuation: object) -> ContinuationPolicy:
 
 
 def as_terminating(terminating: object) -> TerminatingTools | None:
-    """Terminating tools, from a list of names too. Raises LimitError for what names no tool."""
+    """Return terminating tools, also from a list of names. Raises LimitError for anything else."""
     if terminating is None or isinstance(terminating, TerminatingTools):
         return terminating
-    return TerminatingTools(cast("tuple[str, ...]", terminating))  # it says itself what is wrong
+    return TerminatingTools(cast("tuple[str, ...]", terminating))  # its own check raises for anything else
 
 
 def _as_budget(budget: object) -> Budget:
@@ -117,47 +113,50 @@ PARTS: dict[str, Callable[[object], object]] = {
     "continuation": as_continuation,
     "terminating": as_terminating,
 }
-"""The parts of RunSettings, and what checks a new one."""
+"""The parts of RunSettings, with the check of a new value."""
 
 EDITABLE: dict[str, type] = {"budget": Budget, "continuation": ContinuationPolicy, "terminating": TerminatingTools}
-"""The parts of RunSettings whose fields can be changed one by one."""
+"""The parts of RunSettings whose fields can be edited one by one."""
 
 PART_OF = {field.name: part for part, kind in EDITABLE.items() for field in dataclasses.fields(kind)}
-"""Which part a field belongs to; no two parts have a field of the same name."""
+"""The part that each field belongs to; no two parts share a field name."""
 
 
-if TYPE_CHECKING:
-    Read = TypeVar("Read")
-    Written = TypeVar("Written")
+# Live settings --------------------------------------------------------------------------------------------------------------
 
-    class _Live(Generic[Read, Written]):
-        """A property, as type checkers see it, whose value comes back in one type and may be set in more."""
-
-        def __get__(self, holder: object, kind: type) -> Read: ...
-        def __set__(self, holder: object, value: Written) -> None: ...
+LimitListener: TypeAlias = Callable[[RunSettings, RunSettings, str], object]
+"""Called with the settings before and after a change, and who made it."""
 
 
-def _live(name: str) -> Any:
-    def get(self: LiveSettings) -> Any:
-        return getattr(getattr(self.snapshot(), PART_OF[name]), name, None)
+Read = TypeVar("Read")
+Written = TypeVar("Written")
 
-    def set_(self: LiveSettings, value: Any) -> None:
-        self.edit(**{name: value})
 
-    return property(get, set_, doc=f"`{EDITABLE[PART_OF[name]].__name__}.{name}`, live.")
+class _Live(Generic[Read, Written]):
+    """A field of one of the parts of LiveSettings: reading gives one type, more types can be assigned."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name, self._part = name, PART_OF[name]
+        self.__doc__ = f"`{EDITABLE[self._part].__name__}.{name}`, live."
+
+    def __get__(self, settings: Any, owner: type) -> Read:
+        return self if settings is None else getattr(getattr(settings.snapshot(), self._part), self._name, None)  # type: ignore[return-value]
+
+    def __set__(self, settings: Any, value: Written) -> None:
+        settings.edit(**{self._name: value})
 
 
 @shown_without_keys
 class LiveSettings(Shown):
-    """The settings of a run as they are now: read and written from code, from the panel and from the loop alike.
+    """The current settings of a run, read and edited by code, by the panel and by the loop.
 
         run.limits.max_cost = 0.10
         run.limits.stop = StepCountIs(4) | run.limits.stop
         run.limits.edit_leaf("StepCountIs", steps=3)
         run.limits.switch_leaf("StepCountIs", on=False)
 
-    Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: a value that cannot be raises a
-    LimitError and changes nothing. A change takes effect at the loop's next reading.
+    Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: an impossible value raises a
+    LimitError and changes nothing. A change takes effect when the loop next reads the settings.
 
     Example:
         >>> run.limits.max_cost = 0.10
@@ -173,22 +172,22 @@ class LiveSettings(Shown):
 
     __slots__ = ("_listeners", "_lock", "_settings")
 
-    max_turns: int | None = _live("max_turns")
-    max_calls: int | None = _live("max_calls")
-    max_tokens: int | None = _live("max_tokens")
-    max_tokens_per_turn: int | None = _live("max_tokens_per_turn")
-    max_cost: _Live[Decimal | None, Decimal | float | str | None] = _live("max_cost")
-    timeout: _Live[float | None, float | timedelta | None] = _live("timeout")
-    missing_usage: MissingUsage = _live("missing_usage")
-    max_continuations_per_turn: int = _live("max_continuations_per_turn")
-    max_total_completion_tokens_per_turn: int | None = _live("max_total_completion_tokens_per_turn")
-    max_total_output_chars_per_turn: int = _live("max_total_output_chars_per_turn")
-    max_tool_repair_attempts: int = _live("max_tool_repair_attempts")
-    hint: str = _live("hint")
-    tools: _Live[tuple[str, ...], Iterable[str | Tool | Callable[..., Any]]] = _live("tools")
-    consecutive_nudges: int = _live("consecutive_nudges")
-    nudge_message: str = _live("nudge_message")
-    max_invocations: int = _live("max_invocations")
+    max_turns = _Live[int | None, int | None]()
+    max_calls = _Live[int | None, int | None]()
+    max_tokens = _Live[int | None, int | None]()
+    max_tokens_per_turn = _Live[int | None, int | None]()
+    max_cost = _Live[Decimal | None, Decimal | float | str | None]()
+    timeout = _Live[float | None, float | timedelta | None]()
+    missing_usage = _Live[MissingUsage, MissingUsage]()
+    max_continuations_per_turn = _Live[int, int]()
+    max_total_completion_tokens_per_turn = _Live[int | None, int | None]()
+    max_total_output_chars_per_turn = _Live[int, int]()
+    max_tool_repair_attempts = _Live[int, int]()
+    hint = _Live[str, str]()
+    tools = _Live[tuple[str, ...], Iterable[Any]]()
+    consecutive_nudges = _Live[int, int]()
+    nudge_message = _Live[str, str]()
+    max_invocations = _Live[int, int]()
 
     def __init__(self, settings: RunSettings | None = None) -> None:
         self._settings = settings or RunSettings()
@@ -196,7 +195,7 @@ class LiveSettings(Shown):
         self._listeners: list[LimitListener] = []
 
     def snapshot(self) -> RunSettings:
-        """The settings as they are now; immutable.
+        """Return the current settings, immutable.
 
         Example:
             >>> before = run.limits.snapshot()
@@ -238,7 +237,7 @@ class LiveSettings(Shown):
 
     @property
     def policy(self) -> Callable[..., Decision | Awaitable[Decision]] | None:
-        """What decides on the end of a response, live: a function of signal and context, or None for the standard table.
+        """The policy that decides on the end of a response, live: a function of signal and context, or None for the standard table.
 
         Example:
             >>> run.limits.policy = lab.termination.lenient
@@ -253,7 +252,7 @@ class LiveSettings(Shown):
 
     @property
     def continuation(self) -> ContinuationPolicy:
-        """The caps on going on with a cut answer, live.
+        """The caps on continuing a truncated answer, live.
 
         Example:
             >>> run.limits.continuation = lab.ContinuationPolicy(max_continuations_per_turn=0)
@@ -268,7 +267,7 @@ class LiveSettings(Shown):
 
     @property
     def terminating(self) -> TerminatingTools | None:
-        """The tools that end the run, live; None: a plain answer does.
+        """The tools that end the run, live; with None a plain answer ends it.
 
         Example:
             >>> run.limits.terminating = ["finalize"]
@@ -292,10 +291,10 @@ class LiveSettings(Shown):
         return {} if self._settings.stop is None else dict(describe(self._settings.stop))
 
     def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
-        """Change fields of the budget, the continuation policy or the terminating tools, all or none; returns the new settings.
+        """Change fields of the budget, the continuation policy or the terminating tools, all or none; return the new settings.
 
-        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before any of their fields; None takes the
-        latter four away. `by` says who did it, in the LimitsChanged event.
+        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before any of their fields; None removes
+        the latter four. `by` names the author in the LimitsChanged event.
 
         Example:
             >>> run.limits.edit(max_turns=5, max_cost=0.02).budget
@@ -323,7 +322,7 @@ class LiveSettings(Shown):
         return self._swap(changed, by)
 
     def edit_leaf(self, name: str, /, *, by: str = "code", **fields: Any) -> RunSettings:
-        """Change one condition of `stop`, by its name in `leaves`; returns the new settings.
+        """Change one condition of `stop`, by its name in `leaves`; return the new settings.
 
         Example:
             >>> run.limits.edit_leaf("StepCountIs", steps=3).stop
@@ -332,21 +331,20 @@ class LiveSettings(Shown):
 
         def changed(now: RunSettings) -> RunSettings:
             leaves = {} if now.stop is None else describe(now.stop)
-            called = known_name(name, leaves)
-            if now.stop is None or called not in leaves:
-                raise LimitError(no_such("stop condition", called, list(leaves)))
-            known = [field.name for field in dataclasses.fields(leaves[called])]  # type: ignore[arg-type]
+            if now.stop is None or name not in leaves:
+                raise LimitError(no_such("stop condition", name, list(leaves)))
+            known = [field.name for field in dataclasses.fields(leaves[name])]  # type: ignore[arg-type]
             for field_name in fields:
                 if field_name not in known:
-                    raise LimitError(no_such(f"field of {called}", field_name, known))
-            return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[called], leaves[called].changed(**fields)))
+                    raise LimitError(no_such(f"field of {name}", field_name, known))
+            return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
 
         return self._swap(changed, by)
 
     def switch_leaf(self, name: str, on: bool, *, by: str = "code") -> RunSettings:
-        """Turn one condition of `stop` off, so that it is kept and does not count, or on again; by its name in `leaves`.
+        """Switch one condition of `stop` off, so that it is kept but does not count, or on again; by its name in `leaves`.
 
-        The others count as before: turned on within a group that is off, it leaves the rest of the group off. Returns the new settings.
+        The others count as before: switched on within a group that is off, it leaves the rest of the group off. Returns new settings.
 
         Example:
             >>> run.limits.switch_leaf("StepCountIs", on=False).stop
@@ -361,9 +359,9 @@ class LiveSettings(Shown):
         return self._swap(changed, by)
 
     def subscribe(self, listener: LimitListener) -> Callable[[], None]:
-        """Call `listener(before, after, by)` after each change, on the thread that made it; returns what ends that.
+        """Call `listener(before, after, by)` after each change, on the thread that made it; return a function that unsubscribes.
 
-        What a listener raises is a warning: the change holds.
+        An error in a listener becomes a warning; the change holds.
 
         Example:
             >>> seen = []
@@ -385,15 +383,17 @@ class LiveSettings(Shown):
         with self._lock:
             before = self._settings
             after = change(before)
-            if after == before and type(after.budget.max_turns) is type(before.budget.max_turns):  # a person may set the default
+            if after == before and type(after.budget.max_turns) is type(
+                before.budget.max_turns
+            ):  # setting the default explicitly is a change
                 return before
             self._settings = after
             for listener in tuple(self._listeners):
                 try:
                     listener(before, after, by)
                 except Exception as error:
-                    told = f"A listener to changed limits raised {in_words(error)}. The change holds."
-                    warnings.warn(told, AgentlabWarning, stacklevel=2)
+                    message = f"A listener to changed limits raised {in_words(error)}. The change holds."
+                    warnings.warn(message, AgentlabWarning, stacklevel=2)
         return after
 
     if not TYPE_CHECKING:  # with these, type checkers would take any name for an attribute

@@ -1,13 +1,12 @@
-"""Stop conditions: the built-in ones, and all else about them under one name. What they are and how they combine: stop_condition.py.
+"""The built-in stop conditions.
 
     StepCountIs(8) | HasToolCall("finalize")        either
     MaxCost(0.05) & ~HasToolCall("search")          both, and no search
     StepCountIs(8) | (lambda history: "done" in history[-1].text)
-    Off(StepCountIs(8)) | MaxCost(0.05)             the first is kept, and does not count
-    StepCountIs([2, 4, 8])                          not one condition but a grid of three, for `lab.backtest`
+    Off(StepCountIs(8)) | MaxCost(0.05)             the first is kept but does not count
+    StepCountIs([2, 4, 8])                          a grid of three conditions, for `lab.backtest`
 
-A condition is met AT its limit (>=). It answers with a Reading, so that it is always known which part of a combination fired. A new
-condition is a frozen dataclass with `read`; its control in the panel comes from the metadata of its fields.
+A condition is met AT its limit (>=).
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from agentlab.choices import amounts, any_of, one_or_several, words
+from agentlab.choices import amounts_as_code, any_of, one_or_several, words_as_code
 from agentlab.errors import LimitError
-from agentlab.history import RunHistory
 from agentlab.limits import limit_field, money, reached, whole_number
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.results import Reading
 from agentlab.stop_condition import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
+from agentlab.totals import Totals
 from agentlab.types import FinishReason
 
 __all__ = [
@@ -47,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, init=False)
 class StepCountIs(StopCondition):
-    """Met after so many steps.
+    """Met after this many steps.
 
     Example:
         >>> (await endless.run("?", stop=lab.StepCountIs(3))).detail
@@ -63,17 +62,17 @@ class StepCountIs(StopCondition):
     def __init__(self, steps: int | Iterable[int]) -> None:
         object.__setattr__(self, "steps", one_or_several(whole_number, "StepCountIs", "steps", steps))
 
-    def read(self, history: RunHistory) -> Reading:
-        """Steps so far against the limit."""
+    def read(self, history: Totals) -> Reading:
+        """Compare the steps so far with the limit."""
         count = len(history)
         return Reading("StepCountIs", count, self.steps, count >= self.steps)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class MaxTokensUsed(StopCondition):
-    """Met when the run has used so many tokens, input and output of all calls together.
+    """Met when the run has used this many tokens, input and output of all calls.
 
-    Where a provider reports no usage the sum is unknown; the condition is then met only if what is known already reaches the limit.
+    Where a provider reports no usage the sum is unknown; the condition is then met only if the known part reaches the limit.
 
     Example:
         >>> lab.MaxTokensUsed(3000).read(result.history)
@@ -87,14 +86,14 @@ class MaxTokensUsed(StopCondition):
     def __init__(self, tokens: int | Iterable[int]) -> None:
         object.__setattr__(self, "tokens", one_or_several(whole_number, "MaxTokensUsed", "tokens", tokens))
 
-    def read(self, history: RunHistory) -> Reading:
-        """Tokens so far against the limit."""
+    def read(self, history: Totals) -> Reading:
+        """Compare the tokens so far with the limit."""
         return Reading("MaxTokensUsed", *reached(history.tokens, history.known_tokens, self.tokens))
 
 
 @dataclass(frozen=True, slots=True)
 class MaxCost(StopCondition):
-    """Met when the run has cost so many US dollars. Where a price is unknown, as for tokens.
+    """Met when the run has cost this many US dollars. Unknown prices are handled like unknown tokens.
 
     Example:
         >>> str(lab.MaxCost(0.05).read(result.history))
@@ -110,12 +109,12 @@ class MaxCost(StopCondition):
     def __init__(self, usd: Decimal | float | str | Iterable[Decimal | float | str]) -> None:
         object.__setattr__(self, "usd", one_or_several(money, "MaxCost", "usd", usd))
 
-    def read(self, history: RunHistory) -> Reading:
-        """US dollars so far against the limit."""
+    def read(self, history: Totals) -> Reading:
+        """Compare the US dollars so far with the limit."""
         return Reading("MaxCost", *reached(history.cost_usd, history.known_cost_usd, self.usd))
 
     def __repr__(self) -> str:
-        return f"MaxCost({amounts(self.usd)})"
+        return f"MaxCost({amounts_as_code(self.usd)})"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -145,17 +144,17 @@ class HasToolCall(StopCondition):
         return names
 
     def changed(self, **fields: Any) -> StopCondition:
-        """The condition on other names: one as text, or several."""
+        """Return the condition on other names: one as text, or several."""
         names = fields.get("names", self.names)
         return HasToolCall(*([names] if isinstance(names, str) else names))
 
-    def read(self, history: RunHistory) -> Reading:
-        """How often they were called; the limit is the names themselves."""
+    def read(self, history: Totals) -> Reading:
+        """Count the calls; the limit is the names themselves."""
         count = sum([history.tool_count(name) for name in self.names])
         return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=self.goal)
 
     def __repr__(self) -> str:
-        return f"HasToolCall({words(self.names)})"
+        return f"HasToolCall({words_as_code(self.names)})"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -187,16 +186,16 @@ class FinishReasonIs(StopCondition):
         return reasons
 
     def changed(self, **fields: Any) -> StopCondition:
-        """The condition on other reasons: one, or several."""
+        """Return the condition on other reasons: one, or several."""
         reasons = fields.get("reasons", self.reasons)
         return FinishReasonIs(*([reasons] if isinstance(reasons, str) else reasons))
 
-    def read(self, history: RunHistory) -> Reading:
-        """The newest finish reason; the limit is the reasons themselves."""
+    def read(self, history: Totals) -> Reading:
+        """Check all responses. The value is the newest finish reason, the limit the reasons themselves."""
         last = history.last
         met = any(map(history.has_finish, self.reasons))
         seen = str(last.finish_reason) if last is not None and last.finish_reason is not None else None
         return Reading("FinishReasonIs", seen, " or ".join(map(str, self.reasons)), met)
 
     def __repr__(self) -> str:
-        return f"FinishReasonIs({words(self.reasons)})"
+        return f"FinishReasonIs({words_as_code(self.reasons)})"

@@ -1,6 +1,6 @@
-"""What a stop condition is, how conditions combine with | & ~, and the one made of a plain function. The built-in ones: stop.py.
+"""The base class of stop conditions, their combinations with | & ~, and conditions from a plain function.
 
-A condition answers with a Reading, so that it is always known which part of a combination fired.
+A condition returns a Reading, so that it is always known which part of a combination was met.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from decimal import Decimal
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from agentlab.errors import ConfigurationError
-from agentlab.history import RunHistory
-from agentlab.limits import in_seconds
+from agentlab.limits import in_seconds, limit_fields
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import discard, is_async, name_of
 from agentlab.printable import one_line
-from agentlab.redaction import shown_without_keys
 from agentlab.results import Reading, Scalar
 from agentlab.shown import Shown
+from agentlab.totals import Totals
 
-Predicate: TypeAlias = Callable[[RunHistory], Any]
+Predicate: TypeAlias = Callable[[Any], Any]
+"""A function of the RunHistory, sync or async."""
 
 
 class StopCondition(Shown):
-    """What all conditions have in common: the operators, and how they are taken apart and changed.
+    """Base class of stop conditions. A new one is a frozen dataclass with `read`, its limits declared with `limit_field`.
 
     Example:
         >>> from dataclasses import dataclass
@@ -52,16 +52,10 @@ class StopCondition(Shown):
     goal: ClassVar[bool] = False
     """True if meeting the condition means that the task was done, as for HasToolCall."""
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Its words may hold a key, which is not shown. A dataclass without slots gets its repr after this, and is left as it is."""
-        super().__init_subclass__(**more)
-        if "__repr__" in vars(cls):
-            shown_without_keys(cls)
-
     def __post_init__(self) -> None:
-        """Take a timedelta where a field of a dataclass counts seconds."""
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            if field.metadata.get("unit") == "s" and isinstance(value := getattr(self, field.name), timedelta):
+        """Convert a timedelta where a field counts seconds."""
+        for field in limit_fields(self):
+            if field.metadata["unit"] == "s" and isinstance(value := getattr(self, field.name), timedelta):
                 object.__setattr__(self, field.name, in_seconds(value))
 
     @property
@@ -74,8 +68,8 @@ class StopCondition(Shown):
         """
         return type(self).__name__
 
-    def read(self, history: RunHistory) -> Reading:
-        """What the condition says after the newest step.
+    def read(self, history: Any) -> Reading:
+        """Read the condition after the newest step of a RunHistory.
 
         Example:
             >>> lab.StepCountIs(8).read(result.history)
@@ -84,7 +78,7 @@ class StopCondition(Shown):
         raise NotImplementedError
 
     def combine(self, readings: Iterator[Reading]) -> Reading:
-        """The reading of this tree, given those of its leaves in the order of `leaves()`.
+        """Return the reading of this tree, given those of its leaves in the order of `leaves()`.
 
         Example:
             >>> tree = ~lab.StepCountIs(4)
@@ -94,7 +88,7 @@ class StopCondition(Shown):
         return next(readings)
 
     def leaves(self, *, that_count: bool = False) -> Iterator[StopCondition]:
-        """The single conditions of this tree, in the order they were written; `that_count` leaves out those turned off.
+        """Yield the single conditions of this tree in the order they were written; `that_count` leaves out those switched off.
 
         Example:
             >>> list((lab.StepCountIs(8) & ~lab.HasToolCall("search")).leaves())
@@ -106,7 +100,7 @@ class StopCondition(Shown):
             yield from part.leaves(that_count=that_count)
 
     def with_leaf(self, leaf: StopCondition, new: StopCondition) -> StopCondition:
-        """This tree with one of its leaves (found by identity) replaced.
+        """Return this tree with one of its leaves, found by identity, replaced.
 
         Example:
             >>> steps = lab.StepCountIs(8)
@@ -120,7 +114,7 @@ class StopCondition(Shown):
         return self.with_parts(tuple(part.with_leaf(leaf, new) for part in self.parts))
 
     def changed(self, **fields: Any) -> StopCondition:
-        """This condition with other values, checked as when it was made.
+        """Return this condition with other values, checked like new ones.
 
         Example:
             >>> lab.StepCountIs(8).changed(steps=3)
@@ -129,7 +123,7 @@ class StopCondition(Shown):
         return dataclasses.replace(self, **fields)  # type: ignore[type-var]
 
     def with_parts(self, parts: tuple[StopCondition, ...]) -> StopCondition:
-        """A combination of the same kind of other parts.
+        """Return a combination of the same kind with other parts.
 
         Example:
             >>> (lab.StepCountIs(8) | lab.MaxCost("0.05")).with_parts((lab.StepCountIs(3), lab.HasToolCall("finalize")))
@@ -153,10 +147,10 @@ class StopCondition(Shown):
         return Not(self)
 
     def __bool__(self) -> NoReturn:
-        """Python's `or` would drop a part in silence: it cannot be overloaded, and asks for this."""
+        """Refuse `or`, which cannot be overloaded and would silently drop a part."""
         raise ConfigurationError(
             f"{one_line(repr(self))} has no truth value: write a | b for `a or b`, a & b for `a and b`, ~a for `not a`; "
-            "and `a is not None` to ask whether there is one."
+            "and `a is not None` to check that there is one."
         )
 
 
@@ -165,7 +159,7 @@ def _usable(other: object) -> bool:
 
 
 def as_condition(condition: object) -> StopCondition:
-    """A StopCondition from one, from a plain callable, or from a list of either (any of them)."""
+    """Return a StopCondition made of one, of a plain callable, or of a list of them (any of which is enough)."""
     if isinstance(condition, StopCondition):
         return condition
     if isinstance(condition, type):
@@ -206,7 +200,7 @@ class _Combination(StopCondition):
         object.__setattr__(self, "may_wait", any(part.may_wait for part in parts))
         object.__setattr__(self, "is_off", all(part.is_off for part in parts))
 
-    def read(self, history: RunHistory) -> Reading:
+    def read(self, history: Totals) -> Reading:
         return self._combined(tuple([part.read(history) for part in self.parts]))
 
     def combine(self, readings: Iterator[Reading]) -> Reading:
@@ -216,7 +210,7 @@ class _Combination(StopCondition):
         raise NotImplementedError
 
     def _is_open(self, children: tuple[Reading, ...]) -> bool:
-        """Whether what counts leaves it open, or nothing counts; asked where a child has no answer, which all that is off has not."""
+        """True if a part that counts is open, or no part counts. Parts that are switched off have no answer."""
         return self.is_off or any(child.met is None and not part.is_off for part, child in zip(self.parts, children, strict=True))
 
     def __repr__(self) -> str:
@@ -288,10 +282,10 @@ class Not(_Combination):
 
 
 class Off(_Combination):
-    """A condition that is turned off: kept with its values, and left out wherever it stands, as if it were not written there.
+    """A condition that is switched off: kept with its values, and evaluated as if it were not there.
 
-    What has only such parts is off itself; alone it is never met. It is still read, so that the values are recorded (never whether they
-    were met), but a function of one's own below it is not called.
+    A combination of such parts only is off itself; alone it is never met. It is still read, so that its values are recorded (not
+    whether they were met), but functions in it are not called.
 
     Example:
         >>> stop = lab.Off(lab.StepCountIs(2)) | lab.StepCountIs(3)
@@ -304,21 +298,21 @@ class Off(_Combination):
         object.__setattr__(self, "may_wait", False)
         object.__setattr__(self, "is_off", True)
 
-    def read(self, history: RunHistory) -> Reading:
-        """The values below, with no answer."""
+    def read(self, history: Totals) -> Reading:
+        """Read the values below, without an answer."""
         return self.combine(read_off(leaf, history) for leaf in self.leaves())
 
     def _combined(self, children: tuple[Reading, ...]) -> Reading:
         return Reading("Off", children=tuple(child.without_answer() for child in children))
 
 
-# Of a function of one's own ---------------------------------------------------------------------------------------------------
+# Functions ------------------------------------------------------------------------------------------------------------------------
 
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class Custom(StopCondition):
-    """Met when the predicate answers with anything truthy. It gets the history and may be async.
+    """Met when the predicate returns anything truthy. It gets the history and may be async.
 
     Example:
         >>> seen_twice = lab.Custom(lambda history: history.tool_count("search") >= 2)
@@ -345,11 +339,11 @@ class Custom(StopCondition):
 
     @property
     def is_async(self) -> bool:
-        """Whether it is known, without calling it, that the predicate has to be awaited."""
+        """True if it is known, without a call, that the predicate must be awaited."""
         return is_async(self.predicate)
 
-    def read(self, history: RunHistory) -> Reading:
-        """The predicate's answer; for one that has to be awaited a reading that is still open."""
+    def read(self, history: Totals) -> Reading:
+        """Call the predicate; the reading of one that must be awaited is open."""
         if self.is_async:
             return self.open_reading()
         answer = self.predicate(history)
@@ -358,26 +352,26 @@ class Custom(StopCondition):
             return self.open_reading()
         return self.reading_of(answer)
 
-    def ask(self, history: RunHistory) -> Reading | Awaitable[Any]:
-        """A reading, or what has to be awaited for one (then given to `reading_of`)."""
+    def ask(self, history: Totals) -> Reading | Awaitable[Any]:
+        """Return a reading, or an awaitable whose answer goes to `reading_of`."""
         answer = self.predicate(history)
         return answer if inspect.isawaitable(answer) else self.reading_of(answer)
 
     def reading_of(self, answer: object) -> Reading:
-        """The reading for an answer of the predicate."""
+        """Return the reading for an answer of the predicate."""
         value: Scalar = answer if isinstance(answer, bool | int | float | str | Decimal) else bool(answer)
         return Reading(self.name, value, None, bool(answer))
 
     def open_reading(self) -> Reading:
-        """The reading of a predicate that was not awaited."""
+        """Return the reading of a predicate that was not awaited."""
         return Reading(self.name)
 
     def __repr__(self) -> str:
         return f"Custom({self.name})"
 
 
-def read_off(leaf: StopCondition, history: RunHistory) -> Reading:
-    """What a leaf that is off reads, if it can be had for nothing: a function is not called, and what it raises does not count."""
+def read_off(leaf: StopCondition, history: Totals) -> Reading:
+    """Read a leaf that is switched off. A function is not called, and an error of a user's condition is ignored."""
     if isinstance(leaf, Custom):
         return leaf.open_reading()
     try:

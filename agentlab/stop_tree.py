@@ -1,13 +1,13 @@
-"""Editing the tree of a stop condition by place: what a control needs that lets a person change its structure.
+"""Editing the tree of a stop condition by path, for the panel.
 
     tree = StepCountIs(8) | (HasToolCall("finalize") & ~MaxCost(0.05))
     [(node.path, node.name) for node in outline(tree)]
-        # ((), AnyOf), ((0,), StepCountIs), ((1,), AllOf), ((1, 0), HasToolCall), ((1, 1), MaxCost), the last one negated
+        # ((), AnyOf), ((0,), StepCountIs), ((1,), AllOf), ((1, 0), HasToolCall), ((1, 1), MaxCost); the last is negated
     switched(tree, (0,), on=False)         # Off(StepCountIs(8)) | …
     without(tree, (1, 1))                  # StepCountIs(8) | AllOf(HasToolCall("finalize"))
 
-A path is a tuple of places: () the root, (1, 0) the first part of its second part. Not and Off are no levels of it but flags of what
-they wrap. Trees are immutable: each function gives a new one, and raises ConfigurationError for a path that the tree has not.
+A path is a tuple of indexes: () is the root, (1, 0) the first part of its second part. Not and Off are not levels of the tree but
+flags of the condition they wrap. Trees are immutable: each function returns a new one. An unknown path is a ConfigurationError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentlab.errors import ConfigurationError, LimitError
-from agentlab.leaf_names import describe, known_name
+from agentlab.leaf_names import describe
 from agentlab.limits import no_such, start_of
 from agentlab.stop import AllOf, AnyOf, Custom, HasToolCall, Not, Off, Predicate, StopCondition, as_condition
 
@@ -28,9 +28,9 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One condition of a tree and its place in it.
+    """One condition of a tree and its path.
 
-    `condition` is without the Not and Off around it: those are `negated` and `off`, its own and not those of what it is a part of.
+    `condition` is without the Not and Off around it, which are `negated` and `off`; those of the groups it belongs to do not count.
     `name` is that of `run.limits.leaves` for a single condition, else `AnyOf` or `AllOf`.
     """
 
@@ -44,7 +44,7 @@ class Node:
 
 
 def outline(condition: StopCondition | None) -> tuple[Node, ...]:
-    """All nodes of a tree, depth first, as they were written; nothing for None."""
+    """Return all nodes of a tree, depth first, in the order they were written; none for None."""
     if condition is None:
         return ()
     return tuple(_nodes(condition, (), iter(describe(condition))))
@@ -62,12 +62,12 @@ def _nodes(condition: StopCondition, path: Path, names: Iterator[str]) -> Iterat
 
 
 def without(condition: StopCondition, path: Path) -> StopCondition | None:
-    """The tree without a node. A group that has nothing left goes with it; None where nothing at all is left."""
+    """Return the tree without a node. Groups that become empty go with it; None if nothing is left."""
     return _edited(condition, path, lambda old: None)
 
 
 def added(condition: StopCondition | None, path: Path, new: StopCondition | Predicate) -> StopCondition:
-    """The tree with one more condition: as the last of the group at the path. A single condition there becomes AnyOf(it, new)."""
+    """Add a condition at the end of the group at the path. A single condition there becomes AnyOf(it, new)."""
     if condition is None and not path:
         return as_condition(new)
 
@@ -77,13 +77,13 @@ def added(condition: StopCondition | None, path: Path, new: StopCondition | Pred
             return AnyOf(old, new)
         return _wrapped(bare.with_parts((*bare.parts, as_condition(new))), negated=negated, off=off)
 
-    return _kept(_edited(condition, path, change))
+    return _not_empty(_edited(condition, path, change))
 
 
 def regrouped(condition: StopCondition, path: Path, kind: type[StopCondition]) -> StopCondition:
-    """The tree with the group at the path made an AnyOf or an AllOf, of the same parts."""
+    """Make the group at the path an AnyOf or an AllOf of the same parts."""
     if kind not in (AnyOf, AllOf):
-        raise ConfigurationError(f"{kind!r} is no kind of group: pass AnyOf or AllOf.")
+        raise ConfigurationError(f"{kind!r} is not a kind of group: pass AnyOf or AllOf.")
 
     def change(old: StopCondition) -> StopCondition:
         bare, negated, off = _unwrapped(old)
@@ -91,37 +91,36 @@ def regrouped(condition: StopCondition, path: Path, kind: type[StopCondition]) -
             raise ConfigurationError(f"{bare!r} at {path!r} is a single condition, not a group: add another one to it first.")
         return old if type(bare) is kind else _wrapped(kind(*bare.parts), negated=negated, off=off)
 
-    return _kept(_edited(condition, path, change))
+    return _not_empty(_edited(condition, path, change))
 
 
 def negated(condition: StopCondition, path: Path, on: bool) -> StopCondition:
-    """The tree with the node at the path met when it was not, or as it is by itself."""
+    """Negate the node at the path, or remove its negation."""
 
     def change(old: StopCondition) -> StopCondition:
         bare, was, off = _unwrapped(old)
         return old if was is on else _wrapped(bare, negated=on, off=off)
 
-    return _kept(_edited(condition, path, change))
+    return _not_empty(_edited(condition, path, change))
 
 
 def switched(condition: StopCondition, path: Path, on: bool) -> StopCondition:
-    """The tree with the node at the path turned on or off. What it is a part of stays as it is; see `leaf_switched`."""
+    """Switch the node at the path on or off. The groups it belongs to stay as they are; see `leaf_switched`."""
 
     def change(old: StopCondition) -> StopCondition:
         bare, inverted, off = _unwrapped(old)
         return old if off is not on else _wrapped(bare, negated=inverted, off=not on)
 
-    return _kept(_edited(condition, path, change))
+    return _not_empty(_edited(condition, path, change))
 
 
 def leaf_switched(condition: StopCondition, name: str, on: bool) -> StopCondition:
-    """The tree with the single condition of this name counting, or not, and all others as before.
+    """Switch the single condition of this name on or off, and leave all others as they are.
 
-    Turned on within a group that is off, it takes the group with it and leaves the group's other parts off, which is the same for them.
+    Switched on within a group that is off, it switches the group on and the group's other parts off instead.
     """
     nodes = {node.path: node for node in outline(condition)}
     names = describe(condition)
-    name = known_name(name, names)
     path = next((node.path for node in nodes.values() if node.name == name and not node.is_group), None)
     if path is None:
         raise LimitError(no_such("stop condition", name, list(names)))
@@ -142,7 +141,7 @@ def leaf_switched(condition: StopCondition, name: str, on: bool) -> StopConditio
 def _edited(
     condition: StopCondition | None, path: Path, change: Callable[[StopCondition], StopCondition | None]
 ) -> StopCondition | None:
-    """The tree with what `change` makes of the node at the path, its wrappers included."""
+    """Replace the node at the path, its wrappers included, by `change(node)`."""
     if condition is None or path not in (known := [node.path for node in outline(condition)]):
         there = ", ".join(map(str, known)) if condition is not None else "none, since there is no condition"
         raise ConfigurationError(f"There is no condition at {path!r}. The paths of this tree: {there}.")
@@ -162,13 +161,13 @@ def _at(condition: StopCondition, path: Path, change: Callable[[StopCondition], 
     return _wrapped(bare.with_parts(left), negated=inverted, off=off) if left else None
 
 
-def _kept(condition: StopCondition | None) -> StopCondition:
-    assert condition is not None  # noqa: S101  only `without` takes anything away
+def _not_empty(condition: StopCondition | None) -> StopCondition:
+    assert condition is not None  # noqa: S101  only `without` removes nodes
     return condition
 
 
 def _unwrapped(condition: StopCondition) -> tuple[StopCondition, bool, bool]:
-    """What is inside of Not and Off, whether it is negated, and whether it is off."""
+    """Return the condition inside of Not and Off, whether it is negated, and whether it is off."""
     inverted = off = False
     while isinstance(condition, Not | Off):
         inverted ^= isinstance(condition, Not)
@@ -178,48 +177,45 @@ def _unwrapped(condition: StopCondition) -> tuple[StopCondition, bool, bool]:
 
 
 def _wrapped(condition: StopCondition, *, negated: bool, off: bool) -> StopCondition:
-    """The condition, which has no flags of its own, with these."""
-    one = Not(condition) if negated else condition
-    return Off(one) if off else one
+    """Return the condition, which has no flags yet, with these."""
+    condition = Not(condition) if negated else condition
+    return Off(condition) if off else condition
 
 
-# Making new ones -----------------------------------------------------------------------------------------------------------------
+# New conditions ------------------------------------------------------------------------------------------------------------------
 
 
 def kinds() -> dict[str, type[StopCondition]]:
-    """The single conditions a control can make, by name: the built-in ones and one's own dataclasses whose fields have a start value.
+    """Return the single conditions that a control can make, by name: built-in ones, and dataclasses of users with start values.
 
-    Of two classes of one name the newer is taken: a cell that was run again has defined it anew.
+    The newest of several classes with one name counts, since a cell that is run again defines its class again.
     """
-    return {kind.__name__: kind for kind in _subclasses(StopCondition) if _can_be_made(kind)}
+    return {kind.__name__: kind for kind in _all_subclasses(StopCondition) if _can_be_made(kind)}
 
 
-def _subclasses(kind: type[StopCondition]) -> Iterator[type[StopCondition]]:
+def _all_subclasses(kind: type[StopCondition]) -> Iterator[type[StopCondition]]:
     for each in kind.__subclasses__():
         yield each
-        yield from _subclasses(each)
+        yield from _all_subclasses(each)
 
 
 def _can_be_made(kind: type[StopCondition]) -> bool:
     if kind.__name__.startswith("_") or issubclass(kind, Custom) or kind.read is StopCondition.read:
         return False
-    fields = _fields(kind)
-    return fields is not None and all(
-        field.name != "parts" and start_of(field) is not dataclasses.MISSING for field in fields if field.init
+    return dataclasses.is_dataclass(kind) and all(
+        field.name != "parts" and start_of(field) is not dataclasses.MISSING
+        for field in dataclasses.fields(kind)  # type: ignore[unreachable]
+        if field.init
     )
 
 
-def _fields(kind: type) -> tuple[dataclasses.Field[Any], ...] | None:
-    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else None
-
-
 def started(kind: type[StopCondition], tools: Sequence[str] = ()) -> StopCondition:
-    """A condition of this kind with its start values. HasToolCall takes the first of `tools`, if there are any."""
+    """Make a condition of this kind with its start values. HasToolCall takes the first of `tools`, if there are any."""
     if kind is HasToolCall and tools:
         return HasToolCall(tools[0])
     if not _can_be_made(kind):
         raise ConfigurationError(f"{kind!r} cannot be made from start values: give each field one, see `limit_field(start=…)`.")
-    values = {field.name: start_of(field) for field in _fields(kind) or () if field.init}
+    values = {field.name: start_of(field) for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
     named: dict[str, Any] = {}
     listed: list[Any] = []
     for name, parameter in inspect.signature(kind).parameters.items():

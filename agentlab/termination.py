@@ -1,8 +1,8 @@
-"""What follows from a response: `decide(signal, context, policy)`. No I/O.
+"""The decision on a response: `decide(signal, context, policy)`. No I/O.
 
-A policy is a plain function from a signal and its context to a Decision; `standard` is this table, the first row that fits:
+A policy is a plain function from a signal and its context to a Decision; `standard` is this table, the first row that applies:
 
-the response ended for                   and it holds                    then                   the run's reason, if it ends
+the response ended for                   and it holds                    then                   stop reason, if the run ends
 ---------------------------------------- ------------------------------- ---------------------- -----------------------------
 ERROR, repairable                        repairs are allowed             REPAIR_TOOL_CALL       -
 ERROR                                    anything                        ABORT                  ERROR
@@ -11,7 +11,7 @@ CANCELLED                                anything                        ABORT  
 PAUSED                                   no tool call                    RESUME                 -
 CONTEXT_WINDOW_EXCEEDED                  anything                        ABORT                  TRUNCATED
 any other                                a hole: a piece was lost        ASK_AGAIN              -
-any other                                a tool call that was cut off    REPAIR_TOOL_CALL       -
+any other                                a truncated tool call           REPAIR_TOOL_CALL       -
 MAX_TOKENS                               a call without any arguments    REPAIR_TOOL_CALL       -
 MAX_TOKENS                               complete tool calls             EXECUTE_TOOLS          -
 MAX_TOKENS                               no tool call                    CONTINUE_OUTPUT        -
@@ -20,41 +20,42 @@ UNKNOWN, TOOL_CALLS                      no text, no call                ABORT  
 UNKNOWN, TOOL_CALLS                      text                            COMPLETE               COMPLETED
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
 
-ASK_AGAIN makes the same call once more, in the same step; where that may not be, or brings no whole answer, the run ends as ERROR.
-REPAIR_TOOL_CALL and CONTINUE_OUTPUT are ABORT as TRUNCATED where the ContinuationPolicy allows none. How often they are carried out
-in one turn, and what happens at the caps, is in turns.py.
+ASK_AGAIN repeats the call once within the step; if that is not allowed, or gives no complete answer, the run ends as ERROR.
+REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT as TRUNCATED where the ContinuationPolicy allows none. turns.py counts them within a
+step and decides at the caps.
 
-Whatever a policy says, a tool call that was cut off is never executed.
+A truncated tool call is never executed, whatever a policy returns.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pydantic_core
 
 from agentlab.errors import ConfigurationError
+from agentlab.evaluate import read_condition
 from agentlab.history import RunHistory
 from agentlab.no_such_name import only
-from agentlab.predicates import discard, name_of
+from agentlab.predicates import discard, name_of, needs_await
 from agentlab.printable import whole
-from agentlab.results import Action, Decision
+from agentlab.results import Action, Decision, StepResult
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
+from agentlab.stop import as_condition
 from agentlab.suggestions import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP, for_error, larger_cap
 from agentlab.types import Confidence, FinishReason, ModelResponse, StopReason, TerminationSignal, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext(Shown):
-    """What a decision may rest on beside the signal. Nothing of it need be given: a signal alone can be decided on too.
+    """The context of a decision, beside the signal. Every part is optional: a signal alone can be decided on too.
 
-    `response` is what the model answered; `turn` the step under way, from 1; `call` the number of this round trip within the step, from
-    1; `requested_cap` the output cap that was asked for, in tokens; `settings` what bounds the run, `history` its finished steps with
-    their totals.
+    `response` is the model's answer; `turn` the current step, from 1; `call` the number of this round trip within the step, from 1;
+    `requested_cap` the requested output cap in tokens; `settings` the limits of the run, `history` its finished steps and totals.
 
     Example:
         >>> cut = lab.TerminationSignal(lab.FinishReason.MAX_TOKENS, lab.Confidence.HIGH)
@@ -71,15 +72,15 @@ class DecisionContext(Shown):
 
 
 Policy: TypeAlias = Callable[[TerminationSignal, DecisionContext], Decision | Awaitable[Decision]]
-"""What decides on the end of a response: a function, sync or async. It looks, and answers."""
+"""Decides on the end of a response: a function, sync or async, without side effects."""
 
 _NOTHING_KNOWN = DecisionContext()
 
 
 def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN, policy: Policy | None = None) -> Decision:
-    """What follows from a response that ended so. `policy` None is `standard`.
+    """Decide on a response that ended with this signal. `policy` None is `standard`.
 
-    Raises ConfigurationError where a policy answers with something that cannot be done, and for an async one: a run awaits it.
+    Raises ConfigurationError if a policy's decision cannot be carried out, and for an async policy, which only a run awaits.
 
     Example:
         >>> cut = lab.TerminationSignal(lab.FinishReason.MAX_TOKENS, lab.Confidence.HIGH)
@@ -121,25 +122,25 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
         return _ASK_AGAIN
     calls = response.tool_calls if response is not None else ()
     if reason is FinishReason.PAUSED and not calls:
-        return Decision(Action.RESUME, "The provider paused its turn and is asked to go on.")
+        return Decision(Action.RESUME, "The provider paused its turn and is asked to continue.")
     if calls:
         if any(map(is_cut_off, calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(calls)):
             return _REPAIR if _allows(context, "max_tool_repair_attempts") else _truncated(_HALF_CALL, context)
         return _EXECUTE
     if reason is FinishReason.MAX_TOKENS:
         return _CONTINUE if _allows(context, "max_continuations_per_turn") else _truncated(_CUT_OFF, context)
-    if reason is FinishReason.TOOL_CALLS and response is None:  # all that is known is that tools are asked for
+    if reason is FinishReason.TOOL_CALLS and response is None:  # tools are requested, and nothing else is known
         return _EXECUTE
     if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS):
         if response is None or not response.text:
-            said = signal.message or "The response is empty and does not say why it ended."
-            return Decision(Action.ABORT, said, StopReason.ERROR, RETRY)
+            reason_in_words = signal.message or "The response is empty and does not say why it ended."
+            return Decision(Action.ABORT, reason_in_words, StopReason.ERROR, RETRY)
         return _taken_as_the_answer(signal)
     return _COMPLETE
 
 
 def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and nothing is taken for granted: an end at LOW confidence, such as UNKNOWN, completes nothing and executes nothing.
+    """`standard`, but an end at LOW confidence, such as UNKNOWN, neither completes the run nor executes tools.
 
     Example:
         >>> unsure = lab.TerminationSignal(lab.FinishReason.END_TURN, lab.Confidence.LOW)
@@ -148,13 +149,13 @@ def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
     """
     decision = standard(signal, context)
     if signal.confidence is Confidence.LOW and decision.action in (Action.COMPLETE, Action.EXECUTE_TOOLS):
-        return Decision(Action.ABORT, f"Not sure enough to go on: {signal.message}", StopReason.ERROR, RETRY)
+        return Decision(Action.ABORT, f"Not sure enough to continue: {signal.message}", StopReason.ERROR, RETRY)
     return decision
 
 
 def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, and text that is there is good enough: an answer that was cut or filtered, or lost a piece on its way, completes
-    the run with what it has.
+    """`standard`, but any text is good enough: an answer that was truncated or filtered, or lost a piece in transit, completes the
+    run.
 
     Example:
         >>> cut = say("Half an answ", finish=lab.FinishReason.MAX_TOKENS)
@@ -182,15 +183,15 @@ _ABORTED = {
 }
 _CUT_OFF = "The response was cut off at its output cap."
 _HALF_CALL = "The response was cut off inside a tool call, which was not executed."
-_CONTINUE = Decision(Action.CONTINUE_OUTPUT, f"{_CUT_OFF} The model is asked to go on.")
-_ASK_AGAIN = Decision(Action.ASK_AGAIN, "A piece of the streamed answer was lost on its way. The model is asked again.")
-_REPAIR = Decision(Action.REPAIR_TOOL_CALL, "A tool call was cut off. The model is asked for the whole of it.")
+_CONTINUE = Decision(Action.CONTINUE_OUTPUT, f"{_CUT_OFF} The model is asked to continue.")
+_ASK_AGAIN = Decision(Action.ASK_AGAIN, "A piece of the streamed answer was lost in transit. The model is asked again.")
+_REPAIR = Decision(Action.REPAIR_TOOL_CALL, "A tool call was cut off. The model is asked for a complete one.")
 _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
 _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED, STOP)
 
 
 def _taken_as_the_answer(signal: TerminationSignal) -> Decision:
-    """Text whose end nobody explained completes the run, and the run's detail says so."""
+    """Complete the run with a text whose end is not explained, and say so in the run's detail."""
     if signal.finish_reason is FinishReason.TOOL_CALLS:
         why = "The provider says that tools are called, but the response holds no call"
     elif signal.raw_value is None:
@@ -202,24 +203,24 @@ def _taken_as_the_answer(signal: TerminationSignal) -> Decision:
 
 
 def _allows(context: DecisionContext, cap: str) -> bool:
-    """Whether the run's continuation policy allows any further call of this kind; a signal alone has no run."""
+    """True if the run's continuation policy allows a further call of this kind; a signal alone has no run."""
     return context.settings is not None and getattr(context.settings.continuation, cap) > 0
 
 
-def _truncated(told: str, context: DecisionContext) -> Decision:
+def _truncated(reason: str, context: DecisionContext) -> Decision:
     return Decision(
-        Action.ABORT, told, StopReason.TRUNCATED, INCREASE_BUDGET, larger_cap(context.requested_cap, context.response)
+        Action.ABORT, reason, StopReason.TRUNCATED, INCREASE_BUDGET, larger_cap(context.requested_cap, context.response)
     )
 
 
-# What a policy may say -----------------------------------------------------------------------------------------------------
+# Decisions of a policy -----------------------------------------------------------------------------------------------------
 
 _ENDS = {Action.COMPLETE: StopReason.COMPLETED, Action.ABORT: StopReason.ERROR}
-_GOES_ON = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.REPAIR_TOOL_CALL, Action.ASK_AGAIN)
+_CONTINUES = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Action.REPAIR_TOOL_CALL, Action.ASK_AGAIN)
 
 
 def checked(decision: object, policy: Policy, context: DecisionContext) -> Decision:
-    """A policy's decision, if it can be carried out. Raises ConfigurationError if not.
+    """Return a policy's decision, completed. Raises ConfigurationError if it cannot be carried out.
 
     Example:
         >>> decision = lab.Decision(lab.Action.COMPLETE, "Good enough.")
@@ -234,34 +235,34 @@ def checked(decision: object, policy: Policy, context: DecisionContext) -> Decis
     calls = context.response.tool_calls if context.response is not None else ()
     if decision.action in _ENDS:
         return decision if decision.stop_reason is not None else replace(decision, stop_reason=_ENDS[decision.action])
-    if decision.action not in _GOES_ON:
-        may = ", ".join(str(action) for action in (*_GOES_ON, *_ENDS))
+    if decision.action not in _CONTINUES:
+        may = ", ".join(str(action) for action in (*_CONTINUES, *_ENDS))
         raise ConfigurationError(f"The policy {name} decided for {decision.action!s}; a policy may decide for {may}.")
     if decision.stop_reason is not None:
         raise ConfigurationError(
-            f"The policy {name} decided for {decision.action}, which goes on, and gave the run's end {decision.stop_reason} as well: "
+            f"The policy {name} decided for {decision.action}, which continues the run, with the stop reason {decision.stop_reason}: "
             "leave stop_reason out, or decide for complete or abort."
         )
     if decision.action is Action.ASK_AGAIN and context.response is not None and not context.response.is_spoilt:
         raise ConfigurationError(
-            f"The policy {name} decided for ask_again, but the response lost nothing on its way (response.holes is empty)."
+            f"The policy {name} decided for ask_again, but the response is complete (response.holes is empty)."
         )
     if decision.action is Action.EXECUTE_TOOLS and context.response is not None:
         if not calls:
-            raise ConfigurationError(f"The policy {name} decided for execute_tools, but the response holds no tool call.")
+            raise ConfigurationError(f"The policy {name} decided for execute_tools, but the response has no tool call.")
         if any(map(is_cut_off, calls)):
             return _truncated(f"{_HALF_CALL[:-1]}, though the policy {name} asked for it.", context)
     return decision
 
 
 def _all_have_arguments(calls: tuple[ToolCall, ...]) -> bool:
-    """Of a response cut at its cap, empty arguments may be ones that were still to come; elsewhere they are a call without any."""
+    """False if a call has no arguments: in a response truncated at its cap, they may have been cut off."""
     return all(call.arguments.strip() for call in calls)
 
 
 def is_cut_off(tool_call: ToolCall) -> bool:
-    """Whether a call is half there: its block was not closed, or its JSON breaks off. Wrong JSON that is whole is no half call: the
-    model is told of it.
+    """Return True if a call is incomplete: its block was not closed, or its JSON breaks off. Complete but wrong JSON is returned to the
+    model as an error instead.
 
     Example:
         >>> lab.termination.is_cut_off(call("search", '{"words": "umb').tool_calls[0])
@@ -278,7 +279,29 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     return False
 
 
-__all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "lenient", "standard"]
+# Stop conditions on their own -----------------------------------------------------------------------------------------------
+
+
+@needs_await("is_stop_condition_met(…)")
+async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult]) -> bool:
+    """Return True if any of the conditions is met after these steps.
+
+    `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` is a history or
+    any sequence of StepResult. An empty list is never met.
+
+    Example:
+        >>> await lab.is_stop_condition_met(lab.StepCountIs(4), result.history)
+        True
+        >>> await lab.is_stop_condition_met(lambda history: "Vienna" in history.last.text, result.history)
+        False
+    """
+    if isinstance(conditions, list | tuple) and not conditions:
+        return False
+    history = steps if isinstance(steps, RunHistory) else RunHistory(steps)
+    return bool((await read_condition(as_condition(conditions), history)).met)
+
+
+__all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "is_stop_condition_met", "lenient", "standard"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only(__name__, __all__)

@@ -248,7 +248,7 @@ WRONG = {
         lambda signal, context: Decision(Action.RESUME, "…", StopReason.COMPLETED),
         "leave stop_reason out",
     ),
-    "executes-nothing": (lambda signal, context: Decision(Action.EXECUTE_TOOLS, "…"), "holds no tool call"),
+    "executes-nothing": (lambda signal, context: Decision(Action.EXECUTE_TOOLS, "…"), "has no tool call"),
 }
 
 

@@ -81,10 +81,3 @@ def test_a_plot_of_a_hostile_name_is_sound_svg() -> None:
     axes.figure.savefig(out, format="svg")
     ElementTree.fromstring(out.getvalue()[out.getvalue().index("<svg") :])
     assert "\x1b" not in axes.alt
-
-
-def test_accents_make_no_tower() -> None:
-    assert (
-        one_line("re\u0301sume\u0301" + 60 * "\u0301" + " \u05e9\u05b8\u05c1")
-        == "re\u0301sume\u0301\u0301\u0301 \u05e9\u05b8\u05c1"
-    )

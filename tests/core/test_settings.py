@@ -41,7 +41,6 @@ REFUSED = {
     "text-turns": ({"max_turns": "5"}, "Budget(max_turns='5')"),
     "zero-calls": ({"max_calls": 0}, "max_calls must be at least 1. None means no limit, and so does leaving it out."),
     "negative-tokens": ({"max_tokens": -1}, "Budget(max_tokens=-1)"),
-    "more-tokens-than-a-column-holds": ({"max_tokens": 2**63}, "at most"),
     "zero-tokens-per-turn": ({"max_tokens_per_turn": 0}, "max_tokens_per_turn must be at least 1"),
     "zero-cost": ({"max_cost": 0}, "Budget(max_cost=0): max_cost must be above 0 US dollars"),
     "negative-cost": ({"max_cost": -0.05}, "Budget(max_cost=-0.05)"),
@@ -51,7 +50,6 @@ REFUSED = {
     "negative-timeout": ({"timeout": -1.5}, "Budget(timeout=-1.5)"),
     "nan-timeout": ({"timeout": float("nan")}, "above 0 seconds"),
     "endless-timeout": ({"timeout": float("inf")}, "above 0 seconds"),
-    "huge-timeout": ({"timeout": 10**400}, "above 0 seconds"),
     "text-timeout": ({"timeout": "30"}, "timeout is a number of seconds, such as 30, or a timedelta; got str"),
     "missing-usage": ({"missing_usage": "ignore"}, "choose one of warn, estimate, fail, charge_cap"),
     "negative-timedelta": ({"timeout": timedelta(seconds=-1)}, "timeout must be above 0 seconds"),
@@ -544,17 +542,3 @@ def test_each_limit_has_its_reason() -> None:
 
 
 KEY = "sk-" + "planted0123456789abcdef"
-
-
-def test_a_condition_with_a_key_in_its_words_is_edited_by_its_own_name_or_by_the_one_that_is_shown() -> None:
-    limits = LiveSettings(RunSettings(stop=Custom(len, f"stop if {KEY}") | Custom(len, f"stop if {KEY}") | HasToolCall(KEY)))
-    assert list(limits.leaves) == ["stop if REDACTED", "stop if REDACTED_2", "HasToolCall"]
-    limits.switch_leaf(f"stop if {KEY}", on=False)
-    limits.switch_leaf("stop if REDACTED_2", on=False)
-    limits.edit_leaf("HasToolCall", names=(KEY, "finalize"))
-    shown = "AnyOf(Off(Custom(stop if REDACTED)), Off(Custom(stop if REDACTED)), HasToolCall('REDACTED', 'finalize'))"
-    assert repr(limits.stop) == shown
-    limits.edit_leaf(f"stop if {KEY}", name="another")
-    assert "another" in limits.leaves
-    with pytest.raises(LimitError, match="stop when REDACTED"):
-        limits.edit_leaf(f"stop when {KEY}", name="another")

@@ -119,7 +119,6 @@ REFUSED = {
     "text-steps": (lambda: StepCountIs("5"), "'5'"),
     "zero-tokens": (lambda: MaxTokensUsed(0), "MaxTokensUsed(tokens=0)"),
     "negative-tokens": (lambda: MaxTokensUsed(-1), "-1"),
-    "too-many-tokens": (lambda: MaxTokensUsed(2**63), "must be at most"),
     "zero-cost": (lambda: MaxCost(0), "MaxCost(usd=0)"),
     "negative-cost": (lambda: MaxCost(-0.01), "-0.01"),
     "nan-cost": (lambda: MaxCost(float("nan")), "nan"),
@@ -484,7 +483,7 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "reason": (
         FinishReasonIs("end_turns"),
         [
-            "FinishReasonIs('end_turns') can never be met: no provider says 'end_turns'. Did you mean 'end_turn'? There is: "
+            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? There is: "
             f"{', '.join(FinishReason)}, or a provider's own word."
         ],
     ),
@@ -517,7 +516,7 @@ def go_to_the_end(run: lab.Run) -> lab.RunResult:
 
 
 WORDS = {
-    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a word of openai, which anthropic does not say. "
+    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a word of openai, which anthropic does not send. "
                          "Write 'max_tokens', which holds for every provider."),
     "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a word of anthropic"),
     "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a word of openai"),
@@ -529,7 +528,7 @@ WORDS = {
     "a-gateway-passes-on-words": ("openrouter:anthropic/claude-sonnet-4.5", {}, "tool_use", ""),
     "compatible-servers-say-what-they-like": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
     "a-proxy-too": ("openai", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
-    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider says 'banana'. There is"),
+    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. There is"),
 }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ None of them is one: they are made up, and put together of pieces, so that nobod
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import re
@@ -25,7 +24,7 @@ from agentlab.types import FinishReason
 WIRE = "openai"
 
 SENT = "Zq81/mN4p+Xw77planted=="
-"""The key of the provider, given as api_key=: of no known form, and spelled otherwise in JSON, URLs, HTML and base64."""
+"""The key of the provider, given as api_key=: of no known form, and spelled otherwise in JSON and URLs."""
 IN_ENVIRONMENT = {
     "PLANTED_API_KEY": "e7Hc20vQplantedInTheEnvironment",
     "AZURE_OPENAI_API_KEY": "0f3c9a7715be4d08" + "a2c6d1e4f5b69788",
@@ -48,22 +47,14 @@ KEYS = KNOWN | LOOK_LIKE_KEYS
 
 
 def spellings(key: str) -> set[str]:
-    """What of a key may be found: itself, its longest word, and how JSON, URLs, HTML and base64 write it."""
+    """What of a key may be found: itself, its longest word, and how JSON and URLs write it."""
     bare = key.removeprefix("Bearer ")
     words = [word for word in re.findall(r"[A-Za-z0-9]+", bare) if word not in ("BEGIN", "END", "RSA", "PRIVATE", "KEY")]
-    found = {bare, max(words, key=len), json.dumps(bare)[1:-1], quote(bare), quote(bare, safe=""), html.escape(bare)}
+    found = {bare, max(words, key=len), json.dumps(bare)[1:-1], quote(bare), quote(bare, safe="")}
     return found | {bare.replace("/", "\\/")}
 
 
-def in_base64(key: str) -> set[str]:
-    """The piece of it that each of the three alignments has for certain."""
-    data = key.encode()
-    return {base64.b64encode(b"\0" * at + data)[4 if at else 0 :][: len(data) // 3 * 4 - 4].decode() for at in range(3)}
-
-
-LOOKED_FOR: dict[str, set[str]] = {
-    name: spellings(key) | (in_base64(key) if name in KNOWN else set()) for name, key in KEYS.items()
-}
+LOOKED_FOR: dict[str, set[str]] = {name: spellings(key) for name, key in KEYS.items()}
 
 
 def found_in(text: str) -> list[str]:
@@ -185,7 +176,6 @@ def _in_settings() -> dict[str, Any]:
 
 _TWICE = json.dumps(json.dumps(KNOWN_ONES).replace("/", "\\/"))
 _ELSEWHERE = f"https://elsewhere.example/?api_key={quote(SENT, safe='')}&q={quote(ALL, safe='')}"
-_64 = base64.b64encode(("and so: " + KNOWN_ONES).encode()).decode()
 
 SOURCES: dict[str, Source] = {
     "environment, api_key= (nothing repeats them)": Source(_answered("Hello")),
@@ -195,7 +185,6 @@ SOURCES: dict[str, Source] = {
     "tool arguments": Source(_calling({"q": ALL})),
     "tool arguments, streamed": Source(_calling({"q": ALL}), streamed=True),
     "tool result": Source(_calling({"q": "it"}), tool=ALL),
-    "tool result in base64": Source(_calling({"q": "it"}), tool=_64),
     "tool error": Source(_calling({"q": "it"}), tool=ALL, tool_raises=True),
     "stop condition's error": Source(_answered("Hello"), stop_raises=True),
     "tool that stops the run": Source(_calling({"q": "it"}), tool=ALL, tool_stops=True),
@@ -215,7 +204,6 @@ SOURCES: dict[str, Source] = {
     "401 body, page": Source(lambda asked: raw(f"<p>{html.escape(ALL)}</p>".encode(), ("content-type", "text/html"), code=401)),
     "401 body, URL-encoded": Source(lambda asked: status(401, {"error": {"message": quote(KNOWN_ONES, safe="")}})),
     "401 body, JSON in JSON": Source(lambda asked: status(401, {"error": {"message": _TWICE}})),
-    "401 body, base64": Source(lambda asked: status(401, {"error": {"message": f"Basic {_64}"}})),
     "503 body, again and again": Source(lambda asked: status(503, {"error": {"message": ALL}})),
     "response headers, 200": Source(_in_headers(200, "x-request-id", "x-echo", "set-cookie", "openai-version")),
     "response headers, 401": Source(_in_headers(401, "x-request-id", "www-authenticate", "x-ratelimit-limit")),
