@@ -43,19 +43,18 @@ from agentlab.no_such_name import defined_in, only
 from agentlab.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from agentlab.results import RunResult
 
 
-class _SafeMessage(Exception):  # noqa: N818  a base of errors and of warnings
-    """Redacts keys in the message and makes control characters visible, whatever it quotes of a provider, a model or a tool."""
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(printable(arg) if isinstance(arg, str) else arg for arg in args))
+def _safe(args: tuple[object, ...]) -> Iterator[object]:
+    """Redact keys in texts and make control characters visible: messages quote providers, models and tools."""
+    return (printable(arg) if isinstance(arg, str) else arg for arg in args)
 
 
-class AgentlabError(_SafeMessage):
+class AgentlabError(Exception):
     """Root of all errors that agentlab raises on purpose. Messages contain no keys and no control characters.
 
     Example:
@@ -64,6 +63,9 @@ class AgentlabError(_SafeMessage):
             ...
         agentlab.errors.UnknownProviderError: 'openai' is not a provider and a model: write provider:model, e.g....
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*_safe(args))
 
     def __reduce__(self) -> Any:
         """Pickle the message and the attributes; the default would call `__init__` with the message alone."""
@@ -357,7 +359,7 @@ class RunEndedError(AgentlabError):
     """
 
 
-class AgentlabWarning(_SafeMessage, UserWarning):
+class AgentlabWarning(UserWarning):
     """A problem that does not end the run, such as a limit that cannot be watched, or a run without any limit.
 
     Example:
@@ -368,6 +370,9 @@ class AgentlabWarning(_SafeMessage, UserWarning):
         >>> str(caught[0].message)[:28]
         'This run has no limit at all'
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*_safe(args))
 
 
 class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error
