@@ -1,4 +1,4 @@
-"""The messages of a run: a list that only grows, with views on it that cost nothing and encodings that are made once."""
+"""The messages of a run: append only, with cheap views and encodings that are made once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ NOT_DONE = "The run ended before this call; it was not executed."
 class Conversation(Sequence[Message]):
     """Messages in order, append only.
 
-    `view()` is a read-only sequence of what is there now; it costs the same however long the conversation is, and does not change
-    when messages are added later. `encoded()` keeps each message's bytes per wire, so that a request of a long run only encodes
-    what is new.
+    `view()` is a read-only sequence of the current messages, in O(1); messages added later do not change it. `encoded()` caches each
+    message's bytes per wire, so that a request of a long run encodes only the new messages.
     """
 
     __slots__ = ("_encoded", "_messages", "characters")
@@ -28,12 +27,12 @@ class Conversation(Sequence[Message]):
             self.append(message)
 
     def append(self, message: Message) -> None:
-        """Add a message at the end; `characters` counts the text of all of them."""
+        """Add a message at the end; `characters` counts the text of all messages."""
         self._messages.append(message)
         self.characters += _characters(message)
 
     def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
-        """Close the assistant's turn: its tool calls get these results, in order, and the rest the word that it was not executed."""
+        """Answer the tool calls of the last message with these results, in order; calls without one get `not_executed`."""
         last = self._messages[-1]
         if last.role != "assistant" or not last.tool_calls:
             return
@@ -41,7 +40,7 @@ class Conversation(Sequence[Message]):
         self.append(Message("tool", tool_results=(*results, *rest)))
 
     def replace_last(self, message: Message) -> None:
-        """Put the newest message in again, as it has become."""
+        """Replace the last message."""
         self.characters -= _characters(self._messages[-1])
         self._messages[-1] = message
         self.characters += _characters(message)
@@ -49,13 +48,13 @@ class Conversation(Sequence[Message]):
             del done[len(self._messages) - 1 :]
 
     def view(self, tail: Sequence[Message] | None = None) -> ConversationView:
-        """What is there now, fixed in length. With a `tail`, these messages stand in place of the newest one."""
+        """Return the current messages, fixed in length. The messages of a `tail` replace the last one."""
         if tail is None:
             return ConversationView(self, len(self._messages))
         return ConversationView(self, len(self._messages) - 1, tuple(tail))
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes], length: int) -> list[bytes]:
-        """The first `length` messages in `wire`'s bytes, each encoded at most once."""
+        """Return the first `length` messages in `wire`'s bytes, each encoded at most once."""
         done = self._encoded.setdefault(wire, [])
         done.extend(encode(message) for message in self._messages[len(done) : length])
         return done if len(done) == length else done[:length]
@@ -83,7 +82,7 @@ def _characters(message: Message) -> int:
 
 
 class ConversationView(Sequence[Message]):
-    """The first `length` messages of a conversation, and a `tail` behind them that is not part of it."""
+    """The first `length` messages of a conversation, followed by a `tail` that is not part of it."""
 
     __slots__ = ("_conversation", "_length", "_tail")
 
@@ -93,7 +92,7 @@ class ConversationView(Sequence[Message]):
         self._tail = tail
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-        """The messages in `wire`'s bytes, those of the conversation each encoded at most once in its life."""
+        """Return the messages in `wire`'s bytes; those of the conversation are encoded at most once."""
         encoded = self._conversation.encoded(wire, encode, self._length)
         return [*encoded, *map(encode, self._tail)] if self._tail else encoded
 
@@ -118,7 +117,7 @@ class ConversationView(Sequence[Message]):
 
 
 def encode_messages(messages: Sequence[Message], wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-    """Each message as bytes by `encode`: from the conversation's memory where there is one, else anew."""
+    """Return each message as bytes by `encode`, from the conversation's cache if it has one."""
     if isinstance(messages, ConversationView):
         return messages.encoded(wire, encode)
     return [encode(message) for message in messages]

@@ -1,13 +1,13 @@
-"""Every error of agentlab.
+"""The errors of agentlab.
 
     AgentlabError
-    ├── ConfigurationError            what the person wrote cannot work (also a ValueError)
+    ├── ConfigurationError            the configuration cannot work (also a ValueError)
     │   ├── UnknownProviderError
     │   ├── MissingKeyError
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
-    │   └── ChatInputError            a field of what was said to a Chat
-    │       └── ContextNotFoundError  a context that holds no message
+    │   └── ChatInputError            a field of a Chat's input
+    │       └── ContextNotFoundError  a context without messages
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -16,12 +16,12 @@
     │   ├── ProviderConnectionError
     │   ├── ProviderStatusError
     │   ├── ProviderPayloadError
-    │   └── ProviderStreamError       a piece of a streamed answer was lost on its way
+    │   └── ProviderStreamError       a piece of a streamed answer was lost in transit
     ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
-    ├── ContextChangedError           another process wrote to a chat's context meanwhile
-    ├── StorageError                  runs cannot be written to, or read from, where they are kept
-    ├── StoredError                   an error of a run that was kept: it says the same as the one that was
-    ├── RunEndedError                 a step was asked of a run that has ended
+    ├── ContextChangedError           another process wrote to a chat's context in between
+    ├── StorageError                  runs cannot be written to, or read from, a store
+    ├── StoredError                   the error of a stored run, with the message of the original
+    ├── RunEndedError                 a step was requested from a run that has ended
     └── RunStopped                    from `result.raise_for_stop()`, with the result on it
         ├── TurnLimitReached, CallLimitReached, TokenBudgetReached, CostBudgetReached, TimeoutReached
         ├── ConditionReached, ExplicitlyStopped, ResponseTruncated, ResponseFiltered, NudgesExhausted
@@ -30,7 +30,9 @@
     StopRequested                     not an error: raise it in a tool or a middleware to end the run
 
 Limits are outcomes, never exceptions: a run that reaches one returns its result. A ConfigurationError or a FixtureError inside
-a run is raised, after what happened so far was recorded; a ProviderError ends the run as ERROR and is kept on the result.
+a run is raised after the steps so far were recorded; a ProviderError ends the run as ERROR and is on the result.
+
+Errors and warnings redact their messages themselves and make control characters visible: code that raises one does neither.
 """
 
 from __future__ import annotations
@@ -41,15 +43,19 @@ from agentlab.no_such_name import defined_in, only
 from agentlab.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from agentlab.results import RunResult
-    from agentlab.types import RateLimit
+
+
+def _safe(args: tuple[object, ...]) -> Iterator[object]:
+    """Redact keys in texts and make control characters visible: messages quote providers, models and tools."""
+    return (printable(arg) if isinstance(arg, str) else arg for arg in args)
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. What they quote of a provider, a model or a tool holds no keys, and steers no
-    terminal.
+    """Root of all errors that agentlab raises on purpose. Messages contain no keys and no control characters.
 
     Example:
         >>> lab.Agent("openai")
@@ -58,28 +64,28 @@ class AgentlabError(Exception):
         agentlab.errors.UnknownProviderError: 'openai' is not a provider and a model: write provider:model, e.g....
     """
 
-    def __init__(self, *said: object) -> None:
-        super().__init__(*(printable(one) if type(one) is str else one for one in said))
+    def __init__(self, *args: object) -> None:
+        super().__init__(*_safe(args))
 
     def __reduce__(self) -> Any:
-        """Its words and its attributes; what an exception has of its own would call `__init__` with the words alone."""
+        """Pickle the message and the attributes; the default would call `__init__` with the message alone."""
         return _unpickled, (type(self), self.args), self.__dict__
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the person's own code, and what was wrong there."""
+        """Return the traceback that IPython shows: the user's own code and the message."""
         from agentlab.short_traceback import rendered
 
         return rendered(self)
 
 
-def _unpickled(kind: type[AgentlabError], said: tuple[object, ...]) -> AgentlabError:
-    error = kind.__new__(kind, *said)
-    error.args = said
+def _unpickled(kind: type[AgentlabError], args: tuple[object, ...]) -> AgentlabError:
+    error = kind.__new__(kind, *args)
+    error.args = args
     return error
 
 
 class ConfigurationError(AgentlabError, ValueError):
-    """What was asked for cannot work; the message names the value and the next step.
+    """The configuration cannot work; the message names the value and the next step.
 
     Example:
         >>> lab.Agent(5)
@@ -134,7 +140,7 @@ class ToolDefinitionError(ConfigurationError):
 
 
 class ChatInputError(ConfigurationError):
-    """What was said to a Chat cannot be taken; the message names the field.
+    """An input of a Chat is not valid; the message names the field.
 
     Example:
         >>> await lab.Chat(brief).chat("anna", " ")
@@ -145,7 +151,7 @@ class ChatInputError(ConfigurationError):
 
 
 class ContextNotFoundError(ChatInputError, LookupError):
-    """A Chat is to run its agent on a context that holds no message.
+    """`Chat.invoke` was called for a context without messages.
 
     Example:
         >>> await lab.Chat(brief).invoke("anna")
@@ -217,7 +223,7 @@ class ProviderError(AgentlabError):
 
 
 class ProviderConnectionError(ProviderError):
-    """No answer: connection refused, reset, timed out, or a response that broke off or ended early.
+    """No complete response: the connection was refused, reset or timed out, or the response ended early.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -231,9 +237,9 @@ class ProviderConnectionError(ProviderError):
 class ProviderStatusError(ProviderError):
     """An HTTP status outside 200 to 299.
 
-    `status` is the HTTP status code, `retry_after_s` how long the provider asks to wait (None: it does not say), `code` the provider's
-    own word for what is wrong, such as `insufficient_quota` (empty: it has none), `rate_limit` what its headers say of the account's
-    limits (None: nothing).
+    `status` is the HTTP status code; `retry_after_s` the seconds that the provider asks to wait, None if it does not say; `code` the
+    provider's own error code, such as `insufficient_quota`, or ""; `rate_limit` the account's limits as a `RateLimit`, None if the
+    headers do not contain them.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -250,7 +256,7 @@ class ProviderStatusError(ProviderError):
         status: int,
         retry_after_s: float | None = None,
         code: str = "",
-        rate_limit: RateLimit | None = None,
+        rate_limit: Any = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -272,8 +278,8 @@ class ProviderPayloadError(ProviderError):
 
 
 class ProviderStreamError(ProviderError):
-    """A streamed answer lost a piece on its way, and asking again brought no whole one. What came is the text of the step; its `holes`
-    say where pieces are missing.
+    """A streamed answer lost a piece in transit, and repeated requests did not return a complete one. The text of the step is what was
+    received; its `holes` are the places where pieces are missing.
 
     Example:
         >>> from dataclasses import replace
@@ -286,7 +292,7 @@ class ProviderStreamError(ProviderError):
 
 
 class MissingUsageError(AgentlabError):
-    """The provider reported no usage and `Budget(missing_usage="fail")` was asked for.
+    """The provider reported no usage, and the budget has `missing_usage="fail"`.
 
     Example:
         >>> silent = lab.Agent(ScriptedProvider([say("Hello.", tokens=(None, None))]))
@@ -297,7 +303,7 @@ class MissingUsageError(AgentlabError):
 
 
 class ContextChangedError(AgentlabError):
-    """Another process wrote to a chat's context while a request was under way; nothing was saved.
+    """Another process wrote to a chat's context during a request; nothing was saved.
 
     Example:
         >>> from agentlab.serving.contexts import Contexts
@@ -311,7 +317,7 @@ class ContextChangedError(AgentlabError):
 
 
 class StorageError(AgentlabError):
-    """Runs cannot be written to, or read from, where they are kept; the message names the place and the next step.
+    """Runs cannot be written to, or read from, a store; the message names the place and the next step.
 
     Example:
         >>> lab.Store().load("monday")
@@ -322,7 +328,7 @@ class StorageError(AgentlabError):
 
 
 class StoredError(AgentlabError):
-    """An error that ended a run, read back from where the run was kept. `kind` is the name of the class it had.
+    """The error that ended a stored run. `kind` is the name of its class.
 
     Example:
         >>> store = lab.Store()
@@ -343,7 +349,7 @@ class StoredError(AgentlabError):
 
 
 class RunEndedError(AgentlabError):
-    """A step was asked of a run that has ended.
+    """A step was requested from a run that has ended.
 
     Example:
         >>> await ended.step()
@@ -354,23 +360,23 @@ class RunEndedError(AgentlabError):
 
 
 class AgentlabWarning(UserWarning):
-    """Something that a person should know and that ends nothing: a limit that cannot be watched, a run without any limit.
+    """A problem that does not end the run, such as a limit that cannot be watched, or a run without any limit.
 
     Example:
         >>> import warnings
-        >>> with warnings.catch_warnings(record=True) as told:
+        >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
         ...     result = await brief.run("?", budget=lab.Budget(max_turns=None))
-        >>> str(told[0].message)[:28]
+        >>> str(caught[0].message)[:28]
         'This run has no limit at all'
     """
 
-    def __init__(self, *said: object) -> None:
-        super().__init__(*(printable(one) if type(one) is str else one for one in said))
+    def __init__(self, *args: object) -> None:
+        super().__init__(*_safe(args))
 
 
 class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error
-    """Raise this in a tool or in a middleware to end the run, with a reason and, if there is one, the run's output.
+    """Raise this in a tool or a middleware to end the run, with a reason and optionally the run's output.
 
     Example:
         >>> def check(city: str) -> str:
@@ -387,8 +393,11 @@ class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, no
         self.output = output
 
 
-class RunStopped(AgentlabError):  # noqa: N818  an outcome turned into an exception at the caller's wish
-    """From `result.raise_for_stop()`: the run did not come to an end of its own. `result` holds every step.
+# Raised by `result.raise_for_stop()` ----------------------------------------------------------------------------------------------
+
+
+class RunStopped(AgentlabError):  # noqa: N818  an outcome that the caller wants as an exception
+    """Raised by `result.raise_for_stop()`: the agent did not finish on its own. `result` has all steps.
 
     Example:
         >>> try:
@@ -459,7 +468,7 @@ class TimeoutReached(RunStopped):
 
 
 class ConditionReached(RunStopped):
-    """A stop condition was met before the agent came to an end of its own.
+    """A stop condition was met before the agent finished on its own.
 
     Example:
         >>> (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
@@ -495,7 +504,7 @@ class ResponseTruncated(RunStopped):
 
 
 class ResponseFiltered(RunStopped):
-    """A response was withheld or cut by a content filter.
+    """A content filter withheld or cut a response.
 
     Example:
         >>> held_back = lab.Agent(ScriptedProvider([say(finish=lab.FinishReason.CONTENT_FILTERED)]))
@@ -532,7 +541,7 @@ class RunCancelled(RunStopped):
 
 
 class RunFailed(RunStopped):
-    """An error ended the run; it is the `__cause__` of this one.
+    """An error ended the run; it is the `__cause__`.
 
     Example:
         >>> failing = lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")]))

@@ -1,15 +1,15 @@
-"""What happened, in words: the last column of the events frame."""
+"""Events in words, as in the last column of the events frame."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from agentlab import events
-from agentlab.amounts import as_set
+from agentlab.amounts import as_set, counted
 
 
 def _changes(part: str, before: Any, after: Any) -> list[str]:
-    """What differs between two values of one part of the settings, field by field; either may be None."""
+    """Return the fields that differ between two values of one part of the settings; either may be None."""
     if before is None or after is None:
         return [] if before is after else [f"{part} {before!r} -> {after!r}"]
     fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
@@ -17,22 +17,22 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
 
 
 def detail_of(event: events.Event) -> str:
-    """What an event says beside its name, its time and its step."""
+    """Return what an event says besides its name, its time and its step."""
     match event:
         case events.RunStarted():
             return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
         case events.LimitsChanged():
-            changed = [
-                told
+            changes = [
+                change
                 for part in ("budget", "continuation", "terminating")
-                for told in _changes(part, getattr(event.before, part), getattr(event.after, part))
+                for change in _changes(part, getattr(event.before, part), getattr(event.after, part))
             ]
-            changed += [
+            changes += [
                 f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
                 for name in ("stop", "policy")
                 if getattr(event.before, name) != getattr(event.after, name)
             ]
-            return f"{', '.join(changed)} (by {event.by})"
+            return f"{', '.join(changes)} (by {event.by})"
         case events.StopReasonObserved():
             return f"{event.finish_reason} ({event.raw_value!r})"
         case events.CallRetried():
@@ -47,9 +47,9 @@ def detail_of(event: events.Event) -> str:
             left = " and ".join(f"{value:,} {name}" for name, value in caps.items() if value is not None)
             return f"attempt {event.attempt}, {event.remaining} left: {so_far}{f', {left} left' if left else ''}"
         case events.ContinuationEnded():
-            attempts = f"{event.attempts} attempt{'s' * (event.attempts != 1)}"
+            attempts = counted(event.attempts, "attempt")
             dropped = sum(len(seam.dropped) for seam in event.seams)
-            without = f", {dropped:,} character{'s' * (dropped != 1)} dropped where the pieces meet" if dropped else ""
+            without = f", {counted(dropped, 'character')} dropped where the pieces meet" if dropped else ""
             return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s{without}"
         case events.ToolPayloadRepair():
             asked = (
@@ -66,7 +66,7 @@ def detail_of(event: events.Event) -> str:
             return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
         case events.ChildEnded():
             tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
-            steps = f"{event.child.steps} step{'s' * (event.child.steps != 1)}"
+            steps = counted(event.child.steps, "step")
             return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {steps}, {tokens} tokens"
         case events.RunResumed():
             return f"after {event.paused_s:.1f} s"

@@ -1,7 +1,7 @@
-"""What a run tells while it goes on. An observer is any callable that takes an event.
+"""The events of a run. An observer is any callable that takes an event.
 
-`at_s` is the active time since the run's first step. Observers are called where the event happens: mostly on the run's loop,
-LimitsChanged on the thread that made the change. One that raises is reported once and never ends the run.
+`at_s` is the active time since the run's first step. Observers are called on the thread of the event: mostly the run's loop, for
+LimitsChanged the thread that made the change. An observer that raises is reported once and never ends the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Event:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
-    """The first step is about to be taken; or the first one after the run was resumed from a store.
+    """The run is about to take its first step, or its first one after it was resumed from a store.
 
     Example:
         >>> started = result.events[0]
@@ -51,7 +51,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(Event):
-    """A step begins, with this much left.
+    """A step begins; `budget_remaining` is what is left of the limits.
 
     Example:
         >>> turns = [event for event in result.events if isinstance(event, lab.events.TurnStarted)]
@@ -66,8 +66,8 @@ class TurnStarted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
-    """A call failed and is tried again after `wait_s` seconds; `reason` is the failure in one line, `rate_limit` what the refusal's
-    headers say of the account's limits, None where they say nothing.
+    """A call failed and is retried after `wait_s` seconds. `reason` is the failure in one line; `rate_limit` the account's limits from
+    the headers of the response, None if they have none.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -87,8 +87,8 @@ class CallRetried(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class AskedAgain(Event):
-    """The streamed answer of the run's call number `call` lost a piece on its way, and is asked for again: the `attempt`-th time, with
-    `remaining` further ones allowed. It stays among the step's calls, paid for and not used. `holes` say what is missing in it.
+    """The streamed answer of the run's call number `call` lost a piece and is requested again: the `attempt`-th time, with `remaining`
+    further attempts. The answer stays among the step's calls, paid for and not used. `holes` are the missing pieces.
 
     Example:
         >>> from dataclasses import replace
@@ -111,8 +111,8 @@ class AskedAgain(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class TextReceived(Event):
-    """A piece of streamed text, of the run's call number `call`. Not kept in `run.events`. After CallRetried and AskedAgain the text
-    comes from its beginning.
+    """A piece of streamed text of the run's call number `call`. Not recorded in `run.events`. After CallRetried and AskedAgain the text
+    starts again.
 
     Example:
         >>> seen = []
@@ -129,7 +129,7 @@ class TextReceived(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class StopReasonObserved(Event):
-    """A response came in and ended for this reason.
+    """A response was received, with this finish reason.
 
     Example:
         >>> seen = [event for event in result.events if isinstance(event, lab.events.StopReasonObserved)]
@@ -150,13 +150,13 @@ ContinuationOutcome: TypeAlias = Literal["completed", "retry_limit", "budget_exh
 
 @dataclass(frozen=True, slots=True)
 class ContinuationAttempted(Event):
-    """A response was cut, and the model is asked to go on: the `attempt`-th time in this step.
+    """A response was cut off, and the model is asked to continue: the `attempt`-th time in this step.
 
-    `output_tokens` (None: not reported) and `output_chars` are those of the step so far. The others say what is left of each cap, once
-    this attempt is counted: `remaining` further attempts, `tokens_remaining` output tokens of the step (None: no cap is known),
-    `chars_remaining` characters of its answer, `repairs_remaining` repairs of a tool call, `invocations_remaining` round trips of
-    terminating tools (None: the run has none), and `budget_remaining` of the run's budget. What the attempt itself takes of tokens,
-    characters, money and time is not known yet. An event of an earlier version holds None for all but `remaining`.
+    `output_tokens` (None: not reported) and `output_chars` are those of the step so far. The others are what is left of each cap after
+    this attempt: `remaining` further attempts, `tokens_remaining` output tokens of the step (None: no cap is known), `chars_remaining`
+    characters of its answer, `repairs_remaining` repairs of a tool call, `invocations_remaining` round trips of terminating tools
+    (None: the run has none), and `budget_remaining` of the run's budget. The tokens, characters, money and time of the attempt itself
+    are not known yet. Events stored by an earlier version have None for all but `remaining`.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
@@ -179,12 +179,12 @@ class ContinuationAttempted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ContinuationEnded(Event):
-    """The continuation of a cut response has ended after `attempts`, `duration_s` seconds after the first cut; or it was not possible,
-    with 0 attempts. `seams` are the places where the pieces meet in the step's text, with what was dropped there.
+    """The continuation of a cut response ended after `attempts`, `duration_s` seconds after the first cut; with 0 attempts it was not
+    possible. `seams` are the places where the pieces meet in the step's text.
 
-    `completed`: the answer is whole. `retry_limit`: it is not, and no attempt is left or allowed, or one failed. `budget_exhausted`: a
-    cap on tokens or characters of the step, the run's budget, or the model's context window is reached. `safety_blocked`: the provider
-    filtered what came.
+    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no attempt is left or allowed, or one failed.
+    `budget_exhausted`: a cap on tokens or characters of the step, the run's budget, or the model's context window is reached.
+    `safety_blocked`: the provider filtered the response.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
@@ -205,8 +205,8 @@ class ContinuationEnded(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair(Event):
-    """A tool call came incomplete. `issue` says how: `incomplete` (cut off) or `malformed` (the provider could not read it).
-    `attempted` is True if the model was asked again, `succeeded` if it then gave a whole one.
+    """A tool call was broken. `issue` is `incomplete` (cut off) or `malformed` (the provider could not parse it). `attempted` is True
+    if the model was asked again, `succeeded` if it then returned a complete one.
 
     Example:
         >>> script = [call("search", '{"words": "umb'), call("search", {"words": "umbrella"}), "Nothing found."]
@@ -223,7 +223,7 @@ class ToolPayloadRepair(Event):
 
 @dataclass(frozen=True, slots=True)
 class Nudged(Event):
-    """An answer without a tool call was answered with the reminder, the `consecutive`-th in a row of at most `allowed`.
+    """The model answered without a tool call and got the reminder: the `consecutive`-th in a row of at most `allowed`.
 
     Example:
         >>> clerk = lab.Agent(ScriptedProvider(["I am done.", call("finalize", {"answer": "IC 41"})]), tools=[finalize])
@@ -252,7 +252,7 @@ class ToolStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
-    """A tool came back, or failed.
+    """A tool returned or failed.
 
     Example:
         >>> finished = [event for event in result.events if isinstance(event, lab.events.ToolFinished)]
@@ -267,8 +267,7 @@ class ToolFinished(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ChildStarted(Event):
-    """A tool call has made a run of a sub-agent, which is about to begin; `settings` are those it begins with. Its own events are its
-    own affair: they are told to whoever observes it.
+    """A tool call is about to start the run of a sub-agent with these `settings`. The child run's events go to its own observers.
 
     Example:
         >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -286,7 +285,7 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChildEnded(Event):
-    """That run is over, and this is what it used.
+    """The run of a sub-agent ended; `child` is what it used.
 
     Example:
         >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -301,7 +300,7 @@ class ChildEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitsChanged(Event):
-    """Someone changed the run's settings; `by` says who: `code` or `panel`. In force from the next reading on.
+    """The run's settings were changed by `code` or by the `panel`. The change applies from the next reading on.
 
     Example:
         >>> run = endless.run("?", stop=lab.StepCountIs(2))
@@ -319,7 +318,7 @@ class LimitsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunPaused(Event):
-    """The run waits for a person before its next step.
+    """The run is paused before its next step.
 
     Example:
         >>> step = await run.step()
@@ -331,7 +330,7 @@ class RunPaused(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunResumed(Event):
-    """The run goes on after `paused_s` seconds, which do not count against the timeout.
+    """The run continues after `paused_s` seconds, which do not count against the timeout.
 
     Example:
         >>> step = await run.step()
@@ -347,13 +346,13 @@ class RunResumed(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Warned(Event):
-    """Something that a person should know and that ends nothing.
+    """A problem that does not end the run.
 
     Example:
         >>> import warnings
         >>> silent = lab.Agent(ScriptedProvider([say("Hello.", tokens=(None, None))]))
         >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")  # it is told in both ways
+        ...     warnings.simplefilter("ignore")  # it is a Python warning as well
         ...     result = await silent.run("?", budget=lab.Budget(max_tokens=100))
         >>> [event.message[:44] for event in result.events if isinstance(event, lab.events.Warned)]
         ['scripted (script) reports no usage, so max_t']
@@ -364,7 +363,7 @@ class Warned(Event):
 
 @dataclass(frozen=True, slots=True)
 class TurnCompleted(Event):
-    """A step is in the history.
+    """A step was appended to the history.
 
     Example:
         >>> done = [event for event in result.events if isinstance(event, lab.events.TurnCompleted)]
@@ -379,7 +378,7 @@ class TurnCompleted(Event):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunEnded(Event):
-    """The run is over.
+    """The run ended.
 
     Example:
         >>> result.events[-1].result is result
@@ -390,7 +389,7 @@ class RunEnded(Event):
 
 
 class RunObserver(Protocol):
-    """Anything that takes an event.
+    """A callable that takes an event.
 
     Example:
         >>> def print_turns(event):
@@ -401,7 +400,7 @@ class RunObserver(Protocol):
     """
 
     def __call__(self, event: Event, /) -> object:
-        """Look at the event; what is returned is ignored."""
+        """Handle the event; the return value is ignored."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The steps of a run, with running totals that cost the same to read however long the run is."""
+"""The steps of a run with running totals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ZERO = Decimal(0)
 class RunHistory(Sequence[StepResult], Shown):
     """The steps of a run, append only, with totals in O(1).
 
-    `usage` and `cost` are sums over all steps, unknown (None) as soon as one part is; `known_tokens` and `known_cost_usd` are
-    the sums of what is known, a lower bound. `calls` counts round trips, `elapsed_s` is the active time up to the last step's end.
-    All of these include what sub-agents used; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is what sub-agents used in a
-    try at the next step that ended with its process, where a store knows of it: a part of the totals, and of that step's `children`
-    once it was taken.
+    `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens` and `known_cost_usd` are the sums of
+    the known parts, lower bounds. `calls` counts round trips; `elapsed_s` is the active time until the end of the last step. All of
+    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is what sub-agents used in an attempt at the
+    next step that ended with its process, as far as a store knows: it is part of the totals, and of that step's `children` once it is
+    taken.
 
     Example:
         >>> result.history
@@ -49,7 +49,7 @@ class RunHistory(Sequence[StepResult], Shown):
         self._steps: list[StepResult] = []
         self._tool_counts: dict[str, int] = {}
         self._finish_values: set[str] = set()
-        self._own: tuple[int, Usage, Cost] | None = None  # where a sub-agent made it something else than the totals
+        self._own: tuple[int, Usage, Cost] | None = None  # None while no sub-agent was called: the totals
         self.calls: int = 0
         self.usage: Usage = NOTHING_USED
         self.cost: Cost = FREE
@@ -63,7 +63,7 @@ class RunHistory(Sequence[StepResult], Shown):
         self.cut_off = tuple(cut_off)
 
     def append(self, step: StepResult) -> None:
-        """Add the next step and bring the totals up to date."""
+        """Add the next step and update the totals."""
         self._steps.append(step)
         if step.children or self._own is not None:
             self._add_children(step)
@@ -96,12 +96,12 @@ class RunHistory(Sequence[StepResult], Shown):
             self.known_cost_usd += child.known_cost_usd
 
     def amend(self, step: StepResult) -> None:
-        """Replace the newest step by itself with what could be read only once it was there; its calls stay the same."""
+        """Replace the newest step by an updated one with the same calls."""
         self._steps[-1] = step
 
     @property
     def own_calls(self) -> int:
-        """Round trips of the run itself, without those of sub-agents.
+        """Round trips of the run itself, without sub-agents.
 
         Example:
             >>> result.history.own_calls == result.history.calls  # no sub-agents
@@ -111,7 +111,7 @@ class RunHistory(Sequence[StepResult], Shown):
 
     @property
     def own_usage(self) -> Usage:
-        """Tokens of the run itself, without those of sub-agents.
+        """Tokens of the run itself, without sub-agents.
 
         Example:
             >>> result.history.own_usage.total_tokens
@@ -121,7 +121,7 @@ class RunHistory(Sequence[StepResult], Shown):
 
     @property
     def own_cost(self) -> Cost:
-        """Money of the run itself, without that of sub-agents.
+        """Cost of the run itself, without sub-agents.
 
         Example:
             >>> result.history.own_cost.usd
@@ -131,7 +131,7 @@ class RunHistory(Sequence[StepResult], Shown):
 
     @property
     def tokens(self) -> int | None:
-        """All tokens so far; None where a part is unknown.
+        """All tokens so far; None if a part is unknown.
 
         Example:
             >>> result.history.tokens
@@ -141,7 +141,7 @@ class RunHistory(Sequence[StepResult], Shown):
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """All money so far; None where a part is unknown.
+        """Cost so far; None if a part is unknown.
 
         Example:
             >>> result.history.cost_usd
@@ -160,7 +160,7 @@ class RunHistory(Sequence[StepResult], Shown):
         return self._steps[-1] if self._steps else None
 
     def tool_count(self, name: str) -> int:
-        """How often the model called this tool.
+        """Return how often the model called this tool.
 
         Example:
             >>> result.history.tool_count("get_weather"), result.history.tool_count("search")
@@ -169,7 +169,7 @@ class RunHistory(Sequence[StepResult], Shown):
         return self._tool_counts.get(name, 0)
 
     def has_finish(self, reason: FinishReason | str) -> bool:
-        """Whether any response ended for this reason: a FinishReason, or a provider's own word.
+        """True if any response ended for this reason: a FinishReason, or a provider's own word.
 
         Example:
             >>> result.history.has_finish("tool_use"), result.history.has_finish(lab.FinishReason.MAX_TOKENS)
@@ -178,7 +178,7 @@ class RunHistory(Sequence[StepResult], Shown):
         return str(reason) in self._finish_values
 
     def prefix(self, length: int) -> RunHistory:
-        """The history as it was after `length` steps.
+        """Return the history as it was after `length` steps.
 
         Example:
             >>> result.history.prefix(2)
@@ -187,7 +187,7 @@ class RunHistory(Sequence[StepResult], Shown):
         return RunHistory(self._steps[:length])
 
     def since(self, length: int) -> RunHistory:
-        """The steps behind the first `length`, with totals of their own.
+        """Return the steps after the first `length`, with their totals.
 
         Example:
             >>> result.history.since(2)

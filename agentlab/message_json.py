@@ -1,7 +1,7 @@
-"""Messages as JSON text, for keeping them, and back again.
+"""Messages as JSON, for stores.
 
-What a tool returned (`ToolResult.value`, `Stop.output`) is a Python object and is left out; the text that the model was given of it
-stays. The text is plain ASCII, so that halves of surrogate pairs, which models do send, come back as they were.
+The Python objects that tools returned (`ToolResult.value`, `Stop.output`) are left out; the text that the model received is kept. The
+JSON is ASCII, so that half surrogate pairs, which models do send, survive.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from agentlab.types import Message, NativeContent, Role, Stop, ToolCall, ToolRes
 
 
 def encode(message: Message) -> str:
-    """One message as JSON; what it does not have is left out."""
+    """Return a message as JSON text, without empty fields."""
     return json.dumps(plain(message), separators=(",", ":"))
 
 
 def plain(message: Message, place_of: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any]:
-    """The same as `encode`, before it is text: for what stands inside something larger. Of results in `place_of`, by their id, only the
-    place is kept."""
+    """Return a message as a dict for JSON. Tool results whose `id()` is in `place_of` are replaced by that place."""
     kept: dict[str, Any] = {"role": message.role, "text": message.text}
     if message.tool_calls:
         kept["tool_calls"] = [
@@ -37,12 +36,12 @@ def plain(message: Message, place_of: Mapping[int, int] = MappingProxyType({})) 
 
 
 def decode(text: str) -> Message:
-    """The message that `encode` made this text of. Raises ValueError for any other text."""
+    """Return the message encoded by `encode`. Raises ValueError for any other text."""
     return made(json.loads(text))
 
 
 def made(kept: Any) -> Message:
-    """The message that `plain` made this of. Raises ValueError for anything else."""
+    """Return the message from a dict made by `plain`. Raises ValueError for anything else."""
     try:
         if kept["role"] not in get_args(Role):
             raise ValueError(f"role {kept['role']!r} is none of {', '.join(get_args(Role))}")
@@ -78,7 +77,7 @@ _OF_RESULT = ("call_id", "name", "content", "error", "arguments", "duration_s", 
 
 
 def of_step(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as a message has it, from how a step keeps it."""
+    """Return a stored tool result of a step in the form of a message's."""
     stop = kept.get("stop")
     return {**{name: kept[name] for name in _OF_RESULT if name in kept}, **({} if stop is None else {"stop": stop["reason"]})}
 

@@ -1,11 +1,11 @@
-"""Runs as DataFrames; what stands in them is declared in agentlab.columns.
+"""Runs as DataFrames; `agentlab.columns` declares their columns.
 
-    result.to_frame()                 one row a step
+    result.to_frame()                 one row per step
     result.to_frame("calls")          also `tools`, `events`, `readings`, `termination`
-    lab.frame([result_a, result_b])   several runs in one frame; `lab.frame(results, "runs")` has a row a run
+    lab.frame([result_a, result_b])   several runs in one frame; `lab.frame(results, "runs")` has one row per run
 
-All dtypes are nullable: NA is unknown, never 0. After the fixed columns of the steps frame come, for each leaf of the stop condition,
-`<leaf>.value`, `<leaf>.limit` and `<leaf>.met`, named as in `run.limits.leaves`.
+All dtypes are nullable: NA is unknown, never 0. After the fixed columns, the steps frame has `<leaf>.value`, `<leaf>.limit` and
+`<leaf>.met` for each leaf of the stop condition, named as in `run.limits.leaves`.
 """
 
 from __future__ import annotations
@@ -33,32 +33,54 @@ from agentlab.columns import (
     Column,
     EndRow,
     Source,
+    is_recorded,
     named_leaves,
     plain,
+    source_of,
 )
 from agentlab.errors import ConfigurationError
-from agentlab.lockstep import Lockstep
+from agentlab.events import Event
+from agentlab.history import RunHistory
 from agentlab.printable import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult
 from agentlab.rows import Leaves, repetition, some_at_once
-from agentlab.run import Run
 
-Recorded: TypeAlias = RunResult | Run
+
+class RecordedRun(Protocol):
+    """A run, still running or ended."""
+
+    @property
+    def history(self) -> RunHistory:
+        """Its steps."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Its events."""
+
+    @property
+    def result(self) -> RunResult | None:
+        """Its result; None while it is running."""
+
+
+class SeveralRuns(Protocol):
+    """A Lockstep."""
+
+    @property
+    def runs(self) -> Sequence[RecordedRun]:
+        """Its runs."""
 
 
 class HasFrames(Protocol):
     """A store, or the results of an experiment: makes the frames of its runs itself."""
 
     def frame(self, what: str = ..., /) -> pd.DataFrame:
-        """Make the frame of this name."""
+        """Return the frame of this name."""
 
 
-Recordings: TypeAlias = Recorded | Iterable[Recorded] | Lockstep | HasFrames
+Recorded: TypeAlias = RunResult | RecordedRun
+Recordings: TypeAlias = Recorded | Iterable[Recorded] | SeveralRuns | HasFrames
 """What frames are made of: a run or a result, several of them, a lockstep, a store, the results of an experiment."""
-
-
-# Rows --------------------------------------------------------------------------------------------------------------------------
 
 
 def _reading_rows(source: Source) -> Iterator[tuple[StepResult, str, Reading]]:
@@ -89,7 +111,7 @@ FRAMES = ("runs", "steps", *list(_KINDS)[1:])
 
 
 def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
-    """Runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+    """Return runs, finished or not, as a DataFrame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
 
     `recorded` is a run or a result, several of them in a list, a Lockstep, a Store, or the results of an experiment.
 
@@ -106,12 +128,9 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
     """
     if what not in FRAMES:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
-    if isinstance(recorded, Lockstep):
-        recorded = recorded.runs
-    elif not isinstance(recorded, pd.DataFrame) and (made := _own_frame(recorded, what)) is not None:
+    if not isinstance(recorded, pd.DataFrame) and (made := _own_frame(recorded, what)) is not None:
         return made
-    several = recorded if isinstance(recorded, Iterable) and not isinstance(recorded, str | RunResult | Run) else [recorded]
-    sources = [_source(one) for one in several]  # type: ignore[arg-type]  # it raises for anything else
+    sources = [source_of(one) for one in _several(recorded)]
     if what == "steps":
         return _steps_frame(sources)
     columns, rows_of = _KINDS[what]
@@ -121,22 +140,28 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
 
 
 def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
-    """The frame that a store, the results of an experiment or an import have of their runs; None for anything else."""
+    """Return the frame that a store, an experiment's results or an import have of their runs; None for anything else."""
     if callable(make := getattr(recorded, "frame", None)):
         made: pd.DataFrame = make(what)
         return made
-    there = getattr(recorded, what, None)
-    return there if isinstance(there, pd.DataFrame) else None
+    frame = getattr(recorded, what, None)
+    return frame if isinstance(frame, pd.DataFrame) else None
+
+
+def _several(recorded: Any) -> Iterable[Any]:
+    """Return the runs or results in what `to_frame` takes; anything else as the only one."""
+    runs = getattr(recorded, "runs", recorded)
+    return runs if isinstance(runs, Iterable) and not isinstance(runs, str | bytes) else [recorded]
 
 
 def frame_of(given: Recordings | pd.DataFrame, what: str, function: str, advice: str) -> pd.DataFrame:
-    """What a function of frames was given, as a frame: a DataFrame as it is, recorded runs as `lab.frame` has them.
+    """Return the argument of a function of frames as a frame: a DataFrame unchanged, recorded runs as `lab.frame` makes it.
 
     Raises ConfigurationError for anything else, in the name of `function`; `advice` says which frame it takes.
     """
     if isinstance(given, pd.DataFrame):
         return given
-    if isinstance(given, str | bytes | pd.Series) or not _is_recorded(given, what):
+    if isinstance(given, pd.Series) or not _is_recorded(given, what):
         raise ConfigurationError(
             f"{function}() cannot read {type(given).__name__}: pass a run, a result, several in a list, a store, the results of "
             f"an experiment, or a DataFrame: {advice}."
@@ -145,11 +170,10 @@ def frame_of(given: Recordings | pd.DataFrame, what: str, function: str, advice:
 
 
 def _is_recorded(given: object, what: str) -> bool:
-    if isinstance(given, Sequence):
-        return all(isinstance(one, Run | RunResult) for one in given)
-    if isinstance(given, Run | RunResult | Lockstep | Iterable):
+    if callable(getattr(given, "frame", None)) or isinstance(getattr(given, what, None), pd.DataFrame):
         return True
-    return callable(getattr(given, "frame", None)) or isinstance(getattr(given, what, None), pd.DataFrame)
+    runs = _several(given)
+    return not isinstance(runs, Sequence) or all(map(is_recorded, runs))  # iterators are not consumed
 
 
 def _steps_frame(sources: list[Source]) -> pd.DataFrame:
@@ -174,10 +198,10 @@ _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confi
 
 
 def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = False) -> pd.DataFrame:
-    """How every response of one or several runs ended, what followed, and what could be done about it: a row a response.
+    """Return how every response of one or several runs ended, what followed, and what can be done about it: one row per response.
 
-    `recorded` is what `lab.frame` takes, or its `termination` frame. With `summary`, a row for each kind of end, and how many
-    `responses` ended so, the most frequent first.
+    `recorded` is what `lab.frame` takes, or its `termination` frame. With `summary`, the frame has one row per kind of end, with the
+    number of `responses`, the most frequent first.
 
     Example:
         >>> lab.termination_report(others)[["provider", "step", "raw_finish_reason", "action"]].head(3)
@@ -196,31 +220,8 @@ def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = F
     return counted.sort_values("responses", ascending=False, kind="stable", ignore_index=True)
 
 
-def _source(recorded: Recorded) -> Source:
-    if isinstance(recorded, Run):
-        model = recorded.agent.model
-        return Source(
-            recorded.id,
-            model.name,
-            model.model,
-            recorded.history,
-            recorded.events,
-            recorded.result,
-            recorded.prompt,
-            recorded.parent_run_id,
-            recorded.forked_at,
-            recorded.parent_step,
-            recorded.called_by,
-        )
-    if isinstance(recorded, RunResult):
-        of = recorded
-        kept = (of.parent_run_id, of.forked_at, of.parent_step, of.called_by)
-        return Source(of.run_id, of.provider, of.model, of.history, of.events, of, of.prompt, *kept)
-    raise ConfigurationError(f"{recorded!r} is not a run or a result: pass what agent.run(…) gave, or what awaiting it gave.")
-
-
 def _reading_columns(leaves: Leaves) -> dict[str, Any]:
-    """Three columns for each leaf that was read in any of these steps, in the order of their first appearance."""
+    """Return three columns for each leaf that was read in any of these steps, in the order of first appearance."""
     columns: dict[str, Any] = {}
     for name, (values, limits, met) in ((whole(name), read) for name, read in leaves.whole().items()):
         columns[f"{name}.value"] = any_array(values)
@@ -233,12 +234,12 @@ _MASKED = {"Int64": (pd.arrays.IntegerArray, "q", 0), "Float64": (pd.arrays.Floa
 
 
 def array(values: list[Any], dtype: Any) -> Any:
-    """The values of a column."""
+    """Return the values of a column as a pandas array."""
     if dtype in _MASKED and not (values and values[0] is None):
         return _masked(values, dtype)
-    if values and values[0] is None and values.count(None) == len(values):  # as limits that nobody set
+    if values and values[0] is None and values.count(None) == len(values):  # such as limits that are not set
         return pd.array([pd.NA], dtype=dtype).repeat(len(values))
-    if repeated := repetition(values):  # as most limits, words and answers do
+    if repeated := repetition(values):  # as most limits, words and answers are
         few, times = repeated
         return _array(few, dtype).repeat(times)
     return _array(values, dtype)
@@ -257,7 +258,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
 
 
 def _masked(values: list[Any], dtype: str) -> Any:
-    """Numbers, of which those that are None are masked. What are no such numbers is left to pandas to convert or to refuse."""
+    """Return numbers with None masked. Other values are left to pandas to convert or refuse."""
     made, code, unknown = _MASKED[dtype]
     try:
         numbers = array_of(code, values)
@@ -273,10 +274,9 @@ def _masked(values: list[Any], dtype: str) -> Any:
 
 
 def _as_unicode(values: list[Any]) -> list[Any]:
-    """Text without keys. Half a surrogate pair, from an answer that was cut inside an escaped emoji, is no text to Arrow nor to a file:
-    it becomes `?`."""
+    """Redact texts, and replace half surrogate pairs, which Arrow refuses, by `?`: an answer may be cut inside an escaped emoji."""
     joined = "\n".join(filter(None, values))
-    if without_keys(joined) != joined:  # looked through at once: a column without keys, as most are, costs next to nothing
+    if without_keys(joined) != joined:  # searched at once: most columns have no keys
         values = [None if value is None else without_keys(value) for value in values]
     try:
         if not joined.isascii():
@@ -287,8 +287,8 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 
 def any_array(values: list[Any]) -> Any:
-    """Values of a type that only the condition knows, in the narrowest nullable dtype that holds them all."""
-    if repeated := repetition(values):  # as limits do
+    """Return values of any types in the narrowest nullable dtype that holds them all."""
+    if repeated := repetition(values):  # as most limits are
         few, times = repeated
         return any_array(few).repeat(times)
     kinds = set(map(type, values)) - {NoneType}
@@ -297,7 +297,7 @@ def any_array(values: list[Any]) -> Any:
     if kinds <= {bool}:
         return array(values, "boolean")
     if kinds <= {int}:
-        with contextlib.suppress(OverflowError):  # more than 64 bits hold is told roughly
+        with contextlib.suppress(OverflowError):  # more than 64 bits
             return array(values, "Int64")
     if kinds <= {int, float}:
         return array(values, "Float64")
@@ -306,7 +306,7 @@ def any_array(values: list[Any]) -> Any:
     return array(values, "object")
 
 
-# What a notebook shows -----------------------------------------------------------------------------------------------------------
+# The display of a result ---------------------------------------------------------------------------------------------------------
 
 SHOWN = [
     "step",
@@ -317,17 +317,16 @@ SHOWN = [
     "cumulative_tokens",
     "cumulative_cost_usd",
 ]
-"""What a result shows of a step; why the run stopped stands above."""
-
+"""The columns of a result's table."""
 
 SHOWN_STEPS = 20
-"""Of a longer run so many of its first steps are shown, and of its last."""
+"""A longer run shows this many of its first and of its last steps."""
 
 
 def table_of(steps: pd.DataFrame) -> str:
-    """Steps as HTML, what is unknown called so. Whatever came from a model is escaped."""
+    """Return steps as an HTML table with escaped texts; NA becomes `unknown`."""
     unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
-    shown = {  # not by fillna: pandas 2.2 warns of what it does to columns of several types
+    shown = {  # fillna on mixed columns warns in pandas 2.2
         name: pd.Series([unknown[name] if pd.isna(value) else _shown(value) for value in steps[name]], dtype="object")
         for name in steps.columns
     }
@@ -339,7 +338,7 @@ def _shown(value: object) -> object:
 
 
 def result_bundle(result: RunResult) -> dict[str, str]:
-    """A result as plain text and as HTML: why it ended, the answer, and its steps. Whatever came from a model is escaped."""
+    """Return a result as plain text and as HTML with escaped texts: why it ended, the answer, and its steps."""
     steps = to_frame(result)[SHOWN]
     left_out = len(steps) - 2 * SHOWN_STEPS
     parts = [steps] if left_out <= 0 else [steps.head(SHOWN_STEPS), steps.tail(SHOWN_STEPS)]

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its result, with its steps (step_result.py) and events. Frozen; times are seconds, money is US dollars."""
+"""The result of a run, with its steps and events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentlab import errors, sugar
+from agentlab.amounts import counted
 from agentlab.printable import cut
 from agentlab.redaction import holds_no_key, shown_without_keys
 from agentlab.step_result import (
@@ -60,20 +61,19 @@ _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
     StopReason.ERROR: errors.RunFailed,
 }
 
-_SHOWN, _LOOKED_THROUGH = 80, 5_000
-"""Characters of the answer that the repr shows, and that it looks through for keys."""
-
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Everything a run left behind: it always comes back, whatever ended the run.
+    """The result of a run. Every run returns one, whatever ended it.
 
-    `detail` says in one sentence why the run stopped; `conditions_met` are the readings that decided, also where another reason won;
-    `output` what a tool or a middleware gave with its stop, or what the tool of a met `HasToolCall` gave (None otherwise); `error` the
-    exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`, `middleware` or `person`. Of a fork,
-    `parent_run_id` is the run it came from and `forked_at` the number of steps it has from there. Of a sub-agent's run it is the run
-    that called it. Of both, where a tool call started them, `parent_step` is the step and `called_by` the id of that call.
+    `detail` is one sentence on why the run stopped. `conditions_met` are the readings that were met at the last step, even if another
+    reason had precedence. `output` is the value that a tool or a middleware stopped with, or that the tool of a met `HasToolCall`
+    returned (None otherwise); `error` the exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`,
+    `middleware` or `person`.
+
+    `parent_run_id` is, for a fork, the run it was forked from, with `forked_at` the number of steps taken over; for a sub-agent's run
+    it is the calling run. If a tool call started the run, `parent_step` is its step and `called_by` its id.
 
     Example:
         >>> result
@@ -104,9 +104,9 @@ class RunResult:
 
     @property
     def text(self) -> str:
-        """The answer, however the run ended: `output` as text where something was handed in, else the model's last text.
+        """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
 
-        The text of an output is what the model was given of it: JSON, unless it is a text. After a cut it is the text that there is.
+        The text of an output is what the model received of it: JSON, or the text itself.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
@@ -118,7 +118,7 @@ class RunResult:
 
     @property
     def model_text(self) -> str:
-        """The last text that the model said in the run, also where a tool handed in the answer.
+        """The model's last text in the run, even if the answer is the output of a tool.
 
         Example:
             >>> result.model_text
@@ -127,14 +127,14 @@ class RunResult:
         return next((step.text for step in reversed(self.history) if step.text), "")
 
     def _output_text(self) -> str:
-        """The text of the tool's result that holds the output; a store keeps that text, and not every object."""
+        """Return the content of the tool result that has the output: a store keeps the content, but not every object."""
         output, last = self.output, self.history.last
-        for one in () if last is None else reversed(last.tool_results):
-            if one.value is output or (type(one.value) is type(output) is str and one.value == output):
-                return one.content
+        for result in () if last is None else reversed(last.tool_results):
+            if result.value is output or (type(result.value) is type(output) is str and result.value == output):
+                return result.content
         try:
             text: str = sugar.call("agentlab.tools:as_text", output)
-        except Exception:  # no JSON, or whatever a lazy value raises while it is read
+        except Exception:  # not JSON, or an object that raises when it is read
             text = sugar.call("agentlab.redaction:text_of", output)
         return text
 
@@ -150,7 +150,7 @@ class RunResult:
 
     @property
     def stopped_by_condition(self) -> bool:
-        """Whether a stop condition was met at the last step, whichever reason won.
+        """True if a stop condition was met at the last step, even if another reason had precedence.
 
         Example:
             >>> result.stopped_by_condition, result.conditions_met
@@ -160,7 +160,7 @@ class RunResult:
 
     @property
     def terminated(self) -> bool:
-        """Whether the agent came to an end of its own: it completed, or called a tool that was to end the run.
+        """True if the agent finished on its own: it completed, or called a tool that ends the run.
 
         Example:
             >>> result.terminated
@@ -176,7 +176,7 @@ class RunResult:
 
     @property
     def truncated(self) -> bool:
-        """Whether something cut the agent off.
+        """True if something cut the agent off.
 
         Example:
             >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).truncated
@@ -186,7 +186,7 @@ class RunResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the whole run, sub-agents included; `history.own_usage` is without them.
+        """Tokens of the whole run, sub-agents included; `history.own_usage` excludes them.
 
         Example:
             >>> result.usage.input_tokens, result.usage.output_tokens
@@ -196,7 +196,7 @@ class RunResult:
 
     @property
     def cost(self) -> Cost:
-        """Money of the whole run, sub-agents included; `history.own_cost` is without them.
+        """Cost of the whole run, sub-agents included; `history.own_cost` excludes them.
 
         Example:
             >>> result.cost
@@ -205,7 +205,7 @@ class RunResult:
         return self.history.cost
 
     def raise_for_stop(self) -> RunResult:
-        """Raise the RunStopped error of a run that something cut off; return the result of one that came to an end of its own.
+        """Raise the matching RunStopped error if something cut the agent off, else return the result.
 
         Example:
             >>> result.raise_for_stop() is result
@@ -217,14 +217,11 @@ class RunResult:
         """
         if self.terminated:
             return self
-        raise _STOPPED[self.stop_reason](self.detail, self) from self._cause()
-
-    def _cause(self) -> BaseException | None:
-        """The error that ended the run, unless it says a key: it is as one's own code raised it. The detail tells it without keys."""
-        return self.error if self.error is None or holds_no_key(self.error) else None
+        cause = self.error if self.error is None or holds_no_key(self.error) else None  # the detail has it redacted
+        raise _STOPPED[self.stop_reason](self.detail, self) from cause
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
-        """A DataFrame of this run: `steps` (a row a step), `calls`, `tools`, `events`, `readings` or `termination`.
+        """Return a DataFrame of this run: `steps` (one row per step), `calls`, `tools`, `events`, `readings` or `termination`.
 
         Example:
             >>> result.to_frame()[["step", "input_tokens", "output_tokens"]].tail(2)
@@ -237,10 +234,9 @@ class RunResult:
 
     def __repr__(self) -> str:
         end = "terminated" if self.terminated else "truncated"
-        steps = len(self.history)
-        answer = cut(" ".join(self.text[:_LOOKED_THROUGH].split()), _SHOWN)
+        answer = cut(" ".join(self.text[:5_000].split()), 80)
         text = f", text={answer!r}" if answer else ""
-        return f"RunResult({self.stop_reason}, {end}, {steps} step{'s' * (steps != 1)}, {self.detail!r}{text})"
+        return f"RunResult({self.stop_reason}, {end}, {counted(len(self.history), 'step')}, {self.detail!r}{text})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = sugar.call("agentlab.recorder:result_bundle", self)

@@ -1,7 +1,7 @@
-"""The steps of many runs, read a column at a time: what a column's path leads to, for all rows in one go.
+"""The steps of many runs, read one column at a time instead of one row at a time, which is several times faster.
 
-A row at a time, a function a column, takes several times as long: here each attribute is read off all rows in one loop in C, what
-several columns have in common (`step.usage`) is read once, and what is the same for many rows (a run, its settings) is read once too.
+Each attribute is read off all rows in one loop in C; what several columns share (`step.usage`) and what many rows share (a run, its
+settings) is read once.
 """
 
 from __future__ import annotations
@@ -13,49 +13,46 @@ from decimal import Decimal
 from itertools import accumulate, chain, compress, count, islice, repeat
 from typing import Any
 
-from agentlab.columns import Column, Source, StepRow, known_cost_usd_of, known_tokens_of, word
+from agentlab.columns import Column, Source, known_cost_usd_of, known_tokens_of, word
 from agentlab.leaf_names import unique_name
 from agentlab.redaction import without_keys
 from agentlab.results import Reading
 
 STEPS_AT_ONCE = 500
-"""So few that what is read of them stays in the processor's cache from one column to the next."""
+"""Few enough that their values stay in the processor's cache from one column to the next."""
 
 MOSTLY = 4
-"""Values that repeat are taken together where there are so many times fewer then."""
+"""Repeated values are grouped if that leaves so many times fewer values."""
 
 _IN_C: tuple[Callable[[Any], Any], ...] = (len, float)
-"""What is made of values by functions in C, which fail for None."""
+"""Conversions in C, which fail for None."""
 
 
 class StepRows:
-    """The steps of some runs. A value for each row, but those of `run` and `settings`, which hold for several rows: `repeats`."""
+    """The steps of some runs. Values are per row, except those of `run` and `settings`, which apply to `repeats` rows each."""
 
-    __slots__ = ("_known", "_made", "_sources", "repeats")
+    __slots__ = ("_converted", "_known", "repeats")
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
-        taken = [source.history[:] for source in sources]  # once: another thread may add to them
+        taken = [source.history[:] for source in sources]  # copied once: another thread may append
         steps = list(chain.from_iterable(taken))
         settings, times = without_repetition(attributes(steps, "settings"))
         self.repeats: dict[str, list[int]] = {"run": list(map(len, taken)), "settings": times}
         self._known: dict[str, list[Any]] = {"run": list(sources), "step": steps, "settings": settings}
-        self._made: dict[tuple[int, Callable[[Any], Any]], list[Any]] = {}
+        self._converted: dict[tuple[int, Callable[[Any], Any]], list[Any]] = {}
 
     def read(self, column: Column) -> list[Any]:
-        """The values of a column."""
-        if not column.path:
-            return [column.read(*row) for row in self._one_by_one()]
+        """Return the values of a column."""
         values, then = self.at(column.path), column.then
         if then is None:
             return values
-        this = (id(values), then)  # sums and their lower bounds are one list where all is known
-        if this not in self._made:
-            self._made[this] = _made_of(values, then)
-        return self._made[this]
+        key = (id(values), then)  # sums and their lower bounds are the same list if everything is known
+        if key not in self._converted:
+            self._converted[key] = _converted(values, then)
+        return self._converted[key]
 
     def at(self, path: str) -> list[Any]:
-        """What the path leads to; None where it comes to an end before."""
+        """Return the values at a path; None if a part of it is None."""
         known = self._known.get(path)
         if known is None:
             part, _, name = path.rpartition(".")
@@ -87,15 +84,9 @@ class StepRows:
             found += sums[1:]
         return found
 
-    def _one_by_one(self) -> Iterator[tuple[Source, StepRow]]:
-        sums = [self.at(name) for name in ("tokens", "cost_usd", "known_tokens", "known_cost_usd")]
-        rows = map(StepRow, self.at("step"), *sums)
-        for source, times in zip(self._sources, self.repeats["run"], strict=True):
-            yield from [(source, next(rows)) for _ in range(times)]
-
 
 def some_at_once(sources: Iterable[Source]) -> Iterator[StepRows]:
-    """The steps of many runs, a few runs at a time."""
+    """Yield the steps of many runs, a few runs at a time."""
     few: list[Source] = []
     steps = 0
     for source in sources:
@@ -109,7 +100,7 @@ def some_at_once(sources: Iterable[Source]) -> Iterator[StepRows]:
 
 
 def attributes(parts: list[Any], name: str) -> list[Any]:
-    """An attribute of each part; None where there is no part."""
+    """Return an attribute of each part; None for a part that is None."""
     get = operator.attrgetter(name)
     try:
         return list(map(get, parts))
@@ -117,23 +108,23 @@ def attributes(parts: list[Any], name: str) -> list[Any]:
         return [None if part is None else get(part) for part in parts]
 
 
-def _made_of(values: list[Any], then: Callable[[Any], Any]) -> list[Any]:
-    """What `then` makes of each of them; None stays None."""
-    if values and all(map(operator.is_, values, repeat(values[0]))):  # None, no sub-agents, no tools
+def _converted(values: list[Any], then: Callable[[Any], Any]) -> list[Any]:
+    """Convert each value by `then`; None stays None."""
+    if values and all(map(operator.is_, values, repeat(values[0]))):  # all None, or without sub-agents, or without tools
         return [None if values[0] is None else then(values[0])] * len(values)
     try:
         if then is word:
-            return attributes(values, "_value_")  # `value` is a property in Python, which takes ten times as long
+            return attributes(values, "_value_")  # `value` is a property in Python: ten times slower
         if then in _IN_C:
             return list(map(then, values))
-    except (AttributeError, TypeError):  # a None among them, or a word of somebody's own
+    except (AttributeError, TypeError):  # a None among them, or a word that is no enum member
         pass
     return [None if value is None else then(value) for value in values]
 
 
 class Leaves:
-    """What the single conditions read at each step: for each leaf, by the names of `named_leaves` and in order of appearance, its
-    values, its limits, and whether it was met, each for all steps, None where there was none."""
+    """The readings of the single conditions: for each name of `named_leaves`, in order of appearance, the values, the limits and `met`
+    of all steps, None for steps without it."""
 
     __slots__ = ("_steps", "found")
 
@@ -142,7 +133,7 @@ class Leaves:
         self.found: dict[str, tuple[list[Any], list[Any], list[bool | None]]] = {}
 
     def add(self, read: list[Reading | None]) -> None:
-        """What the whole condition read at further steps."""
+        """Add the readings of the whole condition at further steps."""
         shapes: list[Any]
         if any(attributes(read, "children")):
             leaves = [() if reading is None else _leaves(reading) for reading in read]
@@ -150,25 +141,25 @@ class Leaves:
         else:
             leaves, shapes = None, attributes(read, "name")
         begin = 0
-        for shape, times in zip(*without_repetition(shapes), strict=True):  # a condition is the same for many steps
+        for shape, times in zip(*without_repetition(shapes), strict=True):  # consecutive steps mostly have the same condition
             end = begin + times
             if leaves is not None:
                 names = _unique(tuple(map(without_keys, shape)))
-                for name, these in zip(names, zip(*leaves[begin:end], strict=True), strict=True):
-                    self._extend(name, self._steps + begin, list(these))
+                for name, column in zip(names, zip(*leaves[begin:end], strict=True), strict=True):
+                    self._extend(name, self._steps + begin, list(column))
             elif shape is not None:
                 self._extend(without_keys(shape), self._steps + begin, read[begin:end])
             begin = end
         self._steps += len(read)
 
     def whole(self) -> dict[str, tuple[list[Any], list[Any], list[bool | None]]]:
-        """All of them, each as long as there are steps."""
+        """Return all of them, each with one value per step."""
         for name in self.found:
             self._extend(name, self._steps, [])
         return self.found
 
     def _extend(self, name: str, steps: int, read: list[Reading | None]) -> None:
-        """What this leaf read behind so many steps."""
+        """Add what this leaf read after `steps` steps."""
         for part, values in zip(_PARTS, self.found.setdefault(name, ([], [], [])), strict=True):
             values.extend([None] * (steps - len(values)))
             values.extend(attributes(read, part))
@@ -197,22 +188,22 @@ def _sum(before: Any, value: Any) -> Any:
 
 
 def without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
-    """Each of the values that is not the very one before it, and how often it stands there."""
-    return _taken_together(values, list(_changes(values)))
+    """Return the values without consecutive repetitions (the same object), and how often each occurs."""
+    return _grouped(values, list(_changes(values)))
 
 
 def repetition(values: list[Any]) -> tuple[list[Any], list[int]] | None:
-    """The same where most values are the very ones before them, else None."""
+    """Return the same if most values repeat the one before, else None."""
     most = len(values) // MOSTLY - 1
-    changes = list(islice(_changes(values), max(most, 0)))  # of values that differ not even all are looked at
-    return _taken_together(values, changes) if len(changes) < most else None
+    changes = list(islice(_changes(values), max(most, 0)))  # not all values are compared if they differ
+    return _grouped(values, changes) if len(changes) < most else None
 
 
-def _taken_together(values: list[Any], changes: list[int]) -> tuple[list[Any], list[int]]:
+def _grouped(values: list[Any], changes: list[int]) -> tuple[list[Any], list[int]]:
     places = [0, *changes] if values else []
     return [values[place] for place in places], list(map(operator.sub, [*changes, len(values)], places))
 
 
 def _changes(values: list[Any]) -> Iterator[int]:
-    """The places of what is not the very value before it."""
+    """Yield the places of values that are not the same object as the one before."""
     return compress(count(1), map(operator.is_not, islice(values, 1, None), values))

@@ -1,4 +1,4 @@
-"""What a step leaves behind: the readings of its conditions, the decision, its calls of the model, what sub-agents used in it.
+"""What happened in one step: what its conditions read, the decision, the model calls, and what sub-agents used.
 
 All values are frozen; times are seconds, money is US dollars.
 """
@@ -32,19 +32,20 @@ from agentlab.types import (
 if TYPE_CHECKING:
     from agentlab.settings import RunSettings
 
-N = TypeVar("N", int, Decimal)
+# Readings and decisions --------------------------------------------------------------------------------------------------------
+
 Scalar: TypeAlias = int | float | Decimal | str | bool | None
 
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Reading(Shown):
-    """What a condition read at one step: its value, the limit that held, and whether it was met.
+    """What a condition read after one step: its value, its limit, and whether it was met.
 
-    `value` None means that it is not known (usage that was not reported); `met` None that it cannot be said, or that an async
-    condition was not awaited since the others had decided. A combination has `children` and no value of its own. `goal` marks a
-    condition on what the agent itself did (it called `finalize`), as against one that cuts it off. What is turned off has its values
-    and `met` None, below a reading named `Off`.
+    `value` None means unknown (usage that was not reported). `met` None means undecided: a value is unknown, or an async condition was
+    not awaited since the others had decided. A combination has `children` and no value. `goal` marks a condition on what the agent
+    itself did (it called `finalize`), in contrast to one that cuts it off. A condition that is turned off keeps its values, has `met`
+    None, and is the child of a reading named `Off`.
 
     Example:
         >>> reading = lab.StepCountIs(8).read(result.history)
@@ -62,7 +63,7 @@ class Reading(Shown):
     goal: bool = False
 
     def leaves(self) -> Iterator[Reading]:
-        """The readings of the single conditions, in the order they were written.
+        """Yield the readings of the single conditions, in the order they were written.
 
         Example:
             >>> reading = (lab.StepCountIs(8) | lab.HasToolCall("finalize")).read(result.history)
@@ -75,7 +76,7 @@ class Reading(Shown):
             yield from child.leaves()
 
     def deciding(self) -> Iterator[Reading]:
-        """The readings that made this one met; nothing where it is not.
+        """Yield the readings that made this one met; none if it is not met.
 
         Example:
             >>> reading = (lab.StepCountIs(4) | lab.MaxCost(1)).read(result.history)
@@ -94,11 +95,11 @@ class Reading(Shown):
             yield from child.deciding()
 
     def without_answer(self) -> Reading:
-        """This reading where it does not count: the values, and nothing said of whether they were met."""
+        """Return this reading with its values and without `met`, as for a condition that is turned off."""
         return replace(self, met=None, children=tuple(child.without_answer() for child in self.children))
 
     def that_counts(self) -> Reading | None:
-        """This reading without what is turned off in it; itself where nothing is, None where all of it is."""
+        """Return this reading without the parts that are turned off; None if all are."""
         if not self.children:
             return self
         kept = () if self.name == "Off" else tuple(child for each in self.children if (child := each.that_counts()) is not None)
@@ -108,9 +109,9 @@ class Reading(Shown):
         return self if unchanged else replace(self, children=kept)
 
     def __str__(self) -> str:
-        return without_keys(self._in_words())
+        return without_keys(self._text())
 
-    def _in_words(self) -> str:
+    def _text(self) -> str:
         if self.name == "Not" and self.children:
             return f"not {self.children[0]}"
         if self.name == "Off" and self.children:
@@ -119,13 +120,13 @@ class Reading(Shown):
             return f"{self.name}({', '.join(map(str, self.children))})"
         if self.goal:
             return f"{self.name}({self.limit}): {self.value} call{'s' * (self.value != 1)}"
-        if self.value is None and self.met:  # what is known of it is enough
+        if self.value is None and self.met:  # the known part is enough
             return f"{self.name} at least {as_set(self.name, self.limit)}, of which not all is known"
         return f"{self.name} {read_of(self.name, self.value, self.limit)}"
 
 
 class Action(StrEnum):
-    """What follows from a response.
+    """What the run does after a response.
 
     Example:
         >>> [step.decision.action.value for step in result.history]
@@ -145,8 +146,8 @@ class Action(StrEnum):
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class Decision(Shown):
-    """What follows from a response, and why in one sentence. `stop_reason` is set where the action ends the run; `suggestion` is what
-    a person could do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
+    """What the run does after a response, and the reason in one sentence. `stop_reason` is set if the action ends the run; `suggestion`
+    is what a person can do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
 
     Example:
         >>> [step.decision.reason for step in (await brief.run("?")).history]
@@ -161,12 +162,31 @@ class Decision(Shown):
 
 
 @dataclass(frozen=True, slots=True)
+class Remaining(Shown):
+    """What is left of each limit of the budget. None: there is no limit, or the usage is unknown; the history's `known_tokens` and
+    `known_cost_usd` are then lower bounds."""
+
+    turns: int | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    cost_usd: Decimal | None = None
+    time_s: float | None = None
+
+
+# Steps ---------------------------------------------------------------------------------------------------------------------
+
+N = TypeVar("N", int, Decimal)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCall(Shown):
-    """One round trip to the model. `index` counts the run's calls from 1; `usage` is what counts against the budget (its `source`
-    says whether the provider reported it); `started_s` is the time since the run's first step, `retries` the attempts that failed
-    before this answer. `used` is False where a middleware left the answer aside, or where it lost a piece on its way and was asked for
-    again: it was paid for, and is no part of what the model said in the step. `decision` is what followed where another call of the
-    same step did; what followed from the last one is the step's."""
+    """One round trip to the model.
+
+    `index` counts the run's calls from 1. `usage` counts against the budget; its `source` says whether the provider reported it.
+    `started_s` is the time since the run's first step, `retries` the number of failed attempts before this answer. `used` is False if
+    a middleware discarded the answer, or if it lost a piece and was requested again: it was paid for, but is not part of the step's
+    text. `decision` led to another call in the same step; the decision after the last call is the step's.
+    """
 
     index: int
     response: ModelResponse
@@ -185,8 +205,8 @@ class ModelCall(Shown):
 class Seam:
     """The place in the text of a step where the text of a further call begins.
 
-    `call` is the `index` of that call and `place` the number of characters of the step's text before it. `dropped` is the text left
-    out there: what the call said again, or white space that a prefilled answer may not end with. Nothing is ever added.
+    `call` is the `index` of that call and `place` the number of characters of the step's text before it. `dropped` is the text that
+    was left out there: a repetition, or white space that a prefilled answer may not end with. Nothing is ever added.
     """
 
     call: int
@@ -204,12 +224,12 @@ class Seam:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ChildUse:
-    """What the run of a sub-agent used within a step of the run that called it, its own sub-agents included.
+    """What a sub-agent's run used within one step of its caller, its own sub-agents included.
 
-    `handle` is what the model calls it by (`research-1`), `call_id` the tool call it was started by, `tool` that tool's name. Of one
-    that goes on from an earlier run, only what is new is counted. `known_*` are the sums of what is known, a lower bound. `stop_reason`
-    None: it had not come to an end when the step was cut off. `cut_off` True: it was called in an earlier try at the step, which ended
-    with its process; the step was taken again, and what is kept of that try was paid for.
+    `handle` is the name by which the model refers to it (`research-1`), `call_id` the tool call that started it, `tool` the name of
+    that tool. If it continues an earlier run, only the new part counts. `known_*` are sums of the known parts, lower bounds.
+    `stop_reason` is None if it had not ended when the step was interrupted. `cut_off` is True if it belongs to an earlier attempt at
+    the step, which ended with its process: the step was repeated, and the attempt was paid for.
     """
 
     run_id: str
@@ -226,27 +246,14 @@ class ChildUse:
     cut_off: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Remaining(Shown):
-    """What is left on each dimension of the budget after a step. None: no limit, or not known (then the limit is set and
-    `known_*` of the history is a lower bound of what was used)."""
-
-    turns: int | None = None
-    calls: int | None = None
-    tokens: int | None = None
-    cost_usd: Decimal | None = None
-    time_s: float | None = None
-
-
 @shown_without_keys
 @dataclass(frozen=True, slots=True, repr=False)
 class StepResult(Shown):
-    """One turn of the loop: the model's answer, however many calls it took, and the tools it asked for.
+    """One step of the run: the model's answer, from one or several calls, and the tools it called.
 
-    `index` counts from 1. `usage` and `cost` are sums over `calls`; what sub-agents used is in `children`. `seams` are the places
-    where the texts of several calls meet, with what was dropped there. `settings` are those it was judged by; `readings` is what the
-    stop condition read after it (None without a condition). `stop_reason` is set on the run's last step, `error` where an exception
-    cut the step short.
+    `index` counts from 1. `usage` and `cost` are sums over `calls`; the usage of sub-agents is in `children`. `seams` are the places
+    where the texts of several calls meet. `settings` are those the step was evaluated with; `readings` is what the stop condition read
+    after it (None without a condition). `stop_reason` is set on the run's last step, `error` if an exception ended the step.
 
     Example:
         >>> result.history[0]
@@ -286,7 +293,7 @@ class StepResult(Shown):
 
     @property
     def total_tokens(self) -> int | None:
-        """Tokens of the step, without those of sub-agents; None where the provider does not report them.
+        """Tokens of the step without sub-agents; None if the provider does not report them.
 
         Example:
             >>> result.history[0].total_tokens
@@ -296,7 +303,7 @@ class StepResult(Shown):
 
     @property
     def child_tokens(self) -> int | None:
-        """Tokens of the sub-agents that were called in this step; None where a part is unknown.
+        """Tokens of the sub-agents called in this step; None if a part is unknown.
 
         Example:
             >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -308,7 +315,7 @@ class StepResult(Shown):
 
     @property
     def child_cost_usd(self) -> Decimal | None:
-        """Money that they cost; None where a part is unknown.
+        """Cost of the sub-agents called in this step; None if a part is unknown.
 
         Example:
             >>> result.history[0].child_cost_usd  # no sub-agent was called
@@ -318,28 +325,27 @@ class StepResult(Shown):
 
     @property
     def all_tokens(self) -> int | None:
-        """Tokens of the step, sub-agents included; None where a part is unknown.
+        """Tokens of the step, sub-agents included; None if a part is unknown.
 
         Example:
             >>> result.history[0].all_tokens
             637
         """
-        own = self.usage.total_tokens
-        return own if not self.children else _sum([own, self.child_tokens], 0)
+        return _sum([self.usage.total_tokens, self.child_tokens], 0) if self.children else self.usage.total_tokens
 
     @property
     def all_cost_usd(self) -> Decimal | None:
-        """Money of the step, sub-agents included; None where a part is unknown.
+        """Cost of the step, sub-agents included; None if a part is unknown.
 
         Example:
             >>> result.history[0].all_cost_usd
             Decimal('0.003207')
         """
-        return self.cost.usd if not self.children else _sum([self.cost.usd, self.child_cost_usd], Decimal(0))
+        return _sum([self.cost.usd, self.child_cost_usd], Decimal(0)) if self.children else self.cost.usd
 
     @property
     def response(self) -> ModelResponse | None:
-        """The last response of the step; None where no call came back.
+        """The last response of the step; None if no call was answered.
 
         Example:
             >>> result.history[0].response.model
@@ -369,7 +375,7 @@ class StepResult(Shown):
 
     @property
     def text(self) -> str:
-        """What the model said, over all calls of the step; `seams` says where they meet, `holes` where a piece is missing.
+        """The model's text, from all calls of the step; `seams` are the places where they meet, `holes` those where a piece is missing.
 
         Example:
             >>> result.history[0].text
@@ -383,7 +389,7 @@ class StepResult(Shown):
 
     @property
     def holes(self) -> tuple[Hole, ...]:
-        """The places in `text` where a stream lost a piece; empty for a whole answer.
+        """The places in `text` where a stream lost a piece; empty for a complete answer.
 
         Example:
             >>> result.history[0].holes
@@ -401,7 +407,7 @@ class StepResult(Shown):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """What the model asked for, over all calls of the step.
+        """The tool calls of the model, from all calls of the step.
 
         Example:
             >>> result.history[0].tool_calls[0].arguments
@@ -423,10 +429,10 @@ def _sum(parts: Iterable[N | None], start: N) -> N | None:
 
 
 def tokens_of(children: Iterable[ChildUse]) -> int | None:
-    """Tokens of sub-agents; None where a part is unknown."""
+    """Return the tokens of sub-agents; None if a part is unknown."""
     return _sum([child.usage.total_tokens for child in children], 0)
 
 
 def cost_usd_of(children: Iterable[ChildUse]) -> Decimal | None:
-    """Money that sub-agents cost; None where a part is unknown."""
+    """Return the cost of sub-agents; None if a part is unknown."""
     return _sum([child.cost.usd for child in children], Decimal(0))

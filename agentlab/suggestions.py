@@ -1,4 +1,4 @@
-"""What a person could do about an end: `retry`, `modify_prompt`, `increase_budget`, or `stop` (there is nothing to do)."""
+"""What a person can do after a stop: `retry`, `modify_prompt`, `increase_budget`, or `stop` (nothing to do)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,
 }
-"""What suits the end of a run where its last response says no more."""
+"""The suggestion by why the run ended, if its last response gives no better one."""
 
 FOR_ERROR: Mapping[str | int, str] = {
-    # what was asked cannot be answered so
+    # the request itself is refused
     "invalid_request_error": MODIFY_PROMPT,
     "invalid_request": MODIFY_PROMPT,
     "invalid_argument": MODIFY_PROMPT,
@@ -46,7 +46,7 @@ FOR_ERROR: Mapping[str | int, str] = {
     400: MODIFY_PROMPT,
     413: MODIFY_PROMPT,
     422: MODIFY_PROMPT,
-    # the key, the account or the address: asking again changes nothing
+    # the key, the account or the address: a retry changes nothing
     "authentication_error": STOP,
     "unauthenticated": STOP,
     "unauthorized": STOP,
@@ -66,24 +66,25 @@ FOR_ERROR: Mapping[str | int, str] = {
     403: STOP,
     404: STOP,
 }
-"""By what kind of error the provider names, in lower case; any other (overload, rate limits, faults of the server) may pass: `retry`.
+"""The suggestion by the provider's error code in lower case, or by status. All others (overload, rate limits, server errors): `retry`.
 
 The vendors' pages on errors, read 2026-11-22: https://platform.openai.com/docs/guides/error-codes,
 https://platform.claude.com/docs/en/api/errors, https://ai.google.dev/gemini-api/docs/troubleshooting,
-https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html, https://openrouter.ai/docs/api-reference/errors.
+https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html,
+https://openrouter.ai/docs/api-reference/errors.
 """
 
 LARGER = 2
-"""How many times the cap, or what came under it, is suggested as the next one."""
+"""The suggested output cap is this many times the last one."""
 
 
 def for_error(signal: TerminationSignal) -> str:
-    """What suits an error, by the kind that the provider names."""
+    """Return the suggestion for an error in a response."""
     if signal.repairable:
         return RETRY
     status = signal.metadata.get("status") if signal.metadata else None
-    for said in (signal.raw_value, status):
-        word = said.lower() if isinstance(said, str) else said
+    for code in (signal.raw_value, status):
+        word = code.lower() if isinstance(code, str) else code
         found = FOR_ERROR.get(int(word) if isinstance(word, str) and word.isdecimal() else word)  # type: ignore[arg-type]
         if found is not None:
             return found
@@ -91,7 +92,7 @@ def for_error(signal: TerminationSignal) -> str:
 
 
 def for_failure(error: BaseException) -> str:
-    """What suits a call that failed without a response. What is wrong in the code or missing in a recording will be so again."""
+    """Return the suggestion for a call that failed without a response; errors in the code or in a recording will recur."""
     if isinstance(error, ConfigurationError | FixtureError):
         return STOP
     if not isinstance(error, ProviderStatusError):
@@ -100,6 +101,6 @@ def for_failure(error: BaseException) -> str:
 
 
 def larger_cap(requested_cap: int | None, response: ModelResponse | None) -> dict[str, JSON]:
-    """The output cap to try next, in tokens, as metadata of a decision; nothing where neither a cap nor the usage is known."""
-    had = requested_cap or (response.usage.output_tokens if response is not None else None)
-    return {"max_tokens_per_turn": LARGER * had} if had else {}
+    """Return the output cap to try next, as metadata of a decision; empty if neither a cap nor the usage is known."""
+    cap = requested_cap or (response.usage.output_tokens if response is not None else None)
+    return {"max_tokens_per_turn": LARGER * cap} if cap else {}

@@ -1,4 +1,4 @@
-"""The values that travel through a run: messages, requests, responses, usage and why a response ended.
+"""The values of a conversation with a model: messages, requests, responses, and why a response ended.
 
 All are frozen. Tokens are counts, money is `Decimal` US dollars, times are seconds. `None` means unknown, never zero.
 """
@@ -13,41 +13,165 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from agentlab.errors import ConfigurationError
-from agentlab.redaction import Redactor, clean_json, shown_without_keys
+from agentlab.redaction import clean_json, shown_without_keys, without_keys
 from agentlab.shown import Shown
-from agentlab.usage import Cost, CostSource, Usage, UsageSource
+from agentlab.usage import Cost as Cost  # noqa: PLC0414
+from agentlab.usage import CostSource as CostSource  # noqa: PLC0414
+from agentlab.usage import Usage as Usage  # noqa: PLC0414
+from agentlab.usage import UsageSource as UsageSource  # noqa: PLC0414
 
-__all__ = [
-    "Confidence",
-    "Cost",
-    "CostSource",
-    "FinishReason",
-    "Hole",
-    "JSON",
-    "Message",
-    "ModelRequest",
-    "ModelResponse",
-    "NativeContent",
-    "RateLimit",
-    "ReasoningDelta",
-    "ResponseSource",
-    "Role",
-    "SignalSeen",
-    "Stop",
-    "StopReason",
-    "StreamEvent",
-    "TerminationSignal",
-    "TextDelta",
-    "ToolCall",
-    "ToolCallDelta",
-    "ToolResult",
-    "ToolSpec",
-    "Usage",
-    "UsageSource",
-]
+# Messages --------------------------------------------------------------------------------------------------------------------
 
 JSON: TypeAlias = Any
 """A value as `json.loads` returns it."""
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class ToolCall(Shown):
+    """A tool call as the model sent it.
+
+    `arguments` is the raw JSON text, unparsed, since it may be cut off or invalid. `closed` is False if the provider did not finish the
+    block of the call: the stream broke off, or the response reached its cap.
+
+    Example:
+        >>> ended.history[0].tool_calls[0].name, ended.history[0].tool_calls[0].arguments
+        ('get_weather', '{"city":"Graz","day":"2027-06-12"}')
+    """
+
+    id: str
+    name: str
+    arguments: str
+    closed: bool = True
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class Stop(Shown):
+    """Return this from a tool to end the run for a reason; `output` becomes the result's output.
+
+    Example:
+        >>> def give_up(why: str):
+        ...     'Give up.'
+        ...     return lab.Stop(f"it gave up: {why}", output=0)
+        >>> result = await lab.Agent(ScriptedProvider([call("give_up", {"why": "no train"})]), tools=[give_up]).run("?")
+        >>> result.stop_reason, result.detail, result.output
+        (<StopReason.EXPLICIT_STOP: 'explicit_stop'>, 'Stopped by the tool: it gave up: no train', 0)
+    """
+
+    reason: str
+    output: Any = None
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class ToolResult(Shown):
+    """The result of a tool call.
+
+    `content` is the text that the model receives; `value` what the function returned, or the exception it raised. `error` is None for
+    success, else one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, `interrupted`
+    (cut off by the end of the run), `may_have_run` (started in a process that ended, and not repeated). `stop` is set if the tool asked
+    the run to end.
+
+    `arguments` are those that the model sent. If a tool middleware changed something, `middleware` names it: `arguments`, `result`, or
+    `answer` (the tool was not executed); `executed_arguments` are those that the tool received.
+
+    Example:
+        >>> ended.history[0].tool_results[0].content
+        '{"city":"Graz","sky":"rain","high_c":17}'
+        >>> lab.ToolResult("call_1", "pay", "Ask the person first.", error="denied").is_error
+        True
+    """
+
+    call_id: str
+    name: str
+    content: str
+    value: Any = None
+    error: str | None = None
+    arguments: str = ""
+    duration_s: float = 0.0
+    stop: Stop | None = None
+    executed_arguments: str | None = None
+    middleware: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """True if the call failed; the model reads the error as the result.
+
+        Example:
+            >>> ended.history[0].tool_results[0].is_error
+            False
+        """
+        return self.error is not None
+
+
+Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class NativeContent:
+    """An assistant message in the provider's format, sent back unchanged to the same wire (thinking signatures, for example)."""
+
+    wire: str
+    content: JSON
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class Message(Shown):
+    """One message of the conversation. The instructions are not a message: they are `ModelRequest.instructions`.
+
+    A `tool` message has the results of all calls of the assistant message before it, in order. A `system` message is an instruction
+    within the conversation, such as the reminder to call a terminating tool; wires without system messages send it as the user's.
+
+    Example:
+        >>> lab.Message("user", "What is the capital of France?").role
+        'user'
+        >>> later = brief.run("And of Italy?", messages=[lab.Message("user", "Hello."), lab.Message("assistant", "Hello!")])
+        >>> [message.role for message in later.messages]
+        ['user', 'assistant', 'user']
+    """
+
+    role: Role
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+    native: NativeContent | None = None
+
+
+# Requests --------------------------------------------------------------------------------------------------------------------
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. `parameters` is a JSON schema of type object, `parameters_json` the same as text."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+    parameters_json: str
+
+
+@shown_without_keys
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A request to a model, independent of the provider.
+
+    `messages` is read-only, and may be a view of fixed length on a growing conversation. With `max_output_tokens` None the provider's
+    default cap applies. `options` are fields that are merged into the top level of the provider's request body.
+    """
+
+    messages: Sequence[Message]
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+    options: Mapping[str, JSON] = field(default_factory=dict)
+    stream: bool = False
+
+
+# Finish reasons --------------------------------------------------------------------------------------------------------------
 
 
 class FinishReason(StrEnum):
@@ -118,157 +242,15 @@ class Confidence(StrEnum):
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool as a model sees it. `parameters` is a JSON schema of type object, `parameters_json` the same as text."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, JSON]
-    parameters_json: str
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
-class ToolCall(Shown):
-    """A tool call as the model sent it.
-
-    `arguments` is the raw JSON text, unparsed, since it may be cut off or wrong. `closed` is False where the block that holds
-    the call was not finished by the provider (a stream that broke off, a response cut at its cap before the block's end).
-
-    Example:
-        >>> ended.history[0].tool_calls[0].name, ended.history[0].tool_calls[0].arguments
-        ('get_weather', '{"city":"Graz","day":"2027-06-12"}')
-    """
-
-    id: str
-    name: str
-    arguments: str
-    closed: bool = True
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
-class Stop(Shown):
-    """Returned by a tool: end the run for this reason; `output` is then the result's output.
-
-    Example:
-        >>> def give_up(why: str):
-        ...     'Give up.'
-        ...     return lab.Stop(f"it gave up: {why}", output=0)
-        >>> result = await lab.Agent(ScriptedProvider([call("give_up", {"why": "no train"})]), tools=[give_up]).run("?")
-        >>> result.stop_reason, result.detail, result.output
-        (<StopReason.EXPLICIT_STOP: 'explicit_stop'>, 'Stopped by the tool: it gave up: no train', 0)
-    """
-
-    reason: str
-    output: Any = None
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
-class ToolResult(Shown):
-    """What a tool call led to.
-
-    `content` is the text handed back to the model; `value` what the function returned, or the exception it raised. `error` says
-    what went wrong in one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`,
-    `interrupted` (begun, and cut off by the run's end), `may_have_run` (begun in a process that ended, and not executed again); None is
-    success. `stop` is there where the tool asked the run to end.
-
-    `arguments` are those that the model sent. Where a tool middleware changed something, `middleware` says what: `arguments`,
-    `result`, or `answer` (the tool was not executed), and `executed_arguments` are those that the tool got.
-
-    Example:
-        >>> ended.history[0].tool_results[0].content
-        '{"city":"Graz","sky":"rain","high_c":17}'
-        >>> lab.ToolResult("call_1", "pay", "Ask the person first.", error="denied").is_error
-        True
-    """
-
-    call_id: str
-    name: str
-    content: str
-    value: Any = None
-    error: str | None = None
-    arguments: str = ""
-    duration_s: float = 0.0
-    stop: Stop | None = None
-    executed_arguments: str | None = None
-    middleware: str = ""
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the model was told that the call failed.
-
-        Example:
-            >>> ended.history[0].tool_results[0].is_error
-            False
-        """
-        return self.error is not None
-
-
-Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
-class NativeContent:
-    """An assistant turn in a provider's own form, sent back to the same wire unchanged (thinking signatures and the like)."""
-
-    wire: str
-    content: JSON
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
-class Message(Shown):
-    """One message of the conversation. The instructions that stand before it are not one: they are `ModelRequest.instructions`.
-
-    A `tool` message carries the results of all calls of the assistant message before it, in order. A `system` message is an instruction
-    in mid-conversation, such as the reminder to call a terminating tool; wires without one send it as the user's.
-
-    Example:
-        >>> lab.Message("user", "What is the capital of France?").role
-        'user'
-        >>> later = brief.run("And of Italy?", messages=[lab.Message("user", "Hello."), lab.Message("assistant", "Hello!")])
-        >>> [message.role for message in later.messages]
-        ['user', 'assistant', 'user']
-    """
-
-    role: Role
-    text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_results: tuple[ToolResult, ...] = ()
-    native: NativeContent | None = None
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """What is asked of a model, in no provider's words.
-
-    `messages` is read only and may be a view on a growing conversation, fixed in length. `max_output_tokens` None leaves the
-    cap to the provider. `options` are further fields of the provider's own request body, merged at its top level.
-    """
-
-    messages: Sequence[Message]
-    instructions: str = ""
-    tools: tuple[ToolSpec, ...] = ()
-    max_output_tokens: int | None = None
-    options: Mapping[str, JSON] = field(default_factory=dict)
-    stream: bool = False
-
-
-@shown_without_keys
-@dataclass(frozen=True, slots=True)
 class TerminationSignal(Shown):
     """Why a response ended, and how sure that is.
 
-    `raw_field` and `raw_value` are the provider's own, as sent (`raw_value` None: missing). `message` is one sentence.
-    `repairable` marks an ERROR that asking again may mend, such as a malformed tool call. `metadata` holds further raw readings
-    of the provider, and is sanitised: JSON values only, short, and nothing in it that looks like a key. `model` is the model asked for,
-    "" where it is not known (signals are compared without it).
+    `raw_field` and `raw_value` are the provider's field and value as sent (`raw_value` None: missing). `message` is one sentence.
+    `repairable` marks an ERROR that another request may repair, such as a malformed tool call. `metadata` has further values from the
+    provider's response, sanitised: short JSON without anything that looks like a key. `model` is the requested model, "" if unknown
+    (ignored in comparisons).
 
-    Raises ConfigurationError where a field is not what it should be, which only a detector of your own can bring about.
+    A detector may give the finish reason and the confidence as words. Raises ConfigurationError for an unknown word.
 
     Example:
         >>> signal = result.history[0].signal
@@ -287,25 +269,20 @@ class TerminationSignal(Shown):
     model: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if (
-            type(self.finish_reason) is not FinishReason
-            or type(self.confidence) is not Confidence
-            or type(self.message) is not str
-            or type(self.raw_field) is not str
-            or type(self.raw_value) not in _RAW_VALUES
-        ):
-            _check_signal(self)
+        if type(self.finish_reason) is not FinishReason:
+            object.__setattr__(self, "finish_reason", _member(FinishReason, "finish_reason", self.finish_reason))
+        if type(self.confidence) is not Confidence:
+            object.__setattr__(self, "confidence", _member(Confidence, "confidence", self.confidence))
         if self.metadata:
             object.__setattr__(self, "metadata", clean_json(self.metadata))
-        if self.finish_reason in _IN_VENDORS_WORDS:
-            hide = Redactor().text
-            object.__setattr__(self, "message", hide(self.message))
+        if self.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED):  # they come with the vendor's own sentences
+            object.__setattr__(self, "message", without_keys(self.message))
             if isinstance(self.raw_value, str):
-                object.__setattr__(self, "raw_value", hide(self.raw_value))
+                object.__setattr__(self, "raw_value", without_keys(self.raw_value))
 
     @property
     def should_terminate(self) -> bool:
-        """Whether the response, by itself, asks for no further turn (no tools to run, nothing to resume).
+        """True if the response itself needs no further request: no tools to run, nothing to resume.
 
         Example:
             >>> [step.signal.should_terminate for step in (await brief.run("?")).history]
@@ -314,37 +291,24 @@ class TerminationSignal(Shown):
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
 
 
-_IN_VENDORS_WORDS = (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
-"""The reasons that come with a vendor's own sentences."""
+def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
+    """Convert a word, as a user's detector may return it, to a member of the enum. Raises ConfigurationError for other values."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(f"TerminationSignal({name}={value!r}): use one of {', '.join(kind)}.") from None
 
-_RAW_VALUES = (str, type(None), int)
 
-
-def _check_signal(signal: TerminationSignal) -> None:
-    """Take a finish reason and a confidence as words too; refuse what is neither. Raises ConfigurationError."""
-    for name, kind in (("finish_reason", FinishReason), ("confidence", Confidence)):
-        try:
-            object.__setattr__(signal, name, kind(getattr(signal, name)))
-        except ValueError:
-            words = ", ".join(kind)
-            raise ConfigurationError(f"TerminationSignal({name}={getattr(signal, name)!r}): it is one of {words}.") from None
-    for name, kinds, what in (
-        ("raw_value", _RAW_VALUES, "the provider's word as text or a whole number, or None where it is missing"),
-        ("raw_field", (str,), "text"),
-        ("message", (str,), "text"),
-    ):
-        value = getattr(signal, name)
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise ConfigurationError(f"TerminationSignal({name}={value!r}): give {what}.")
+# Responses -------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseSource(Shown):
     """Where and when a response was made.
 
-    `at` is the time of the call in UTC, of a replayed one the time of recording; None where the recording does not know it.
-    `recording` is the file and the number in it, "" for a live call. `digest` is a hash of the body, the same for a response and its
-    replays.
+    `at` is the time of the call in UTC, for a replayed call the time of the recording; None if the recording does not have it.
+    `recording` is the file and the number of the interaction, "" for a live call. `digest` is a hash of the body: a response and its
+    replays have the same.
 
     Example:
         >>> result.history[0].response.source
@@ -359,10 +323,10 @@ class ResponseSource(Shown):
 
 @dataclass(frozen=True, slots=True)
 class RateLimit(Shown):
-    """The provider's own limits on an account, as the headers of one answer say. None: the header is not there.
+    """The provider's limits for an account, from the headers of one response. None: the header is missing.
 
-    `*_limit` is what the account may use in a period, `*_left` what is left of it, and `*_renew_s` the seconds from the answer until
-    all of it is there again.
+    `*_limit` is what the account may use per period, `*_left` the rest of it, and `*_renew_s` the seconds from the response until the
+    full amount is available again.
 
     Example:
         >>> from agentlab.types import RateLimit
@@ -383,9 +347,9 @@ class RateLimit(Shown):
 class Hole:
     """A place where a piece of a streamed answer was lost.
 
-    `place` is the number of characters of the text before it. `lost_bytes` is the size of the event that could not be read, or of
-    several in a row; None where an event is missing and its size is not known. `reason` says what was wrong. `in_reasoning` is True
-    where the lost piece belonged to the visible reasoning, not to the text or a tool call.
+    `place` is the number of characters of text before it. `lost_bytes` is the size of the unreadable event, or of several consecutive
+    ones; None for a missing event of unknown size. `reason` is the cause. `in_reasoning` is True if the piece belonged to the visible
+    reasoning, not to the text or a tool call.
 
     Example:
         >>> from agentlab.types import Hole, marked
@@ -408,7 +372,7 @@ class Hole:
 
 
 def moved(holes: Sequence[Hole], characters: int) -> tuple[Hole, ...]:
-    """Return the holes of a text that so many characters are put before."""
+    """Return the holes, shifted by the number of characters put before their text."""
     return tuple([replace(hole, place=hole.place + characters) for hole in holes])
 
 
@@ -416,7 +380,7 @@ LOST_HERE = "[… part of the stream was lost here …]"
 
 
 def marked(text: str, holes: Sequence[Hole]) -> str:
-    """Return the text with a visible mark in the place of each hole."""
+    """Return the text with a visible mark at each hole."""
     places = sorted({min(hole.place, len(text)) for hole in holes if not hole.in_reasoning}, reverse=True)
     for place in places:
         before, after = text[:place], text[place:]
@@ -428,12 +392,15 @@ def marked(text: str, holes: Sequence[Hole]) -> str:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ModelResponse(Shown):
-    """What a model answered. `raw` is the parsed body, or for a stream what was put together from it; `native` the assistant turn
-    as the provider wants it back; `model` the model that says it answered; `cost_usd` only what the provider itself reported; `source`
-    where and when it was made, None without HTTP; `rate_limit` what its headers say of the account's limits, None where they say
-    nothing; `detection_s` the seconds that reading it and finding the reason of its end took (responses are compared without these
-    three). `holes` are the places where a stream lost a piece: `text` is what came,
-    without a mark (`marked(text, holes)` puts one in)."""
+    """The answer of a model.
+
+    `raw` is the parsed body, for a stream the one assembled from its events; `native` the assistant message in the format in which the
+    provider takes it back; `model` the model named in the response; `cost_usd` the cost that the provider itself reported. `holes` are
+    the places where a stream lost a piece: `text` is what was received, without marks (`marked(text, holes)` inserts them).
+
+    Ignored in comparisons: `source`, where and when the response was made, None without HTTP; `rate_limit`, the account's limits from
+    the headers, None if they have none; `detection_s`, the seconds it took to parse the response and detect its finish reason.
+    """
 
     text: str
     signal: TerminationSignal
@@ -453,8 +420,8 @@ class ModelResponse(Shown):
 
     @property
     def is_spoilt(self) -> bool:
-        """True if what was lost may have been a part of the text or of a tool call. A piece of the reasoning spoils the tool calls that
-        it goes back with, and no text.
+        """True if the lost piece may belong to the text or to a tool call. A lost piece of reasoning spoils only the tool calls that it
+        is sent back with.
 
         Example:
             >>> say("Paris.").is_spoilt
@@ -463,7 +430,7 @@ class ModelResponse(Shown):
         return any(not hole.in_reasoning for hole in self.holes) or bool(self.holes and self.tool_calls)
 
 
-# What a stream parser tells while a stream runs ----------------------------------------------------------------------------
+# Events of a stream, as a parser emits them -----------------------------------------------------------------------------------
 
 
 @shown_without_keys
@@ -485,7 +452,7 @@ class ReasoningDelta:
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call: `index` tells the calls of one response apart, `arguments` is a piece of JSON text."""
+    """A piece of a tool call: `index` is the call's place in the response, `arguments` a piece of JSON text."""
 
     index: int
     id: str
@@ -495,7 +462,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class SignalSeen:
-    """The finish reason is known, though the stream may go on with usage."""
+    """The finish reason is known; the stream may continue with usage."""
 
     signal: TerminationSignal
 

@@ -1,4 +1,4 @@
-"""What calls of a model use, tokens and money, each with its source. `None` means unknown, never zero."""
+"""Usage and cost of model calls, each with its source. `None` means unknown, never zero."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CostSource(StrEnum):
 
 
 class UsageSource(StrEnum):
-    """Where a token count comes from. Everything but REPORTED is a person's choice in `Budget(missing_usage=…)`."""
+    """Where a token count comes from. All but REPORTED result from `Budget(missing_usage=…)`."""
 
     REPORTED = "reported"
     ESTIMATED = "estimated"
@@ -32,7 +32,7 @@ class UsageSource(StrEnum):
 
 
 def said_by(value: Usage | Cost) -> Iterator[tuple[str, object]]:
-    """The first fields of a usage or a cost, and of the others those that are set."""
+    """Yield the main fields of a usage or a cost, and those of the others that are set."""
     always = 6 if isinstance(value, Usage) else 2
     for place, field_ in enumerate(fields(value)):
         one = getattr(value, field_.name)
@@ -46,17 +46,17 @@ def _repr(value: Usage | Cost) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Usage(Shown):
-    """What one or several calls used, by one convention for all providers. `None` means that it was not reported.
+    """Tokens and searches of one or several calls, by one convention for all providers. `None` means not reported.
 
-    `input_tokens` includes what was read from and written to a cache; `total_tokens` is input + output; `reasoning_tokens` are
-    part of `output_tokens`. `cache_write_1h_tokens` are the part of `cache_write_tokens` that is kept for an hour. Tokens of audio,
-    images and video are part of the input, of the output, or of what was read from a cache. A sum with an unknown part is unknown.
+    `input_tokens` includes cache reads and writes; `total_tokens` is input + output; `reasoning_tokens` are part of `output_tokens`.
+    `cache_write_1h_tokens` are the part of `cache_write_tokens` that is cached for an hour. Tokens of audio, images and video are part
+    of the input, the output or the cache reads. A sum with an unknown part is unknown.
 
-    `web_searches` and `file_searches` are searches that the provider ran itself and charges for. They are 0, not None, where the wire
-    lists or counts its own tools whenever one was used: no entry then means no search.
+    `web_searches` and `file_searches` are searches that the provider ran itself and charges for. They are 0, not None, if the wire
+    lists its own tools whenever one was used: no entry then means no search.
 
-    `service_tier` is the provider's word for the tier it served the call in (`flex`, `priority`, `batch`, `fast`); a sum names all of
-    them. `also_charged` names what the provider charges for beside these counts, such as `code execution`: the cost is then unknown.
+    `service_tier` is the provider's word for the tier of the call (`flex`, `priority`, `batch`, `fast`); a sum names all of them.
+    `also_charged` names what the provider charges for in addition, such as `code execution`: the cost is then unknown.
 
     Example:
         >>> lab.Usage(input_tokens=100, output_tokens=20).total_tokens
@@ -110,7 +110,7 @@ class Usage(Shown):
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
     def __add__(self, other: Usage | int) -> Usage:
-        return _added(add_usage, self, other)
+        return _sum_of_class(add_usage, self, other)
 
     __radd__ = __add__  # `sum` begins with 0
 
@@ -119,10 +119,10 @@ class Usage(Shown):
 class Cost(Shown):
     """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN.
 
-    `reason` says in a sentence why it is unknown, and `at_least_usd` is the part of it that is known all the same, which counts
-    against `max_cost`. `price_list` names the list of prices, and the day whose prices were taken.
+    `reason` is the sentence why it is unknown, and `at_least_usd` the known part of it, which counts against `max_cost`. `price_list`
+    names the price list, and the day of the prices.
 
-    Costs add up, with `+` and `sum`, as they do in `history.cost`: unknown where a part is, with the known parts in `known_usd`.
+    Costs add up with `+` and `sum`, as in `history.cost`: unknown if a part is unknown, with the known parts in `known_usd`.
 
     Example:
         >>> sum(step.cost for step in result.history).usd
@@ -140,11 +140,11 @@ class Cost(Shown):
 
     @property
     def known_usd(self) -> Decimal:
-        """The cost where it is known, else the part of it that is."""
+        """The cost if it is known, else the known part of it."""
         return self.at_least_usd if self.usd is None else self.usd
 
     def __add__(self, other: Cost | int) -> Cost:
-        return _added(add_cost, self, other)
+        return _sum_of_class(add_cost, self, other)
 
     __radd__ = __add__  # `sum` begins with 0
 
@@ -152,53 +152,53 @@ class Cost(Shown):
 # Sums ----------------------------------------------------------------------------------------------------------------------
 
 _COUNTS = tuple(part.name for part in fields(Usage) if part.name not in ("source", "service_tier", "also_charged"))
-_TOKENS, _MORE = _COUNTS[:5], _COUNTS[5:]
-_tokens_of, _more_of = attrgetter(*_TOKENS), attrgetter(*_MORE)
-_NO_MORE = (None,) * len(_MORE)
+_FURTHER = _COUNTS[5:]
+_main_counts, _further_counts = attrgetter(*_COUNTS[:5]), attrgetter(*_FURTHER)
+_NONE_FURTHER = (None,) * len(_FURTHER)
 _USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
 _COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
 
 _ZEROS: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
 NOTHING_USED = Usage(**_ZEROS, source=UsageSource.REPORTED)
-"""What no call at all used: the start of a sum."""
+"""The usage of no call: the start of a sum."""
 
 FREE = Cost(Decimal(0), CostSource.REPORTED)
-"""What no call at all costs: the start of a sum."""
+"""The cost of no call: the start of a sum."""
 
 
 def add_usage(left: Usage, right: Usage) -> Usage:
-    """The sum of two usages: an unknown part makes that part of the sum unknown; the source is the weaker of the two."""
-    tokens = [None if a is None or b is None else a + b for a, b in zip(_tokens_of(left), _tokens_of(right), strict=True)]
+    """Return the sum of two usages. A count that is unknown in one is unknown in the sum; the source is the weaker of the two."""
+    tokens = [None if a is None or b is None else a + b for a, b in zip(_main_counts(left), _main_counts(right), strict=True)]
     source = left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index)
     more: dict[str, Any] = {}
     if left.service_tier or right.service_tier:
-        more["service_tier"] = _both(left.service_tier, right.service_tier)
+        more["service_tier"] = _union(left.service_tier, right.service_tier)
     if left.also_charged or right.also_charged:
         more["also_charged"] = tuple(dict.fromkeys(left.also_charged + right.also_charged))
-    if (ours := _more_of(left)) != _NO_MORE and (others := _more_of(right)) != _NO_MORE:
-        for name, a, b in zip(_MORE, ours, others, strict=True):
+    if (ours := _further_counts(left)) != _NONE_FURTHER and (others := _further_counts(right)) != _NONE_FURTHER:
+        for name, a, b in zip(_FURTHER, ours, others, strict=True):
             more[name] = None if a is None or b is None else a + b
     return Usage(tokens[0], tokens[1], tokens[2], tokens[3], tokens[4], source, **more)
 
 
 def add_cost(left: Cost, right: Cost) -> Cost:
-    """The sum of two costs: unknown where one of them is, for the first reason; the source is the weaker of the two."""
+    """Return the sum of two costs, unknown if one is, with the first reason; the source is the weaker of the two."""
     source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
-    lists = _both(left.price_list or None, right.price_list or None) or ""
+    lists = _union(left.price_list or None, right.price_list or None) or ""
     if left.usd is None or right.usd is None:
         return Cost(None, source, left.reason or right.reason, lists, left.known_usd + right.known_usd)
     return Cost(left.usd + right.usd, source, "", lists)
 
 
-def _added(add: Callable[[T, T], T], value: T, other: object) -> T:
-    """The sum of two values of one kind; 0 is the start of a `sum`."""
+def _sum_of_class(add: Callable[[T, T], T], value: T, other: object) -> T:
+    """Return the sum of two values of one class; 0 is the start of a `sum`."""
     if isinstance(other, type(value)):
         return add(value, other)
     return value if type(other) is int and other == 0 else NotImplemented
 
 
-def _both(left: str | None, right: str | None) -> str | None:
-    """The words of both, each once."""
+def _union(left: str | None, right: str | None) -> str | None:
+    """Return the comma-separated words of both, each once."""
     if left == right or not left or not right:
         return left or right
     return ", ".join(dict.fromkeys([*left.split(", "), *right.split(", ")]))

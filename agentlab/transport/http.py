@@ -1,4 +1,4 @@
-"""HTTP as plain values: what providers build and transports send. No HTTP library is imported here."""
+"""HTTP requests and responses as plain values, without an HTTP library: providers build them and transports send them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentlab.redaction import shown_without_keys
 from agentlab.types import JSON, RateLimit
@@ -16,8 +16,8 @@ from agentlab.types import JSON, RateLimit
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as plain values. Authentication is not in it: `Provider.auth_headers()`, or a signature, is added to live calls
-    only, so that a key is never near what is recorded or shown.
+    """A request without authentication: `Provider.auth_headers()` or a signature is added to live calls only, so that keys stay away
+    from what is recorded or shown.
 
     Example:
         >>> from agentlab.providers import HttpRequest
@@ -33,14 +33,14 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Where and when a replayed answer was recorded: `place` is the file and the number in it, `at` in UTC, None where unknown."""
+    """Where and when a replayed answer was recorded: `place` is the file and the number in it, `at` in UTC, None if unknown."""
 
     place: str
     at: datetime | None
 
 
 class HttpAnswer(Protocol):
-    """A response whose body may still be on its way. Header names are in lower case.
+    """A response whose body may not be complete yet. Header names are in lower case.
 
     An answer from a recording has an attribute `recorded: Recorded` as well.
     """
@@ -74,7 +74,7 @@ RATE_LIMIT_HEADERS: Mapping[str, tuple[str, ...]] = {
     "tokens_limit": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit"),
     "tokens_renew_s": ("x-ratelimit-reset-tokens", "anthropic-ratelimit-tokens-reset"),
 }
-"""The headers of each field of a RateLimit; the first that is there counts. As they were found on 2026-11-23:
+"""The headers for each field of a RateLimit; the first one present counts. As found on 2026-11-23:
 
 OpenAI      durations such as "6m0s" and "12ms": https://community.openai.com/t/1268905, after
             https://platform.openai.com/docs/guides/rate-limits
@@ -89,55 +89,50 @@ _PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _FIRST_DATE_S = 10**9
 _FIRST_DATE_MS = 10**11
-"""A number as large as these is no wait but a time, in seconds or in milliseconds since 1970."""
+"""Numbers from here on are times in seconds, or in milliseconds, since 1970, not waits."""
 
 
 def read_rate_limit(headers: Mapping[str, str], now_s: Callable[[], float | None]) -> RateLimit | None:
-    """What the headers of an answer say of the account's limits, None where they say nothing. `now_s` gives the time of the answer in
-    seconds since 1970, None where it is not known; it is asked only for a header that is a time itself."""
+    """Return the account's limits from the headers of a response, None if they have none.
+
+    `now_s` returns the time of the response in seconds since 1970, None if unknown; it is called only for headers that are times.
+    """
     if not any("ratelimit" in name for name in headers):
         return None
-    said = {
-        field: next((headers[name].strip() for name in names if name in headers), "")
-        for field, names in RATE_LIMIT_HEADERS.items()
-    }
-    found = RateLimit(
-        _count(said["requests_left"]),
-        _count(said["requests_limit"]),
-        _wait_s(said["requests_renew_s"], now_s),
-        _count(said["tokens_left"]),
-        _count(said["tokens_limit"]),
-        _wait_s(said["tokens_renew_s"], now_s),
-    )
+    fields: dict[str, Any] = {}
+    for field, names in RATE_LIMIT_HEADERS.items():
+        value = next((headers[name].strip() for name in names if name in headers), "")
+        fields[field] = _wait_s(value, now_s) if field.endswith("_s") else _count(value)
+    found = RateLimit(**fields)
     return None if found == RateLimit() else found
 
 
 def headers_in_body(payload: JSON) -> dict[str, str]:
-    """The headers that OpenRouter puts into the body of a refusal, by their names in lower case; empty where there are none."""
-    here = payload
+    """Return the headers that OpenRouter puts into the body of an error response, in lower case; empty if there are none."""
+    value = payload
     for name in ("error", "metadata", "headers"):
-        here = here.get(name) if isinstance(here, dict) else None
-    return {name.lower(): value for name, value in here.items() if isinstance(value, str)} if isinstance(here, dict) else {}
+        value = value.get(name) if isinstance(value, dict) else None
+    return {name.lower(): text for name, text in value.items() if isinstance(text, str)} if isinstance(value, dict) else {}
 
 
-def _count(said: str) -> int | None:
-    number = _number(said)
+def _count(text: str) -> int | None:
+    number = _number(text)
     return None if number is None or number >= 2**53 else int(number)
 
 
-def _wait_s(said: str, now_s: Callable[[], float | None]) -> float | None:
-    """Seconds, of a number of them, of a duration such as `6m0s`, or until a time: of RFC 3339, or since 1970."""
-    number, pieces = _number(said), _PIECE.findall(said)
+def _wait_s(text: str, now_s: Callable[[], float | None]) -> float | None:
+    """Parse a wait: seconds, a duration such as `6m0s`, or a time as RFC 3339 or since 1970."""
+    number, pieces = _number(text), _PIECE.findall(text)
     if number is not None and number < _FIRST_DATE_S:
         return number
     if number is not None:
         until = number if number < _FIRST_DATE_MS else number / 1000
-    elif pieces and "".join(map("".join, pieces)) == said:
-        waits = [value * _SECONDS[unit] for text, unit in pieces if (value := _number(text)) is not None]
+    elif pieces and "".join(map("".join, pieces)) == text:
+        waits = [value * _SECONDS[unit] for digits, unit in pieces if (value := _number(digits)) is not None]
         return round(sum(waits), 9) if len(waits) == len(pieces) else None
     else:
         try:
-            time = datetime.fromisoformat(said)
+            time = datetime.fromisoformat(text)
         except ValueError:
             return None
         until = time.replace(tzinfo=time.tzinfo or UTC).timestamp()
@@ -145,10 +140,10 @@ def _wait_s(said: str, now_s: Callable[[], float | None]) -> float | None:
     return None if now is None else max(0.0, round(until - now, 6))
 
 
-def _number(said: str) -> float | None:
-    """A number from 0 up; servers write -1 for one that they do not know."""
+def _number(text: str) -> float | None:
+    """Parse a number from 0 up; servers write -1 for unknown."""
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
         return None
     return number if 0 <= number < math.inf else None

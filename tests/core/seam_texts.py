@@ -95,6 +95,11 @@ TEXTS = {
 _TOKEN = re.compile(r"\n+ *| ?[^\W\d_]+| ?\d{1,3}|\s|[^\w\s]+|_")
 
 
+def joined(before: str, after: str) -> str:
+    """Return both pieces as one text, without repetitions."""
+    return before + after[repeated(before, after) :]
+
+
 def borders(text: str) -> list[int]:
     """The ends of tokens, as a tokenizer has them: a word with the space before it, up to three digits, marks, line breaks."""
     return [found.end() for found in _TOKEN.finditer(text) if found.end() < len(text)]

@@ -393,10 +393,6 @@ def test_a_signal_is_validated_and_words_are_taken() -> None:
         ({"finish_reason": "done", "confidence": HIGH}, "end_turn, stop_sequence"),
         ({"finish_reason": None, "confidence": HIGH}, "finish_reason=None"),
         ({"finish_reason": F.END_TURN, "confidence": 0.9}, "high, medium, low"),
-        ({"finish_reason": F.END_TURN, "confidence": HIGH, "raw_value": 1.5}, "raw_value=1.5"),
-        ({"finish_reason": F.END_TURN, "confidence": HIGH, "raw_value": True}, "raw_value=True"),
-        ({"finish_reason": F.END_TURN, "confidence": HIGH, "message": None}, "message=None"),
-        ({"finish_reason": F.END_TURN, "confidence": HIGH, "raw_field": 3}, "raw_field=3"),
     ],
 )
 def test_a_wrong_signal_is_refused(fields: dict[str, Any], told: str) -> None:

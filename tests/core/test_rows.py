@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, errors, recorder
-from agentlab.columns import STEP_COLUMNS, named_leaves, plain, step_rows
+from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, errors
+from agentlab.columns import STEP_COLUMNS, named_leaves, plain, source_of, step_rows
 from agentlab.rows import STEPS_AT_ONCE, attributes, repetition
 from agentlab.testing import call, say
 
@@ -48,7 +48,7 @@ def test_a_column_at_a_time_is_the_same_as_a_row_at_a_time(runs: list[Any]) -> N
     frame = lab.frame(results)
     row = 0
     for result in results:
-        source = recorder._source(result)
+        source = source_of(result)
         for step, sums in zip(result.history, step_rows(result.history), strict=True):
             for column in STEP_COLUMNS:
                 value = column.read(source, sums)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.seam import FEWEST_WORDS, joined, overlap, repeated
+from agentlab.seam import FEWEST_WORDS, overlap, repeated
 
-from .seam_texts import KINDS, TEXTS, borders, doubled, found
+from .seam_texts import KINDS, TEXTS, borders, doubled, found, joined
 
 often = settings(max_examples=300, deadline=None)
 
