@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from agentlab.comparing.compare import paired as paired
     from agentlab.comparing.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
+    from agentlab.engine.client import RetryPolicy as RetryPolicy
+    from agentlab.engine.lockstep import Lockstep as Lockstep
+    from agentlab.engine.next_actions import NextAction as NextAction
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
@@ -44,11 +47,8 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
-    from agentlab.going_on import Proposal as Proposal
     from agentlab.history import RunHistory as RunHistory
     from agentlab.limits import limit_field as limit_field
-    from agentlab.lockstep import Lockstep as Lockstep
-    from agentlab.loop.calls import RetryPolicy as RetryPolicy
     from agentlab.providers._registry import Provider as Provider
     from agentlab.providers._registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
@@ -107,7 +107,7 @@ _PLACES = {
     "agentlab.agent": ("Agent",),
     "agentlab.comparing.agreements": ("Agreement", "agreement"),
     "agentlab.whatif.backtest": ("backtest",),
-    "agentlab.loop.calls": ("RetryPolicy",),
+    "agentlab.engine.client": ("RetryPolicy",),
     "agentlab.serving.chat": ("Chat", "ChatReply"),
     "agentlab.whatif.suggest": ("Suggestion", "Suggestions", "suggest"),
     "agentlab.comparing.compare": ("paired", "summary"),
@@ -117,11 +117,11 @@ _PLACES = {
     "agentlab.evaluate": ("is_stop_condition_met",),
     "agentlab.experiments.experiment": ("Experiment",),
     "agentlab.experiments.results": ("ExperimentResults",),
-    "agentlab.going_on": ("Proposal",),
+    "agentlab.engine.next_actions": ("NextAction",),
     "agentlab.experiments.grid": ("Cell",),
     "agentlab.history": ("RunHistory",),
     "agentlab.limits": ("limit_field",),
-    "agentlab.lockstep": ("Lockstep",),
+    "agentlab.engine.lockstep": ("Lockstep",),
     "agentlab.providers._registry": ("Provider", "capabilities"),
     "agentlab.recorder": ("termination_report",),
     "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),

@@ -167,7 +167,7 @@ _HOLDERS = {
     "budget": ("agentlab.budget", "Budget"),
     "continuation": ("agentlab.continuation", "ContinuationPolicy"),
     "terminating": ("agentlab.terminating", "TerminatingTools"),
-    "retry": ("agentlab.loop.calls", "RetryPolicy"),
+    "retry": ("agentlab.engine.client", "RetryPolicy"),
 }
 """Keywords whose value is a dataclass: a field of it may be written where the keyword belongs."""
 _SETTINGS = ("budget", "stop", "policy", "continuation", "terminating")

@@ -36,8 +36,8 @@ from agentlab.columns import (
     named_leaves,
     plain,
 )
+from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.lockstep import Lockstep
 from agentlab.printable import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.redaction import without_keys
 from agentlab.results import Reading, RunResult, StepResult

@@ -10,11 +10,11 @@ from agentlab.cards.of_values import NO_LIMIT, fields_of
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
+    from agentlab.engine.lockstep import Lockstep
     from agentlab.experiments.estimate import DryRun
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
     from agentlab.history import RunHistory
-    from agentlab.lockstep import Lockstep
     from agentlab.results import StepResult
     from agentlab.run import Run
     from agentlab.serving.chat import Chat, ChatReply

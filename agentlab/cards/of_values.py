@@ -203,7 +203,7 @@ def proposal(value: Any) -> Card:
     changes = {"edits": value.edits, "leaves": value.leaves, "off": value.off}
     kept = tuple((name, held if not isinstance(held, tuple) else ", ".join(held)) for name, held in changes.items() if held)
     rows = (("does", value.label), ("why", value.why), ("branches after step", value.at), *kept)
-    return Card(f"Proposal: {value.kind}", (*rows, ("needs a prompt", value.needs_prompt)))
+    return Card(f"NextAction: {value.kind}", (*rows, ("needs a prompt", value.needs_prompt)))
 
 
 CARDS: Mapping[str, Callable[[Any], Card]] = {
@@ -216,7 +216,7 @@ CARDS: Mapping[str, Callable[[Any], Card]] = {
     "ContinuationPolicy": optional_limits,
     "LiveSettings": live,
     "Message": message,
-    "Proposal": proposal,
+    "NextAction": proposal,
     "Reading": reading,
     "Remaining": remaining,
     "RunSettings": settings,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from agentlab import sugar
 from agentlab.agent import Agent
 from agentlab.budget import Budget
+from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import execute, schedule
 from agentlab.experiments.estimate import DryRun, bound, estimated
@@ -36,7 +37,6 @@ from agentlab.experiments.spending import TOOLS, Purse, Spent, spent_before
 from agentlab.experiments.standing import Standing, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
-from agentlab.loop.calls import check_key
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await
 from agentlab.shown import Shown

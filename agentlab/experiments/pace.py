@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.errors import LimitError
 from agentlab.http import HttpAnswer, HttpRequest
-from agentlab.loop.calls import CallContext, HttpModel, Model
 from agentlab.run import Run
 from agentlab.transport import Transport
 from agentlab.types import ModelRequest, ModelResponse

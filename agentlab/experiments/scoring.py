@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from agentlab import calling, events
+from agentlab import events
 from agentlab.agent import Ask
+from agentlab.engine import call_context
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.spending import Purse, Spent, note_beside, spent_by
 from agentlab.redaction import in_words, without_keys
@@ -98,7 +99,7 @@ async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) ->
     score. None where the budget of the experiment left no call for it: the run has no score yet."""
     noted: dict[str, Any]
     try:
-        with calling.watched(judges):
+        with call_context.watched(judges):
             value: Any = score(result)
             if inspect.isawaitable(value):
                 value = await value

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from agentlab.engine.lockstep import Lockstep
+from agentlab.engine.run_tree import RunNode, family_of, members_of
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.results import ExperimentResults
-from agentlab.family import Member, family_of, members_of
-from agentlab.lockstep import Lockstep
 from agentlab.recorder import array
 from agentlab.results import RunResult
 from agentlab.run import Run
@@ -64,7 +64,7 @@ def tree_data(runs: Shown) -> pd.DataFrame:
     )
 
 
-def _members(runs: object) -> Sequence[Member[Any]]:
+def _members(runs: object) -> Sequence[RunNode[Any]]:
     if isinstance(runs, Run):
         return family_of(runs)
     if isinstance(runs, Store):
@@ -84,14 +84,14 @@ def _members(runs: object) -> Sequence[Member[Any]]:
     return members_of(several)
 
 
-def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[Any] | None]]:
+def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNode[Any] | None]]:
     """The members from the top lane down, each with the one whose line it leaves."""
-    leaving: dict[str | None, list[Member[Any]]] = {}
+    leaving: dict[str | None, list[RunNode[Any]]] = {}
     origins = {member.run_id: origin(member) for member in members}
     for member in members:
         left = origins[member.run_id]
         leaving.setdefault(None if left is None else left.run_id, []).append(member)
-    ordered: list[tuple[Member[Any], Member[Any] | None]] = []
+    ordered: list[tuple[RunNode[Any], RunNode[Any] | None]] = []
     waiting = leaving.get(None, [])[::-1]
     while waiting:
         member = waiting.pop()
@@ -100,7 +100,7 @@ def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[
     return ordered
 
 
-def origin(member: Member[Any]) -> Member[Any] | None:
+def origin(member: RunNode[Any]) -> RunNode[Any] | None:
     """The run whose line a branch leaves: of a fork within the steps that its parent has from another run, that other run."""
     left = member.parent
     while left is not None and left.parent is not None and member.forked_at < left.forked_at:
@@ -108,12 +108,12 @@ def origin(member: Member[Any]) -> Member[Any] | None:
     return left
 
 
-def _leaves_at(member: Member[Any]) -> int:
+def _leaves_at(member: RunNode[Any]) -> int:
     """After how many steps of the run that it came from its line begins."""
     return member.forked_at if member.called_in is None else member.called_in
 
 
-def _offset(member: Member[Any]) -> int:
+def _offset(member: RunNode[Any]) -> int:
     """Where on the axis its own steps, and those it has from a fork, begin to count."""
     offset, one = 0, member
     while one.parent is not None:
@@ -122,7 +122,7 @@ def _offset(member: Member[Any]) -> int:
     return offset
 
 
-def _row(member: Member[Any], lane: int, left: Member[Any] | None) -> tuple[Any, ...]:
+def _row(member: RunNode[Any], lane: int, left: RunNode[Any] | None) -> tuple[Any, ...]:
     run, offset = member.run, _offset(member)
     kind = "branch" if run.forked_at is not None else "run" if run.parent_step is None else "sub-agent"
     result = run if isinstance(run, RunResult) else run.result

@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 from agentlab import events, sugar
 from agentlab.agent import Agent
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
-from agentlab.in_background import RunState
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
@@ -148,7 +148,7 @@ class Store(Shown):
 
         Example:
             >>> store = lab.Store()
-            >>> run = store.keep(brief.run("?").known_as("first"))
+            >>> run = store.keep(brief.run("?").with_id("first"))
             >>> result = await run
             >>> store.run_ids()
             ['first']
@@ -188,7 +188,7 @@ class Store(Shown):
 
         Example:
             >>> store = lab.Store()
-            >>> result = await store.keep(brief.run("?").known_as("first"))
+            >>> result = await store.keep(brief.run("?").with_id("first"))
             >>> store.load("first").to_frame()[["step", "text"]]
                step    text
             0     1  Paris.

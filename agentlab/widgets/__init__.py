@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.lockstep import Lockstep
 from agentlab.run import Run
 from agentlab.widgets.live_panel import Panel
 from agentlab.widgets.side_by_side import SideBySide

@@ -6,7 +6,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from agentlab.family import Member, family_of
+from agentlab.engine.run_tree import RunNode, family_of
 from agentlab.run import Run, RunState
 from agentlab.widgets import family_markup, markup
 from agentlab.widgets.comparison import Courses, KeptPicture, state_of, tree_figure
@@ -53,7 +53,7 @@ class Branches:
         self.curves.value = self._curves.as_html(state, going_on=going_on)
         return False
 
-    def _offer(self, members: tuple[Member[Run], ...]) -> None:
+    def _offer(self, members: tuple[RunNode[Run], ...]) -> None:
         here = self._scene.run.id
         options = [(_label(member), member.run_id) for member in members]
         with drawing():
@@ -69,7 +69,7 @@ class Branches:
             self._scene.do(lambda: self._scene.open(found))
 
 
-def _label(member: Member[Run]) -> str:
+def _label(member: RunNode[Run]) -> str:
     different = family_markup.told(member.run)
     model = member.run.agent.model
     return markup.printable(f"{member.name}  {different or f'{model.name}:{model.model}'}")[:70]

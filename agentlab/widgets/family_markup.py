@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from agentlab.family import Member, differences
+from agentlab.engine.run_tree import RunNode, differences
 from agentlab.run import Run
 from agentlab.widgets import markup
 
@@ -14,7 +14,7 @@ _NUMBERS = (4, 5, 6)
 _LONGEST_DIFFERENCE = 160
 
 
-def table(members: Sequence[Member[Run]], shown: Run) -> str:
+def table(members: Sequence[RunNode[Run]], shown: Run) -> str:
     """All runs of a family, each branch below the run that it was forked from; the one that is shown is marked."""
     heads = "".join(f'<th scope="col"{_align(place)}>{name}</th>' for place, name in enumerate(HEADS))
     rows = "".join(_row(member, member.run is shown) for member in members)
@@ -24,7 +24,7 @@ def table(members: Sequence[Member[Run]], shown: Run) -> str:
     )
 
 
-def _row(member: Member[Run], is_shown: bool) -> str:
+def _row(member: RunNode[Run], is_shown: bool) -> str:
     run, history = member.run, member.run.history
     model = f"{run.agent.model.name}:{run.agent.model.model}"
     indent = f"padding-left:{min(member.depth, 8) * 1.3:.1f}em"
@@ -48,7 +48,7 @@ def _row(member: Member[Run], is_shown: bool) -> str:
     return f'<tr data-run="{html.escape(run.id, quote=True)}"{current}>{body}</tr>'
 
 
-def _origin(member: Member[Run]) -> str:
+def _origin(member: RunNode[Run]) -> str:
     if member.parent is None:
         return ""
     if member.called_in is not None:
@@ -63,7 +63,7 @@ def told(run: Run) -> str:
     return "; ".join(differences(run)) or "nothing: the same again"
 
 
-def strip(member: Member[Run], others: int) -> str:
+def strip(member: RunNode[Run], others: int) -> str:
     """Which run is shown, where there are others: branches, and runs of sub-agents."""
     if member.parent is None:
         runs = "1 other run" if others == 1 else f"{others} other runs"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import ipywidgets as widgets
 
-from agentlab.family import family_of
+from agentlab.engine.run_tree import family_of
 from agentlab.run import Run
 from agentlab.widgets import family_markup
 from agentlab.widgets.scene import Scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from agentlab.family import family_of
+from agentlab.engine.run_tree import family_of
 from agentlab.run import Run, RunState
 from agentlab.widgets.answer import Answer
 from agentlab.widgets.cockpit import Cockpit

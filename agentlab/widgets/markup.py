@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from typing import TypeGuard
 
 from agentlab.columns import named_leaves
-from agentlab.going_on import nothing_to_do
+from agentlab.engine.next_actions import nothing_to_do
 from agentlab.printable import escape as escape  # noqa: PLC0414  other modules take them from here
 from agentlab.printable import printable as printable  # noqa: PLC0414
 from agentlab.results import Reading, RunResult, Scalar
@@ -289,7 +289,7 @@ def what_next(run: Run) -> str:
     """What can be done about an end, for readers who have no button to press."""
     if run.result is None or run.result.terminated:
         return ""
-    offered = [f"{one.label}: {one.why}" for one in run.proposals[:1]] or [nothing_to_do(run)]
+    offered = [f"{one.label}: {one.why}" for one in run.next_actions[:1]] or [nothing_to_do(run)]
     return note(f"What can be done: {offered[0]}")
 
 

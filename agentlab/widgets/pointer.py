@@ -10,8 +10,8 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
+from agentlab.engine.run_tree import family_of
 from agentlab.errors import ConfigurationError
-from agentlab.family import family_of
 from agentlab.run import Run
 from agentlab.widgets.scene import Scene
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.lockstep import Lockstep
 from agentlab.plots._figure import DPI
 from agentlab.printable import AS_WRITTEN
 from agentlab.run import Run, RunState

@@ -16,8 +16,8 @@ from providers import responses_bodies
 from providers.bodies import WIRES, Answer, Call
 
 import agentlab as lab
+from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.events import AskedAgain, Event, TextReceived, ToolStarted
-from agentlab.loop.calls import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.testing.fault import given, with_body
 from agentlab.types import Confidence, FinishReason, StopReason
 from agentlab.widgets.step_detail import detail

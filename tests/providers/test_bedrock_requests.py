@@ -17,9 +17,9 @@ from botocore.credentials import Credentials
 from botocore.validate import ParamValidator
 
 import agentlab as lab
+from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
-from agentlab.loop.calls import HttpModel
 from agentlab.providers import _bedrock_auth
 from agentlab.providers._bedrock_request import tool_use_id
 from agentlab.providers._registry import resolve

@@ -15,8 +15,8 @@ from other_threads import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.engine.client import CallContext
 from agentlab.events import Event, TextReceived
-from agentlab.loop.calls import CallContext
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason, Hole, ModelRequest, ModelResponse
