@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from agentlab.comparing.compare import paired as paired
     from agentlab.comparing.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
+    from agentlab.engine.client import RetryPolicy as RetryPolicy
+    from agentlab.engine.lockstep import Lockstep as Lockstep
+    from agentlab.engine.next_actions import NextAction as NextAction
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
-    from agentlab.going_on import Proposal as Proposal
     from agentlab.history import RunHistory as RunHistory
     from agentlab.interop import otel_export
     from agentlab.interop.otel_export import Telemetry as Telemetry
@@ -112,7 +114,7 @@ _PLACES = {
     "agentlab.agent": ("Agent",),
     "agentlab.comparing.agreements": ("Agreement", "agreement"),
     "agentlab.whatif.backtest": ("backtest",),
-    "agentlab.loop.calls": ("RetryPolicy",),
+    "agentlab.engine.client": ("RetryPolicy",),
     "agentlab.serving.chat": ("Chat", "ChatReply"),
     "agentlab.whatif.suggest": ("Suggestion", "Suggestions", "suggest"),
     "agentlab.comparing.compare": ("paired", "summary"),
@@ -121,12 +123,14 @@ _PLACES = {
     "agentlab.experiments.estimate": ("DryRun",),
     "agentlab.experiments.experiment": ("Experiment",),
     "agentlab.experiments.results": ("ExperimentResults",),
-    "agentlab.going_on": ("Proposal",),
+    "agentlab.engine.next_actions": ("NextAction",),
     "agentlab.experiments.grid": ("Cell",),
     "agentlab.history": ("RunHistory",),
     "agentlab.limits": ("limit_field",),
     "agentlab.lockstep": ("Lockstep",),
     "agentlab.providers.registry": ("Provider", "capabilities"),
+    "agentlab.engine.lockstep": ("Lockstep",),
+    "agentlab.providers._registry": ("Provider", "capabilities"),
     "agentlab.recorder": ("termination_report",),
     "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),
     "agentlab.run": ("Run", "RunState"),

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab import calling, sugar
+from agentlab import sugar
 from agentlab.budget import Budget
 from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
+from agentlab.engine import call_context
+from agentlab.engine.client import HttpModel, Model, RetryPolicy
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
-from agentlab.loop.calls import HttpModel, Model, RetryPolicy
 from agentlab.never_met import never_met, warn_of
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import name_of
@@ -77,7 +78,7 @@ class Agent(Shown):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
-    max_depth: int | None = calling.MAX_DEPTH  # of agents that were pickled before there was one
+    max_depth: int | None = call_context.MAX_DEPTH  # of agents that were pickled before there was one
 
     @helps_with_keywords
     def __init__(
@@ -98,7 +99,7 @@ class Agent(Shown):
         retry: RetryPolicy | None = None,
         observers: Sequence[RunObserver] = (),
         name: str | None = None,
-        max_depth: int | None = calling.MAX_DEPTH,
+        max_depth: int | None = call_context.MAX_DEPTH,
     ) -> None:
         if not isinstance(instructions, str):
             raise ConfigurationError(f"instructions={instructions!r}: pass text.")
@@ -154,7 +155,7 @@ class Agent(Shown):
         """
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
-        calling.refuse_too_deep()
+        call_context.refuse_too_deep()
         settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
         warn_of(never_met(settings, self), stacklevel=3)
         conversation = Conversation(messages)

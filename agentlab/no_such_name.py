@@ -168,7 +168,7 @@ _HOLDERS = {
     "budget": ("agentlab.budget", "Budget"),
     "continuation": ("agentlab.continuation", "ContinuationPolicy"),
     "terminating": ("agentlab.terminating", "TerminatingTools"),
-    "retry": ("agentlab.loop.calls", "RetryPolicy"),
+    "retry": ("agentlab.engine.client", "RetryPolicy"),
 }
 """Keywords whose value is a dataclass: people may write one of its fields in place of the keyword."""
 _SETTINGS = ("budget", "stop", "policy", "continuation", "terminating")

@@ -7,7 +7,7 @@
     run.pause()  run.resume()  run.stop("enough")  run.cancel()
     run.limits.max_cost = 0.10       at any time
     branch = run.fork(at=3)          another future from step 3 on
-    branch = run.go_on()             what suits the end: a limit raised, a step taken again; see run.proposals
+    branch = run.apply()             what suits the end: a limit raised, a step taken again; see run.next_actions
 
 `await`ing in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that
 the panel's controls arrive meanwhile. `start()` is for live control.
@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agentlab import events, sugar
 from agentlab.amounts import counted
-from agentlab.branching import Branching
+from agentlab.engine.ask import StopRequest
+from agentlab.engine.branches import Branching
+from agentlab.engine.step import Ending
+from agentlab.engine.worker import RunState, running_loop
 from agentlab.errors import ConfigurationError
-from agentlab.in_background import RunState
-from agentlab.loop.ask import ExplicitStop
-from agentlab.loop.step import Ending
-from agentlab.owner import running_loop
 from agentlab.predicates import needs_await
 from agentlab.printable import one_line
 from agentlab.redaction import without_keys
@@ -123,21 +122,21 @@ class Run(Branching):
                 )
             raise AttributeError(message, name=name, obj=self)
 
-    def known_as(self, run_id: str, *, label: str = "") -> Run:
+    def with_id(self, run_id: str, *, label: str = "") -> Run:
         """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is
         given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
 
         Raises ConfigurationError for a run that has begun, and for what holds a key.
 
         Example:
-            >>> brief.run("?").known_as("monday").id
+            >>> brief.run("?").with_id("monday").id
             'monday'
         """
         if self._started:
-            raise ConfigurationError(f"known_as({run_id!r}): the run {self.id!r} has begun already.")
+            raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
         if (hidden := without_keys(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
-            raise ConfigurationError(f"known_as: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
-        self.lane = f"{os.urandom(6).hex()}#{label}" if label else run_id
+            raise ConfigurationError(f"with_id: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
+        self.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
         self.id = run_id
         return self
 
@@ -148,7 +147,7 @@ class Run(Branching):
         super()._begin()
 
     def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
-        """See Drive. One that is ended before it has begun is kept in a store too."""
+        """See Stepper. One that is ended before it has begun is kept in a store too."""
         self._be_followed()
         return super().end(ending, if_idle=if_idle)
 
@@ -268,7 +267,7 @@ class Run(Branching):
         """
         if self.result is not None:
             return
-        self.stop_request = ExplicitStop(reason, None, "person")
+        self.stop_request = StopRequest(reason, None, "person")
         if not self._end_between_steps(if_idle=True):
             self._poke()
 

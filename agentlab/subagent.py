@@ -16,10 +16,11 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from agentlab import calling, events, going_on, short
+from agentlab import events, short
 from agentlab.agent import Agent
 from agentlab.budget import Budget
-from agentlab.calling import CallSite
+from agentlab.engine import call_context, next_actions
+from agentlab.engine.call_context import ToolCallContext
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.history import RunHistory
 from agentlab.results import ChildUse, Remaining, RunResult
@@ -75,7 +76,7 @@ class SubAgent:
         ] = False,
     ) -> str:
         """Do the task, or go on with an earlier one; what came of it as text."""
-        site = calling.here()
+        site = call_context.here()
         if not continue_run:
             if not task.strip():
                 raise ConfigurationError("There is no task: say what the sub-agent shall do.")
@@ -90,15 +91,15 @@ class SubAgent:
         await _through(site, run, before, self.name, handle)
         return _told(run, before, handle, site)
 
-    def _new(self, site: CallSite | None, task: str) -> Run:
+    def _new(self, site: ToolCallContext | None, task: str) -> Run:
         return _made(site, self.agent, task, self.settings)
 
-    async def _again(self, site: CallSite, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
+    async def _again(self, site: ToolCallContext, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
         """A branch of the earlier run, from its end with more budget, or from its beginning with a summary of what it did."""
         if earlier.result is None:
             raise ConfigurationError("That run is still under way.")
-        offered = next((one for one in earlier.proposals if not one.needs_prompt), None)
-        settings = earlier.limits.snapshot() if offered is None else going_on.settings_for(earlier, offered)
+        offered = next((one for one in earlier.next_actions if not one.needs_prompt), None)
+        settings = earlier.limits.snapshot() if offered is None else next_actions.settings_for(earlier, offered)
         left = _something_left(site)
         if fresh:
             first = _first(earlier)
@@ -107,7 +108,7 @@ class SubAgent:
             prompt = short.task_with_summary(first.prompt, summary, task)
             anew = RunHistory()
             limits = _more(self.settings.budget, self.settings.budget, anew, 0.0, times)
-            limits = calling.within(limits, left, anew, elapsed_s=0.0)
+            limits = call_context.within(limits, left, anew, elapsed_s=0.0)
             return earlier.fork(0, budget=limits, stop=self.settings.stop, prompt=prompt)
         at = len(earlier.history) if offered is None else offered.at
         if offered is None and not (earlier.result.terminated and task.strip()):
@@ -118,7 +119,7 @@ class SubAgent:
         limits = replace(limits, max_tokens_per_turn=settings.budget.max_tokens_per_turn)
         return earlier.fork(
             at,
-            budget=calling.within(limits, left, before, elapsed_s=before.elapsed_s),
+            budget=call_context.within(limits, left, before, elapsed_s=before.elapsed_s),
             stop=settings.stop,
             continuation=settings.continuation,
             terminating=settings.terminating,
@@ -127,7 +128,7 @@ class SubAgent:
 
     # Earlier runs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, site: CallSite, name: str) -> Run:
+    def _find(self, site: ToolCallContext, name: str) -> Run:
         """An earlier run by its name, or by its id. Raises ConfigurationError where there is none."""
         uses = list(_children(site))
         wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
@@ -149,7 +150,7 @@ class SubAgent:
                 f"{name!r} was of an earlier process and cannot go on: start anew, with a task. ({error})"
             ) from error
 
-    def _recalled(self, site: CallSite, caller: Run, run_id: str) -> Run:
+    def _recalled(self, site: ToolCallContext, caller: Run, run_id: str) -> Run:
         """A run of an earlier process, from the store that its caller came from, put into its place below the caller."""
         assert caller.recall is not None  # noqa: S101  for the type checker
         run = caller.recall(run_id, self.agent, self.settings)
@@ -165,7 +166,7 @@ class SubAgent:
             run.cancel()
         return run
 
-    async def _summary(self, site: CallSite, earlier: Run, task: str) -> str:
+    async def _summary(self, site: ToolCallContext, earlier: Run, task: str) -> str:
         """What the earlier run did, summed up by its model in one call under a cap; a run of its own, counted as any other."""
         agent = earlier.agent
         by = Agent(
@@ -194,13 +195,13 @@ SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its ow
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 
-def _made(site: CallSite | None, agent: Agent, task: str, settings: RunSettings) -> Run:
+def _made(site: ToolCallContext | None, agent: Agent, task: str, settings: RunSettings) -> Run:
     """A run on the task; called from a run, it is within that one's budget, and observed and replayed as that one is."""
     budget = settings.budget
     more: dict[str, Any] = {}
     if site is not None:
         caller = cast(Run, site.run)
-        budget = calling.within(budget, _something_left(site), RunHistory(), elapsed_s=0.0)
+        budget = call_context.within(budget, _something_left(site), RunHistory(), elapsed_s=0.0)
         more["transport"] = caller.transport
         more["observers"] = [one for one in caller.inherited if one not in agent.observers]
     return agent.run(
@@ -214,7 +215,7 @@ def _made(site: CallSite | None, agent: Agent, task: str, settings: RunSettings)
     )
 
 
-async def _through(site: CallSite | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
+async def _through(site: ToolCallContext | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
     """Take the run to its end. Whatever breaks into that, what it used is in the caller's step."""
     if site is None:
         await run
@@ -222,7 +223,7 @@ async def _through(site: CallSite | None, run: Run, before: RunHistory, name: st
     caller = cast(Run, site.run)
     turn = site.turn
     run.called_from(caller, turn, site.tool_call.id)
-    run.ceiling = lambda settings: calling.settings_within(settings, site, run, before)
+    run.ceiling = lambda settings: call_context.settings_within(settings, site, run, before)
     site.draft.open_children[run] = before, name
     settings = run.limits.snapshot()
     caller.emit(events.ChildStarted(caller.clock.elapsed_s(), turn, site.tool_call.id, name, run.id, settings))
@@ -244,23 +245,23 @@ async def _through(site: CallSite | None, run: Run, before: RunHistory, name: st
         caller.emit(events.ChildEnded(caller.clock.elapsed_s(), turn, use))
 
 
-def _something_left(site: CallSite) -> Remaining:
+def _something_left(site: ToolCallContext) -> Remaining:
     """What the caller has left. Raises ConfigurationError where that is nothing: no call is started then."""
     left = site.left()
-    if calling.is_spent(left):
+    if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
-    if (bound := calling.bound_below(site.run.outermost)) is not None:
+    if (bound := call_context.bound_below(site.run.outermost)) is not None:
         raise ConfigurationError(f"Not started: {bound[1]}")
     return left
 
 
-def _times_called(site: CallSite | None, name: str) -> int:
+def _times_called(site: ToolCallContext | None, name: str) -> int:
     """How often the calling run has called this tool, calls under way included."""
     open_calls = [] if site is None else [called for _, called in site.draft.open_children.values()]
     return sum(child.tool == name for child in _children(site)) + open_calls.count(name)
 
 
-def _children(site: CallSite | None) -> Iterator[ChildUse]:
+def _children(site: ToolCallContext | None) -> Iterator[ChildUse]:
     """All that the calling run has had done by sub-agents so far, as far as its model was told."""
     if site is not None:
         for step in site.run.history:
@@ -303,7 +304,7 @@ def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, time
 # What the caller's model is told ---------------------------------------------------------------------------------------------
 
 
-def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> str:
+def _told(run: Run, before: RunHistory, handle: str, site: ToolCallContext | None) -> str:
     """The answer, and a line that says how the run ended. Raises RunFailed where an error ended it."""
     result = run.result
     assert result is not None  # noqa: S101  for the type checker: it was awaited
@@ -313,7 +314,7 @@ def _told(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> s
     return f"{result.text if result.text.strip() else '(It gave no answer.)'}\n\n{line}"
 
 
-def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: CallSite | None) -> str:
+def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: ToolCallContext | None) -> str:
     used = run.history.since(len(before))
     tokens = "unknown" if used.tokens is None else f"{used.tokens:,}"
     ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
@@ -323,10 +324,10 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, sit
     if site is not None:
         yours = short.in_words(site.left())
         said += [f"Left of yours: {yours}."] if yours else []
-        spent = calling.bound_below(site.run.outermost)
+        spent = call_context.bound_below(site.run.outermost)
         if spent is not None:
             said.append(f"No sub-agent can make a further call: {spent[1]}")
-        elif not calling.is_spent(site.left()):
+        elif not call_context.is_spent(site.left()):
             more = "To ask it more" if result.terminated else "To let it go on"
             said.append(
                 f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else ".")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from agentlab import background
+from agentlab.engine import worker
 
 if TYPE_CHECKING:
     from agentlab.notebook.panel.live_view import LiveView
@@ -43,11 +43,11 @@ def drawn(view: LiveView) -> None:
 @contextlib.contextmanager
 def nothing_in_the_background_yet() -> Iterator[None]:
     """As in a process that has run no agent in the background so far."""
-    before, background._loop = background._loop, None
+    before, worker._loop = worker._loop, None
     try:
         yield
     finally:
-        made, background._loop = background._loop, before
+        made, worker._loop = worker._loop, before
         if made is not None:
             made.call_soon_threadsafe(made.stop)
             wait_until(lambda: not made.is_running())

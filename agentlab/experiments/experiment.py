@@ -21,6 +21,7 @@ from agentlab import sugar
 from agentlab._internal.kernel import ipykernel_mend
 from agentlab.agent import Agent
 from agentlab.budget import Budget
+from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import runner, schedule
 from agentlab.experiments.estimate import DryRun, bound, estimated
@@ -35,7 +36,6 @@ from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent
 from agentlab.experiments.status import CellStatus, all_made_by, jobs, standings
 from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
-from agentlab.loop.calls import check_key
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await
 from agentlab.shown import Shown

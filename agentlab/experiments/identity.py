@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentlab.agent import Agent
+from agentlab.engine.client import HttpModel
 from agentlab.leaf_names import describe
-from agentlab.loop.calls import HttpModel
 from agentlab.predicates import name_of
 from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings

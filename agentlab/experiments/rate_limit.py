@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.errors import LimitError
 from agentlab.loop.calls import CallContext, HttpModel, Model
 from agentlab.run import Run

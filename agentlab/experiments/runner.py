@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from agentlab import background, calling, events
 from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
+from agentlab.engine import call_context, worker
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.rate_limit import Pace, keep_pace
@@ -151,7 +152,7 @@ async def carry_out(common: Common, job: Job, purse: SharedBudget, pace: Pace | 
                 run.cancel()  # its observers see an end; the store lets go of it, and it goes on another time
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, purse.parts(job.run_id), held_back=why)
-            with calling.watched(of_tools):
+            with call_context.watched(of_tools):
                 await run.step_quietly()
             if not _was_cancelled(run):  # a step that was cut off is booked already
                 purse.book(job.run_id, spent_by(run.history))
@@ -235,12 +236,12 @@ def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: 
     observer = _Interruptible(store, purse, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if kept is None:
-        run = fresh.known_as(job.run_id, label=job.label)
+        run = fresh.with_id(job.run_id, label=job.label)
         run.observers = tuple([one for one in run.observers if one is not store])  # the agent's own: once is enough
     else:
         settings = fresh.limits.snapshot()  # of which functions cannot be kept
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-        run.known_as(job.run_id, label=job.label).transport = common.transport
+        run.with_id(job.run_id, label=job.label).transport = common.transport
         following = observer.follow_run(run)
         run.observers = (*[one for one in run.observers if not isinstance(one, RunWriter)], following)
     run.ceiling = charged_as(purse)
@@ -290,7 +291,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
     """The same in a process of an executor, on the thread that runs agents there, so that connections are kept from job to job."""
     shared = _unpacked(common)
     pace = None if job.interval_s is None else Pace(job.interval_s)
-    return background.submit(_in_worker(shared, job, pace)).result()
+    return worker.submit(_in_worker(shared, job, pace)).result()
 
 
 async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:

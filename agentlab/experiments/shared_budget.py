@@ -13,7 +13,7 @@ from typing import Any
 
 from agentlab.amounts import about_dollars, counted, read_of
 from agentlab.budget import Budget
-from agentlab.calling import LEAST_USD
+from agentlab.engine.call_context import LEAST_USD
 from agentlab.history import RunHistory
 from agentlab.results import StepResult
 from agentlab.storage import Storage, StoredRun

@@ -14,9 +14,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agentlab.engine.ask import Hold
 from agentlab.errors import StorageError
 from agentlab.history import RunHistory
-from agentlab.loop.ask import Hold
 from agentlab.results import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.types import StopReason, ToolCall

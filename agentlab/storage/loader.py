@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from agentlab import message_json
 from agentlab.agent import Agent
+from agentlab.engine.client import CallContext
+from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.step import Ending
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.fork import Past
 from agentlab.history import RunHistory
-from agentlab.loop.calls import CallContext
-from agentlab.loop.step import Ending
 from agentlab.results import Reading, StepResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings, as_policy
@@ -71,7 +71,7 @@ def _rebuilt(
     history = _with_functions(history, settings)
     run = Run.as_it_was(
         by,
-        Past(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
+        RunPrefix(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
         settings,
         current(),
         run_id=kept.head.run_id,

@@ -152,7 +152,7 @@ class Store(Shown):
 
         Example:
             >>> store = lab.Store()
-            >>> run = store.keep(brief.run("?").known_as("first"))
+            >>> run = store.keep(brief.run("?").with_id("first"))
             >>> result = await run
             >>> store.run_ids()
             ['first']
@@ -192,7 +192,7 @@ class Store(Shown):
 
         Example:
             >>> store = lab.Store()
-            >>> result = await store.keep(brief.run("?").known_as("first"))
+            >>> result = await store.keep(brief.run("?").with_id("first"))
             >>> store.load("first").to_frame()[["step", "text"]]
                step    text
             0     1  Paris.

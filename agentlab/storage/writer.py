@@ -21,6 +21,7 @@ from pydantic_core import to_json
 
 from agentlab import events, message_json
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
+from agentlab.engine.ask import Hold
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.loop.ask import Hold
 from agentlab.printable import one_line

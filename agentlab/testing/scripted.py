@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from agentlab.engine.client import CallContext
 from agentlab.errors import FixtureError
-from agentlab.loop.calls import CallContext
 from agentlab.redaction import shown_without_keys
 from agentlab.types import (
     Confidence,

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
-from agentlab.lockstep import Lockstep
 from agentlab.printable import one_line
 from agentlab.recorder import to_frame
 from agentlab.results import RunResult

@@ -102,7 +102,7 @@ def ours(wire: Wire, base: str, stream: bool) -> Prepare:
     """A provider's request over the live transport, its answer parsed; of the history the last two messages are new."""
     from agentlab import FinishReason, Provider
     from agentlab.conversation import Conversation
-    from agentlab.loop.calls import CallContext, HttpModel
+    from agentlab.engine.client import CallContext, HttpModel
     from agentlab.transport import current
     from agentlab.types import Message, ModelRequest, ToolCall, ToolResult
 

@@ -150,7 +150,7 @@ def test_a_run_can_be_cancelled_before_the_request_is_sent() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 def test_a_provider_that_says_nothing_is_given_up(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.loop.calls.LONGEST_SILENCE_S", 0.05)
+    monkeypatch.setattr("agentlab.engine.client.LONGEST_SILENCE_S", 0.05)
     with serving(hang, hang) as server:
         result = result_of(server, stream=streaming, retry=lab.RetryPolicy(attempts=2, first_wait_s=0))
         assert_left(server)
@@ -160,7 +160,7 @@ def test_a_provider_that_says_nothing_is_given_up(streaming: bool, monkeypatch: 
 
 
 def test_a_stream_that_falls_silent_keeps_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.loop.calls.LONGEST_SILENCE_S", 0.2)
+    monkeypatch.setattr("agentlab.engine.client.LONGEST_SILENCE_S", 0.2)
     with serving(stream(before_the_end("compatible", HELLO)[0], end="hang")) as server:
         result = result_of(server, stream=True)
         assert_left(server)

@@ -10,7 +10,8 @@ import pytest
 from work_done import calls_in
 
 import agentlab as lab
-from agentlab import StopReason, owner
+from agentlab import StopReason
+from agentlab.engine import worker
 from agentlab.testing import ScriptedProvider
 from agentlab.transport import live as live_module
 from agentlab.transport.live import LiveTransport
@@ -235,4 +236,4 @@ def test_loops_that_are_gone_are_forgotten() -> None:
 
     for _ in range(5):
         go(main())
-    assert sum(loop.is_closed() for loop in owner._beginning) <= 1
+    assert sum(loop.is_closed() for loop in worker._beginning) <= 1

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from providers.bodies import WIRES
 
 import agentlab as lab
+from agentlab.engine.client import _retry_after_s
 from agentlab.errors import ProviderConnectionError, ProviderStatusError, RunFailed
 from agentlab.events import CallRetried, Event
-from agentlab.loop.calls import _retry_after_s
 from agentlab.types import StopReason
 
 from .made import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
@@ -139,7 +139,7 @@ AFTER = {
 
 @pytest.mark.parametrize(("headers", "expected"), AFTER.values(), ids=AFTER)
 def test_retry_after(headers: dict[str, str], expected: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.loop.calls.time.time", lambda: NOW)
+    monkeypatch.setattr("agentlab.engine.client.time.time", lambda: NOW)
     assert _retry_after_s(headers.get) == (None if expected is None else pytest.approx(expected))
 
 

@@ -72,10 +72,10 @@ def agreed() -> lab.Agreement:
     return lab.agreement(pd.DataFrame(rows), by="model")
 
 
-def proposed() -> lab.Proposal:
+def proposed() -> lab.NextAction:
     run = scripted().run("go", budget=lab.Budget(max_turns=1), stop=lab.StepCountIs(9))
     asyncio.run(_to_the_end(run))
-    return run.proposals[0]
+    return run.next_actions[0]
 
 
 run = cache(ended)
@@ -105,7 +105,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "Message": lambda: lab.Message("assistant", HOSTILE, run().messages[1].tool_calls * 50),
     "Not": lambda: ~lab.HasToolCall(HOSTILE),
     "Off": lambda: lab.Off(lab.HasToolCall(HOSTILE)),
-    "Proposal": proposed,
+    "NextAction": proposed,
     "Reading": lambda: lab.Reading("AnyOf", children=tuple(lab.Reading(HOSTILE, HOSTILE, HOSTILE, True) for _ in range(200))),
     "RetryPolicy": lambda: lab.RetryPolicy(attempts=2),
     "Run": run,

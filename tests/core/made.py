@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import agentlab as lab
+from agentlab.engine.client import CallContext
 from agentlab.events import Event
 from agentlab.history import RunHistory
-from agentlab.loop.calls import CallContext
 from agentlab.pricing import cost_of
 from agentlab.results import Action, Decision, ModelCall, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings

@@ -28,8 +28,8 @@ from agentlab import (
     TerminatingTools,
 )
 from agentlab.budget import DefaultTurns
+from agentlab.engine.client import CallContext
 from agentlab.errors import AgentlabWarning, MissingUsageError, ProviderConnectionError, ProviderStatusError
-from agentlab.loop.calls import CallContext
 from agentlab.more_room import more_room
 from agentlab.results import Action
 from agentlab.testing import Said, ScriptedProvider, call, say, usage
@@ -168,7 +168,7 @@ def test_going_on_raises_the_default_only_where_it_does_not_yield(limits: dict[s
     run = looping().run("go", **limits)
     result = go(_end(run))
     assert more_room(run.limits.snapshot(), result.history).edits == edits
-    branch = run.go_on()
+    branch = run.apply()
     assert branch.limits.max_turns == max(edits.values()) if "max_turns" not in edits else 40
 
 

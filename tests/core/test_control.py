@@ -14,8 +14,9 @@ import pytest
 from other_threads import no_new_threads, nothing_in_the_background_yet
 
 import agentlab as lab
-from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, background, errors, events
-from agentlab.clock import Clock
+from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, errors, events
+from agentlab.engine import worker
+from agentlab.engine.timeline import Clock
 from agentlab.errors import ConfigurationError
 from agentlab.testing import call
 from agentlab.types import ModelRequest
@@ -740,7 +741,7 @@ def test_what_cannot_be_submitted_is_not_left_unawaited() -> None:
         raise AssertionError("it is not to be begun")
 
     with nothing_in_the_background_yet(), no_new_threads(), pytest.raises(ConfigurationError, match="can't start new thread"):
-        background.submit(work())
+        worker.submit(work())
     gc.collect()
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab import Budget, StopReason, calling, errors
+from agentlab import Budget, StopReason, errors
+from agentlab.engine import call_context
 from agentlab.testing import ScriptedProvider, say
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, ToolCall
 
@@ -119,7 +120,7 @@ def test_an_agent_that_is_a_tool_of_itself_ends(make: Make, wide: int) -> None:
     run = make(model).run("go", budget=Budget(max_turns=3))
     result = ended(run)
     assert (result.stop_reason, len(result.history)) == (StopReason.TURN_LIMIT, 3)
-    assert 3 < model.count <= 3 + 3 * calling.CALLS_BELOW_PER_TURN
+    assert 3 < model.count <= 3 + 3 * call_context.CALLS_BELOW_PER_TURN
     for each in family_of(run):
         assert_is_whole(each)
 
@@ -131,7 +132,7 @@ def test_runs_are_nested_so_deep_and_no_deeper(make: Make, deep: int, asked: int
     model = Asked()
     run = make(model, max_depth=deep).run("go", budget=Budget(max_turns=1))
     ended(run)
-    most = 1 + calling.CALLS_BELOW_PER_TURN
+    most = 1 + call_context.CALLS_BELOW_PER_TURN
     assert model.count == (min(2**asked - 1, most) if make is in_lockstep else asked)
     assert max(each.depth for each in family_of(run)) == (deep if make in (of_itself, of_another) else 0)
     if make in (of_itself, of_another):
@@ -149,8 +150,8 @@ def test_without_a_depth_the_calls_bound_it() -> None:
     model = Asked()
     run = of_itself(model, max_depth=None).run("go", budget=Budget(max_turns=2))
     ended(run)
-    assert model.count == 2 + 2 * calling.CALLS_BELOW_PER_TURN
-    assert max(each.depth for each in family_of(run)) == 2 * calling.CALLS_BELOW_PER_TURN
+    assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_TURN
+    assert max(each.depth for each in family_of(run)) == 2 * call_context.CALLS_BELOW_PER_TURN
 
 
 def test_the_depth_of_the_outermost_agent_counts() -> None:
@@ -370,7 +371,7 @@ def test_in_an_experiment_it_ends_as_well() -> None:
     model = Asked(3)
     results = go(lab.Experiment({"me": of_itself(model)}, ["go"], [{"budget": Budget(max_turns=2)}]).run(progress=False))
     assert results.runs["stop_reason"].to_list() == ["turn_limit"]
-    assert model.count == 2 + 2 * calling.CALLS_BELOW_PER_TURN
+    assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_TURN
 
 
 def test_outside_of_a_run_a_tool_is_at_depth_one() -> None:

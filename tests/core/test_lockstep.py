@@ -12,7 +12,8 @@ import pytest
 from other_threads import wait_until
 
 import agentlab as lab
-from agentlab import Budget, Lockstep, RunState, StepCountIs, StopReason, background, errors
+from agentlab import Budget, Lockstep, RunState, StepCountIs, StopReason, errors
+from agentlab.engine import worker
 from agentlab.testing import call, say
 from agentlab.types import ModelRequest, ModelResponse
 
@@ -403,7 +404,7 @@ def test_to_wait_for_what_was_not_started_or_on_its_own_loop_is_refused() -> Non
 
     going.launch()
     with pytest.raises(errors.ConfigurationError, match="would block"):
-        background.submit(main()).result(SOON_S)
+        worker.submit(main()).result(SOON_S)
     going.cancel()
     assert going.wait(SOON_S) is not None
 

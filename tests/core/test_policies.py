@@ -74,7 +74,7 @@ def test_nothing_says_that_the_agent_finished_where_that_is_not_known() -> None:
 
 
 async def go_on(one: lab.Run) -> RunResult:
-    return await one.go_on()
+    return await one.apply()
 
 
 # A signal alone ----------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import errors
-from agentlab.loop.calls import RetryPolicy
+from agentlab.engine.client import RetryPolicy
 from agentlab.no_such_name import ELSEWHERE, hint_for
 from agentlab.testing import ScriptedProvider
 

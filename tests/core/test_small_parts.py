@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentlab.clock import Clock
 from agentlab.conversation import Conversation, ConversationView, encode_messages
+from agentlab.engine.timeline import Clock
 from agentlab.pricing import PRICE_BOOK_NAMES, cost_of
 from agentlab.types import Cost, CostSource, Message, ToolCall, ToolResult, Usage
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.events import Event, TurnCompleted
-from agentlab.in_background import RunState
 from agentlab.storage.store import Store
 from agentlab.testing import Said, ScriptedProvider, call, say
 from agentlab.types import ModelRequest, StopReason
@@ -158,7 +158,7 @@ def killed_while_it_pays(path: Path, paid: Path, **how: bool) -> str:
     if not process:
         try:
             with Store(path) as store:
-                asyncio.run(taken(store.keep(ready.run("go").known_as("r1"))))
+                asyncio.run(taken(store.keep(ready.run("go").with_id("r1"))))
         finally:
             os._exit(0)
     until = time.monotonic() + 60
@@ -274,7 +274,7 @@ def test_the_hold_goes_along_with_what_comes_from_the_run(tmp_path: Path, way: s
         elif way == "fork-of-a-fork":
             branch = run.fork(at=2).fork(at=1)
         else:
-            branch = run.go_on()
+            branch = run.apply()
         assert errors(asyncio.run(taken(branch))) == ["may_have_run"]
         assert paid.read_bytes() == b"5\n"
         store.keep(branch)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import events
 from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
+from agentlab.engine.continuation import FEWEST_TOKENS, FINAL, TRANSITIONS, ContinuationRequest, Turn, TurnState
 from agentlab.errors import LimitError, ProviderConnectionError
 from agentlab.history import RunHistory
-from agentlab.loop.turns import FEWEST_TOKENS, FINAL, TRANSITIONS, GoingOn, Turn, TurnState
 from agentlab.results import Action, ModelCall, Remaining, RunResult, Seam
 from agentlab.testing import ScriptedProvider, call, say, usage
 from agentlab.types import FinishReason, ModelRequest, ModelResponse, StopReason, ToolCall
@@ -408,7 +408,7 @@ def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text
     for number, cut_at in enumerate(ends[1:-1], 1):
         if not (given := text[:cut_at].rstrip()):
             continue
-        going_on = GoingOn(cut(text[:cut_at]), (), exact=True, tokens=number)
+        going_on = ContinuationRequest(cut(text[:cut_at]), (), exact=True, tokens=number)
         for more in {1, number // 2, number} & set(range(1, len(ends) - number)):
             rest = text[len(given) : ends[number + more]]
             whole = given + rest
@@ -430,7 +430,7 @@ def test_tokens_that_are_no_text_show_no_echo(aside: dict[str, Any]) -> None:
 
 
 def test_an_echo_with_nothing_behind_it_adds_nothing() -> None:
-    going_on = GoingOn(cut("January, February, March, April,"), (), exact=True, tokens=8)
+    going_on = ContinuationRequest(cut("January, February, March, April,"), (), exact=True, tokens=8)
     merged, _ = going_on.put_together(say("January, February, March, April,", tokens=(10, 1)), 2)
     assert merged.text == "January, February, March, April,"
 

@@ -69,7 +69,7 @@ async def main() -> lab.RunResult:
     reveal_type(agent.settings)
     reveal_type(run)
     reveal_type(branch.history[0])
-    reveal_type(run.proposals)
+    reveal_type(run.next_actions)
     reveal_type(result.stop_reason)
     reveal_type(result.cost.usd)
     reveal_type(result.conditions_met)
@@ -102,7 +102,7 @@ REVEALED = [
     "agentlab.settings.RunSettings",
     "agentlab.run.Run",
     "agentlab.step_result.StepResult",
-    "tuple[agentlab.going_on.Proposal, ...]",
+    "tuple[agentlab.engine.next_actions.NextAction, ...]",
     "agentlab.types.StopReason",
     "decimal.Decimal | None",
     "tuple[agentlab.step_result.Reading, ...]",

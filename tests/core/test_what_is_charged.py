@@ -333,7 +333,7 @@ def test_a_replay_costs_the_same_at_any_hour(
     recorded_at: str | None, usd: Decimal | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = cassette(tmp_path, "https://api.deepseek.com/chat/completions", [{**ANSWER, "model": "deepseek-flash"}], recorded_at)
-    for place in ("genai_prices.types.datetime", "genai_prices.data_snapshot.datetime", "agentlab.loop.ask.datetime"):
+    for place in ("genai_prices.types.datetime", "genai_prices.data_snapshot.datetime", "agentlab.engine.ask.datetime"):
         monkeypatch.setattr(place, Clock)
     model = lab.Provider("compatible", model="deepseek-flash", base_url="https://api.deepseek.com")
     costs = []

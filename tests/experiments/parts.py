@@ -53,7 +53,7 @@ class Slow:
             await asyncio.sleep(3600)
         if self.log is not None:
             with self.log.open("a") as file:
-                file.write(f"{os.getpid()} {context.lane.partition('#')[2]} {len(request.messages) // 2 + 1}\n")
+                file.write(f"{os.getpid()} {context.replay_key.partition('#')[2]} {len(request.messages) // 2 + 1}\n")
         await asyncio.sleep(self.delay_s)
         return script(request, context.index)
 
@@ -68,7 +68,7 @@ class KillsItsWorker:
 
     async def respond(self, request: ModelRequest, context: Any) -> Any:
         """At the third step of one cell, kill -9."""
-        if context.lane.endswith(self.label) and len(request.messages) // 2 + 1 == 3:
+        if context.replay_key.endswith(self.label) and len(request.messages) // 2 + 1 == 3:
             killed = self.done.read_text() if self.done.exists() else ""
             if len(killed) < self.times:
                 self.done.write_text(killed + "x")

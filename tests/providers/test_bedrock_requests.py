@@ -17,6 +17,7 @@ from botocore.credentials import Credentials
 from botocore.validate import ParamValidator
 
 import agentlab as lab
+from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.loop.calls import HttpModel
 from agentlab.providers import bedrock as _bedrock_auth

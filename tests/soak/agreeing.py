@@ -144,7 +144,7 @@ async def assert_it_goes_on(run: lab.Run) -> None:
         assert step is not None
         assert step.text == "more"
         assert_conversation_is_whole(branch.messages)
-        assert isinstance(one.proposals, tuple | list)
+        assert isinstance(one.next_actions, tuple | list)
 
 
 def ended_as(run: lab.Run) -> StopReason:

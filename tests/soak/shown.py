@@ -58,7 +58,7 @@ def of_run(run: lab.Run) -> Iterator[Shown]:
     """A run's own displays: the result's, and the panel's, live and as it is kept."""
     assert run.result is not None
     yield from of_bundle("result", run.result._repr_mimebundle_())
-    yield Shown("text", "run.proposals", "\n".join(map(repr, (*run.proposals, run, run.agent, run.agent.model))))
+    yield Shown("text", "run.next_actions", "\n".join(map(repr, (*run.next_actions, run, run.agent, run.agent.model))))
     yield from of_view("panel", run.panel(), opened=run)
 
 

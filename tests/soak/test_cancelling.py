@@ -23,7 +23,7 @@ from calls.server import serving
 from core.made import Slow
 
 import agentlab as lab
-from agentlab import background
+from agentlab.engine import worker
 from agentlab.storage.store import Store
 from agentlab.types import StopReason
 
@@ -238,7 +238,7 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
     waits = way == "Ctrl-C in start()"
     if waits:
         monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
-    loop, clock = background.loop(), BEHIND_CLOCK
+    loop, clock = worker.background_loop(), BEHIND_CLOCK
     for at in range(1, MOST_MOMENTS):
         ledger = Ledger()
         with contextlib.ExitStack() as stack:
@@ -257,12 +257,12 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
             on_loop(loop, moments.leave)
             on_loop(loop, lambda: loop.set_exception_handler(None))
             until = time.monotonic() + 60
-            while (left := background.submit(leftovers()).result()) and time.monotonic() < until:
+            while (left := worker.submit(leftovers()).result()) and time.monotonic() < until:
                 time.sleep(0.002)
             assert left == []
             if isinstance(act, TimeRunsOut):
                 act.check()
-            background.submit(assert_it_goes_on(run)).result()
+            worker.submit(assert_it_goes_on(run)).result()
         assert moments.problems == []
         wait_for_threads()
         assert_agreement(run, ledger, store, frames=at % EVERY == 4)

@@ -19,7 +19,7 @@ from calls.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
 from agentlab.errors import ProviderConnectionError
-from agentlab.loop import calls
+from agentlab.engine import client
 from agentlab.testing import faults, faulty
 
 from .table import show
@@ -125,7 +125,7 @@ _seen: list[tuple[str, Talk, str]] = []
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
 def test_every_fault_of_the_wire(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    bodies, patience_s = talk.bodies(), calls.LONGEST_SILENCE_S
+    bodies, patience_s = talk.bodies(), client.LONGEST_SILENCE_S
     for name, (make, whole, streamed) in ON_THE_WIRE.items():
         # elsewhere a server that a busy machine keeps waiting is no silent one
         monkeypatch.setattr(calls, "LONGEST_SILENCE_S", SILENCE_S if name.startswith("silence") else patience_s)
@@ -222,7 +222,7 @@ def test_a_refused_connection_is_what_an_injected_one_is() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.loop.calls.LARGEST_ANSWER_BYTES", 2_000_000)
+    monkeypatch.setattr("agentlab.engine.client.LARGEST_ANSWER_BYTES", 2_000_000)
     sent = 0
 
     def endless(to: Handler) -> None:

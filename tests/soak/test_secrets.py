@@ -119,14 +119,14 @@ def went_through(source: Source, folder: Path) -> Sinks:
         run.limits.snapshot(),
         run.limits.leaves,
         settings,
-        run.proposals,
+        run.next_actions,
         *agent.tools.values(),
         agent.tool_specs,
     ]
     sinks["repr"] = "\n".join([*map(repr, values), result.detail, *(step.decision.reason for step in result.history)])
     sinks["traceback"] = _traceback(result) + "".join(str(one.message) for one in warned)
     sinks["telemetry"] = "\n".join(span.to_json() for span in collected.spans)
-    shown = [value for value in (*values, *run.limits.leaves.values(), *run.proposals) if hasattr(value, "_repr_mimebundle_")]
+    shown = [value for value in (*values, *run.limits.leaves.values(), *run.next_actions) if hasattr(value, "_repr_mimebundle_")]
     sinks["page"] = json.dumps([value._repr_mimebundle_() for value in shown]) + _panel(run)
     sinks["chat"] = reply + _bytes_of(folder, "chat.sqlite")
     sinks["what-if"] = _what_if(store)

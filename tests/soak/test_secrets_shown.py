@@ -127,7 +127,7 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
                     lab.Experiment([agent], ["go"], **named)
             for names in ({"run_id": SENT}, {"run_id": "a", "label": KEYS["ghp_"]}):
                 with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
-                    agent.run("go").known_as(**names)
+                    agent.run("go").with_id(**names)
             study = lab.Experiment(
                 {"a": agent, "broken": broken, "c": called},
                 {"p": f"Use {ALL}"},
@@ -164,8 +164,8 @@ def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
         record = lab.record(tmp_path / "r")
         yield "transports", f"{record!r} {record.recorder!r} {lab.Lockstep([agent.run(ALL)])!r} {lab.Chat(agent)!r}"
         for run in runs_from_everywhere():
-            yield "run.proposals", repr(run.proposals)
-            yield "branches", repr(run.fork(at=0).proposals) + repr(run.limits)
+            yield "run.next_actions", repr(run.next_actions)
+            yield "branches", repr(run.fork(at=0).next_actions) + repr(run.limits)
         stops = {key: lab.HasToolCall(key) | lab.Custom(len, key) for key in KEYS.values()}
         results = [run.result for run in named_after_keys() if run.result is not None]
         yield from ((one.where, one.text) for one in of_frame("backtest", lab.backtest(results, stops)))

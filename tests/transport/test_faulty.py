@@ -106,7 +106,7 @@ def test_what_a_run_came_to_is_forgotten_with_it() -> None:
     broken = faulty(faults.Status(429), at=1, over=recording())
 
     async def main() -> list[lab.RunResult]:
-        return [await fixture.agent().run(PROMPT, transport=broken).known_as("the same") for _ in range(2)]
+        return [await fixture.agent().run(PROMPT, transport=broken).with_id("the same") for _ in range(2)]
 
     results = asyncio.run(main())
     assert [retries(one) for one in results] == [[1, 0], [1, 0]]

@@ -15,6 +15,7 @@ from other_threads import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.engine.client import CallContext
 from agentlab.events import Event, TextReceived
 from agentlab.loop.calls import CallContext
 from agentlab.notebook.panel import markup

@@ -62,8 +62,8 @@ def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pyte
     run, ending = panel.run, panel.run_view.ending
     assert "truncated · turn_limit" in ending.told.value
     assert labels(ending) == ["Raise the turn limit to 4 and go on"]
-    assert ending.buttons[0].tooltip == run.proposals[0].why
-    assert markup.escape(run.proposals[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
+    assert ending.buttons[0].tooltip == run.next_actions[0].why
+    assert markup.escape(run.next_actions[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
     ending.buttons[0].click()
     ending.buttons[0].click()  # a double click: no time has passed
     (branch,) = run.branches

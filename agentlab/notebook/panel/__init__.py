@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.lockstep import Lockstep
 from agentlab.notebook.panel.run_view import Panel

@@ -26,8 +26,8 @@ class Ending:
     def __init__(self, scene: PanelState) -> None:
         self._scene = scene
         self._judged: RunSettings | None = None
-        self._offered: tuple[Proposal, ...] = ()
-        self._edited: Proposal | None = None
+        self._offered: tuple[NextAction, ...] = ()
+        self._edited: NextAction | None = None
         self._went_on_at = -SHORTEST_PAUSE_S
         self._next = ""
         self.told = Html()
@@ -55,7 +55,7 @@ class Ending:
         settings, new = run.limits.snapshot(), False
         if settings is not self._judged:
             self._judged = settings
-            offered = run.proposals[:MOST_OFFERS]
+            offered = run.next_actions[:MOST_OFFERS]
             self._next = "" if offered or run.result.terminated else markup.note(nothing_to_do(run))
             new = offered != self._offered
             if new:
@@ -63,7 +63,7 @@ class Ending:
         self.told.value = markup.end(run.result) + self._next
         return new
 
-    def _offer(self, offered: tuple[Proposal, ...]) -> None:
+    def _offer(self, offered: tuple[NextAction, ...]) -> None:
         self._offered = offered
         self.buttons = tuple(
             widgets.Button(description=one_line(one.label, 120), tooltip=markup.printable(one.why)) for one in offered
@@ -79,11 +79,11 @@ class Ending:
             self.buttons[0].button_style = "primary"
         self.offers.children = rows
 
-    def _on_click(self, proposal: Proposal) -> Callable[[widgets.Button], None]:
+    def _on_click(self, proposal: NextAction) -> Callable[[widgets.Button], None]:
         act = self._edit_prompt if proposal.needs_prompt else self._go_on
         return lambda _: self._scene.do(lambda: act(proposal))
 
-    def _edit_prompt(self, proposal: Proposal) -> None:
+    def _edit_prompt(self, proposal: NextAction) -> None:
         """Show the prompt to be edited; pressed once more, put it away."""
         shown = self.editor.layout.display != "none"
         self._edited = proposal
@@ -95,10 +95,10 @@ class Ending:
         if self._edited is not None:
             self._go_on(self._edited, self.prompt.value)
 
-    def _go_on(self, proposal: Proposal, prompt: str | None = None) -> None:
+    def _go_on(self, proposal: NextAction, prompt: str | None = None) -> None:
         if time.monotonic() - self._went_on_at < SHORTEST_PAUSE_S:
             return
-        branch = self._scene.run.go_on(proposal, prompt=prompt)
+        branch = self._scene.run.apply(proposal, prompt=prompt)
         self._went_on_at = time.monotonic()
         self._scene.open(branch)
         branch.launch()

@@ -292,7 +292,7 @@ def what_next(run: Run) -> str:
     """What can be done about an end, for readers who have no button to press."""
     if run.result is None or run.result.terminated:
         return ""
-    offered = [f"{one.label}: {one.why}" for one in run.proposals[:1]] or [nothing_to_do(run)]
+    offered = [f"{one.label}: {one.why}" for one in run.next_actions[:1]] or [nothing_to_do(run)]
     return note(f"What can be done: {offered[0]}")
 
 

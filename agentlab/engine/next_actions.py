@@ -1,4 +1,4 @@
-"""What can be done about the end of a run: proposals, each in words and as an act. Read with `run.proposals`, done by `run.go_on()`."""
+"""What can be done about the end of a run: `run.next_actions` lists the actions, `run.apply()` makes the branch that does one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentlab.stop import StopCondition
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
-    from agentlab.loop.drive import Drive
+    from agentlab.engine.stepper import Stepper
     from agentlab.results import RunResult
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
@@ -26,7 +26,7 @@ Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue
 
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
-class Proposal(Shown):
+class NextAction(Shown):
     """One thing that can be done about a run's end: a branch from step `at` on, with some settings changed.
 
     `label` is what stands on its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
@@ -36,9 +36,9 @@ class Proposal(Shown):
     Example:
         >>> run = endless.run("?", stop=lab.StepCountIs(2))
         >>> result = await run
-        >>> run.proposals[0].label
+        >>> run.next_actions[0].label
         'Raise StepCountIs to 4 and go on'
-        >>> (await run.go_on(run.proposals[0])).stop_reason
+        >>> (await run.apply(run.next_actions[0])).stop_reason
         <StopReason.STOP_CONDITION: 'stop_condition'>
     """
 
@@ -52,17 +52,17 @@ class Proposal(Shown):
     needs_prompt: bool = False
 
 
-def proposals(run: Drive) -> tuple[Proposal, ...]:
+def next_actions(run: Stepper) -> tuple[NextAction, ...]:
     """What can be done about the run's end, the best first; empty while it goes on, and where there is nothing to do."""
     return () if run.result is None else tuple(_FOR[run.result.stop_reason](run, run.result))
 
 
-def nothing_to_do(run: Drive) -> str:
+def nothing_to_do(run: Stepper) -> str:
     """Why nothing is proposed, in a sentence; empty where something is."""
     result = run.result
     if result is None:
         return "The run has not ended: proposals are about an end."
-    if proposals(run):
+    if next_actions(run):
         return ""
     if result.terminated:
         last = run.history.last
@@ -77,21 +77,21 @@ def nothing_to_do(run: Drive) -> str:
     return f"Change what ended the run ({result.detail.rstrip('.')}), and fork it: run.fork(at={_whole(run)}, …)."
 
 
-def chosen(run: Drive, proposal: Proposal | None, prompt: str | None) -> Proposal:
+def chosen(run: Stepper, proposal: NextAction | None, prompt: str | None) -> NextAction:
     """The proposal that is to be carried out. Raises ConfigurationError where there is none, or where a prompt is missing."""
     if proposal is None:
-        offered = proposals(run)
+        offered = next_actions(run)
         if not offered:
-            raise ConfigurationError(f"go_on(): nothing is proposed. {nothing_to_do(run)}")
+            raise ConfigurationError(f"apply(): nothing is proposed. {nothing_to_do(run)}")
         proposal = offered[0] if prompt is None else next((one for one in offered if one.needs_prompt), offered[0])
-    if not isinstance(proposal, Proposal):
-        raise ConfigurationError(f"go_on({proposal!r}): pass one of run.proposals, or nothing for the first of them.")
+    if not isinstance(proposal, NextAction):
+        raise ConfigurationError(f"apply({proposal!r}): pass one of run.next_actions, or nothing for the first of them.")
     if proposal.needs_prompt and prompt is None:
-        raise ConfigurationError(f"go_on(): {proposal.label!r} needs another prompt: pass prompt=…")
+        raise ConfigurationError(f"apply(): {proposal.label!r} needs another prompt: pass prompt=…")
     return proposal
 
 
-def settings_for(run: Drive, proposal: Proposal) -> RunSettings:
+def settings_for(run: Stepper, proposal: NextAction) -> RunSettings:
     """The run's settings as they are now, with what the proposal changes."""
     live = LiveSettings(run.limits.snapshot())
     live.edit(**proposal.edits)
@@ -105,19 +105,19 @@ def settings_for(run: Drive, proposal: Proposal) -> RunSettings:
 # For each end ---------------------------------------------------------------------------------------------------------------
 
 
-def _nothing(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _nothing(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     yield from ()
 
 
-def _after_a_limit(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_a_limit(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     room = more_room(run.limits.snapshot(), run.history, run.clock.elapsed_s())
     what = "Nothing of the limits is used up any more" if not room else "The limit ended the run, not the agent"
-    yield _go_on(
+    yield _continue(
         "increase_budget", room, f"{what}: with more room it goes on from where it is, all steps kept.", len(run.history)
     )
 
 
-def _after_a_condition(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_a_condition(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     """Conditions on the agent's own doing are its end; any other is a limit like those of the budget."""
     last = run.history.last
     if result.terminated or last is None or last.readings is None:
@@ -125,17 +125,17 @@ def _after_a_condition(run: Drive, result: RunResult) -> Iterator[Proposal]:
     settings, at = run.limits.snapshot(), len(run.history)
     room = more_room(settings, run.history)
     if settings.stop is None or settings.stop != last.settings.stop:
-        yield _go_on("continue", room, "The stop condition is another one by now.", at)
+        yield _continue("continue", room, "The stop condition is another one by now.", at)
         return
     if raised := raised_conditions(settings.stop, last.readings, run.history):
         why = f"{result.detail.rstrip('.')}: with a higher limit the agent goes on from there."
-        yield _go_on("increase_budget", raised.and_also(room), why, at)
+        yield _continue("increase_budget", raised.and_also(room), why, at)
     if off := conditions_off(settings.stop, last.readings):
         why = "What is turned off is kept with its values, and no longer counts; the other limits hold."
-        yield _go_on("continue", off.and_also(room), why, at)
+        yield _continue("continue", off.and_also(room), why, at)
 
 
-def _after_a_cut(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_a_cut(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     """The step again, with more room for the answer."""
     last, at = run.history[-1], len(run.history) - 1
     if last.decision.suggestion == suggestions.MODIFY_PROMPT:
@@ -154,37 +154,37 @@ def _after_a_cut(run: Drive, result: RunResult) -> Iterator[Proposal]:
     if raised:
         raised = raised.and_also(more_room(settings, run.history.prefix(at)))
         label = f"Raise {raised.words} and take step {at + 1} again"
-        yield Proposal("increase_budget", label, "The answer was cut off before its end.", at, raised.edits)
+        yield NextAction("increase_budget", label, "The answer was cut off before its end.", at, raised.edits)
     else:
-        yield _go_on("continue", Raised(), "The answer is not whole; the model is asked for the rest.", len(run.history))
+        yield _continue("continue", Raised(), "The answer is not whole; the model is asked for the rest.", len(run.history))
 
 
-def _after_a_filter(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_a_filter(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("What was asked, or the answer to it, was withheld by a content filter; another wording may pass.")
 
 
-def _after_nudges(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_nudges(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("The model does not call a terminating tool: say in the prompt when and how it is to end.")
     terminating = run.limits.snapshot().terminating
     if terminating is not None:
         raised = Raised().with_field("consecutive_nudges", twice(terminating.consecutive_nudges) or 1)
         at = len(run.history) - 1
         label, why = f"Raise {raised.words} and take step {at + 1} again", "A further reminder may bring the model to it."
-        yield Proposal("increase_budget", label, why, at, raised.edits)
+        yield NextAction("increase_budget", label, why, at, raised.edits)
 
 
-def _after_an_error(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_an_error(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     at = _whole(run)
     if _condition_failed(run.history.last):
         settings = run.limits.snapshot()
         names = [] if settings.stop is None else _functions(settings.stop)
         if names:
             off = Raised(off=tuple(names))
-            yield _go_on("continue", off, f"The stop condition raised {type(result.error).__name__}.", at)
+            yield _continue("continue", off, f"The stop condition raised {type(result.error).__name__}.", at)
         return
     if isinstance(result.error, MissingUsageError):
         label, why = f"Only warn of missing usage and take step {at + 1} again", "The provider does not report what it used."
-        yield Proposal("continue", label, why, at, {"missing_usage": "warn"})
+        yield NextAction("continue", label, why, at, {"missing_usage": "warn"})
         return
     advice = _advice(run)
     if advice == suggestions.RETRY:
@@ -194,24 +194,24 @@ def _after_an_error(run: Drive, result: RunResult) -> Iterator[Proposal]:
         yield _edit_prompt(f"What was asked cannot be answered so: {result.detail}")
 
 
-def _after_a_stop(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_a_stop(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     last = run.history.last
     if result.stopped_by != "person" or (last is not None and last.decision.stop_reason is StopReason.COMPLETED):
         return
     yield from _from_where_it_was(run, "A person stopped the run; it goes on from there.")
 
 
-def _after_a_cancel(run: Drive, result: RunResult) -> Iterator[Proposal]:
+def _after_a_cancel(run: Stepper, result: RunResult) -> Iterator[NextAction]:
     yield from _from_where_it_was(run, "The run was cancelled; what was whole by then is kept.")
 
 
-def _from_where_it_was(run: Drive, why: str) -> Iterator[Proposal]:
+def _from_where_it_was(run: Stepper, why: str) -> Iterator[NextAction]:
     at = _whole(run)
     room = more_room(run.limits.snapshot(), run.history.prefix(at))
-    yield _again("retry", room, why, at) if at < len(run.history) else _go_on("continue", room, why, at)
+    yield _again("retry", room, why, at) if at < len(run.history) else _continue("continue", room, why, at)
 
 
-_FOR: Mapping[StopReason, Callable[[Drive, RunResult], Iterator[Proposal]]] = {
+_FOR: Mapping[StopReason, Callable[[Stepper, RunResult], Iterator[NextAction]]] = {
     StopReason.COMPLETED: _nothing,
     StopReason.TERMINATING_TOOL: _nothing,
     StopReason.EXPLICIT_STOP: _after_a_stop,
@@ -232,21 +232,21 @@ _FOR: Mapping[StopReason, Callable[[Drive, RunResult], Iterator[Proposal]]] = {
 # What they are made of ------------------------------------------------------------------------------------------------------
 
 
-def _go_on(kind: Kind, raised: Raised, why: str, at: int) -> Proposal:
+def _continue(kind: Kind, raised: Raised, why: str, at: int) -> NextAction:
     label = f"{raised.sentence} and go on" if raised else f"Go on from step {at}" if at else "Go on"
-    return Proposal(kind, label, why, at, raised.edits, raised.leaves, raised.off)
+    return NextAction(kind, label, why, at, raised.edits, raised.leaves, raised.off)
 
 
-def _again(kind: Kind, raised: Raised, why: str, at: int) -> Proposal:
+def _again(kind: Kind, raised: Raised, why: str, at: int) -> NextAction:
     label = f"{raised.sentence} and take step {at + 1} again" if raised else f"Take step {at + 1} again"
-    return Proposal(kind, label, why, at, raised.edits, raised.leaves, raised.off)
+    return NextAction(kind, label, why, at, raised.edits, raised.leaves, raised.off)
 
 
-def _edit_prompt(why: str) -> Proposal:
-    return Proposal("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
+def _edit_prompt(why: str) -> NextAction:
+    return NextAction("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
 
 
-def _whole(run: Drive) -> int:
+def _whole(run: Stepper) -> int:
     """The steps that came to something to go on from: all, or all but the last."""
     last, steps = run.history.last, len(run.history)
     if last is None:
@@ -270,7 +270,7 @@ def _functions(condition: StopCondition) -> list[str]:
     return [name for name, leaf in describe(condition).items() if leaf.may_wait and id(leaf) in counting]
 
 
-def _advice(run: Drive) -> str | None:
+def _advice(run: Stepper) -> str | None:
     """What the decision engine says of an error."""
     last, result = run.history.last, run.result
     if last is not None and last.decision.stop_reason is StopReason.ERROR:

@@ -62,7 +62,7 @@ FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 
 @dataclass(frozen=True, slots=True)
-class GoingOn:
+class ContinuationRequest:
     """The request for the rest of an answer: the answer so far, and the messages sent in its place. `exact` is True if the answer is
     prefilled: the model continues right behind its own words. `tokens` are those that the answer so far took, None if not known."""
 
@@ -175,7 +175,7 @@ class Turn:
         cap = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
         return None if cap is None else cap - sum(call.usage.output_tokens or 0 for call in calls)
 
-    def request(self, answer: ModelResponse, action: Action, calls: list[ModelCall], *, prefills: bool) -> GoingOn:
+    def request(self, answer: ModelResponse, action: Action, calls: list[ModelCall], *, prefills: bool) -> ContinuationRequest:
         """Count a further call, and say what to ask in it."""
         cap, left = calls[-1].requested_cap, self.tokens_left(calls)
         if action is Action.REPAIR_TOOL_CALL:
@@ -189,7 +189,7 @@ class Turn:
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
-        return GoingOn(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
+        return ContinuationRequest(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
     def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
         """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""

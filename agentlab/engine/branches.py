@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from agentlab import calling, events, going_on
+from agentlab import events
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
+from agentlab.engine import call_context, next_actions
+from agentlab.engine.next_actions import NextAction
+from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.stepper import Stepper
 from agentlab.errors import AgentlabWarning, ConfigurationError
-from agentlab.fork import Past
-from agentlab.going_on import Proposal
-from agentlab.loop.drive import Drive
 from agentlab.never_met import never_met, warn_of
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.redaction import in_words
@@ -24,14 +25,14 @@ from agentlab.termination import Policy
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.loop.calls import Model
-    from agentlab.providers.base import Provider
+    from agentlab.engine.client import Model
+    from agentlab.providers._base import Provider
     from agentlab.tool_schema import Function
     from agentlab.tools import Tool
     from agentlab.transport import Transport
 
 
-class Branching(Drive):
+class Branching(Stepper):
     """The part of Run that knows of other runs. A branch shares steps with its parent; a child was called by a tool of its caller."""
 
     recall: Callable[[str, Agent, RunSettings], Self] | None = None
@@ -79,8 +80,8 @@ class Branching(Drive):
         """
         if agent is not None and model is not None:
             raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
-        calling.refuse_too_deep()
-        whole = Past(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
+        call_context.refuse_too_deep()
+        whole = RunPrefix(self.prompt, self.conversation, self.history, tuple(self._marks), self.prompt_at, self._first_length)
         past = whole.until(at)
         chosen = agent or (self.agent if model is None else self.agent.with_model(model))
         settings = self.limits.snapshot()
@@ -117,14 +118,14 @@ class Branching(Drive):
         self._has_branch(branch)
         return branch
 
-    def _take_over(self, past: Past) -> None:
+    def _take_over(self, past: RunPrefix) -> None:
         self._marks, self.prompt_at, self._first_length = list(past.marks), past.prompt_at, past.first_length
 
     @classmethod
     def as_it_was(
         cls,
         agent: Agent,
-        past: Past,
+        past: RunPrefix,
         settings: RunSettings,
         transport: Transport,
         *,
@@ -140,7 +141,7 @@ class Branching(Drive):
         run = cls(agent, past.prompt, past.conversation(), limits, transport, observers=agent.observers, history=past.history)
         run.observers = ()
         run._take_over(past)
-        run.id = run.lane = run_id
+        run.id = run.replay_key = run_id
         run.parent_run_id, run.forked_at, run.parent_step, run.called_by = parent_run_id, forked_at, parent_step, called_by
         run.events.extend(happened)
         return run
@@ -158,7 +159,7 @@ class Branching(Drive):
             >>> [one.forked_at for one in ended.branches]
             [2]
         """
-        return tuple([one for one in self._offspring if one.parent is self])
+        return tuple([one for one in self._descendants if one.parent is self])
 
     def watch_forks(self, listener: Callable[[Self], object]) -> Callable[[], None]:
         """Call `listener(branch)` after each fork of this run, on the thread that made it; returns what ends that.
@@ -186,7 +187,7 @@ class Branching(Drive):
 
     def _has_branch(self, branch: Self) -> None:
         with self._owner.lock:
-            self._offspring = _with(self._offspring, branch)
+            self._descendants = _with(self._descendants, branch)
         for listener in self._fork_listeners:
             try:
                 listener(branch)
@@ -213,25 +214,25 @@ class Branching(Drive):
         return self._children
 
     @property
-    def offspring(self) -> tuple[Self, ...]:
+    def descendants(self) -> tuple[Self, ...]:
         """Branches and sub-agents' runs together, in the order in which they were made."""
         self._have_children_back()
-        return self._offspring
+        return self._descendants
 
     def _have_children_back(self) -> None:
         """Those of earlier processes stand before those that were called since."""
         with self._owner.lock:
             put_back, self.recall_children = self.recall_children, None
             if put_back is not None:
-                children, offspring = self._children, self._offspring
-                self._children = self._offspring = ()
+                children, descendants = self._children, self._descendants
+                self._children = self._descendants = ()
                 try:
                     put_back(self)
                 finally:
                     for one in children:
                         self._children = _with(self._children, one)
-                    for one in offspring:
-                        self._offspring = _with(self._offspring, one)
+                    for one in descendants:
+                        self._descendants = _with(self._descendants, one)
 
     @property
     def inherited(self) -> tuple[events.RunObserver, ...]:
@@ -245,22 +246,22 @@ class Branching(Drive):
             caller._children = _with(caller._children, self)
             if self.parent is None:
                 self.parent_run_id = caller.id
-                caller._offspring = _with(caller._offspring, self)
+                caller._descendants = _with(caller._descendants, self)
 
     @property
-    def proposals(self) -> tuple[Proposal, ...]:
+    def next_actions(self) -> tuple[NextAction, ...]:
         """What can be done about this run's end, the best first; empty while it goes on, and where there is nothing to do.
 
         Example:
             >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
             >>> result = await run
-            >>> [proposal.label for proposal in run.proposals]
+            >>> [proposal.label for proposal in run.next_actions]
             ['Raise the turn limit to 4 and go on']
         """
-        return going_on.proposals(self)
+        return next_actions.next_actions(self)
 
-    def go_on(self, proposal: Proposal | None = None, *, prompt: str | None = None) -> Self:
-        """The branch that does what is proposed (without one the first of `proposals`), not started.
+    def apply(self, proposal: NextAction | None = None, *, prompt: str | None = None) -> Self:
+        """The branch that does what is proposed (without one the first of `next_actions`), not started.
 
         Raises ConfigurationError where nothing is proposed, with the reason, and where a new `prompt` is needed and missing.
 
@@ -268,12 +269,12 @@ class Branching(Drive):
             >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
             >>> (await run).stop_reason
             <StopReason.TURN_LIMIT: 'turn_limit'>
-            >>> branch = run.go_on()
+            >>> branch = run.apply()
             >>> branch.limits.max_turns
             4
         """
-        chosen = going_on.chosen(self, proposal, prompt)
-        settings = going_on.settings_for(self, chosen)
+        chosen = next_actions.chosen(self, proposal, prompt)
+        settings = next_actions.settings_for(self, chosen)
         return self.fork(
             chosen.at,
             budget=settings.budget,

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from agentlab.results import RunResult
-from agentlab.run import Run
 from agentlab.settings import RunSettings
 
-R = TypeVar("R", Run, RunResult)
+if TYPE_CHECKING:
+    from agentlab.run import Run
+
+R = TypeVar("R", "Run", RunResult)
 
 
 @dataclass(frozen=True, slots=True)
-class Member(Generic[R]):
+class RunNode(Generic[R]):
     """A run in its family. `name` is its place in the tree in digits, `depth` the number of runs behind it; `parent` is the member
     that it was forked from, or that called it, None where that is not among those that are looked at; `forked_at` the steps that it has
     from there; `called_in` is the step of its parent that called it, where it is a sub-agent's."""
@@ -26,7 +28,7 @@ class Member(Generic[R]):
     run: R
     name: str
     depth: int = 0
-    parent: Member[R] | None = None
+    parent: RunNode[R] | None = None
     forked_at: int = 0
     called_in: int | None = None
 
@@ -48,27 +50,27 @@ def first_of(run: Run) -> Run:
     return run
 
 
-def family_of(run: Run) -> tuple[Member[Run], ...]:
+def family_of(run: Run) -> tuple[RunNode[Run], ...]:
     """The whole family of a run: the first one, then each of the others right after the run that it came from."""
-    return tuple(_with_branches(Member(first_of(run), "1")))
+    return tuple(_with_branches(RunNode(first_of(run), "1")))
 
 
-def _with_branches(member: Member[Run]) -> Iterator[Member[Run]]:
+def _with_branches(member: RunNode[Run]) -> Iterator[RunNode[Run]]:
     waiting = [member]  # no recursion: a chain of branches may be long
     while waiting:
         member = waiting.pop()
         yield member
-        waiting += [_below(member, run, place) for place, run in reversed(tuple(enumerate(member.run.offspring, start=1)))]
+        waiting += [_below(member, run, place) for place, run in reversed(tuple(enumerate(member.run.descendants, start=1)))]
 
 
-def members_of(runs: Iterable[R]) -> tuple[Member[R], ...]:
+def members_of(runs: Iterable[R]) -> tuple[RunNode[R], ...]:
     """Runs or results as families, by the ids of their parents: a run whose parent is not among them stands at the root of its own."""
     by_id = {id_of(run): run for run in runs}
     children: dict[str | None, list[R]] = {}
     for run in by_id.values():
         children.setdefault(run.parent_run_id if run.parent_run_id in by_id else None, []).append(run)
-    members: list[Member[R]] = []
-    waiting = [Member(run, str(place)) for place, run in enumerate(children.get(None, ()), start=1)][::-1]
+    members: list[RunNode[R]] = []
+    waiting = [RunNode(run, str(place)) for place, run in enumerate(children.get(None, ()), start=1)][::-1]
     while waiting:
         member = waiting.pop()
         members.append(member)
@@ -78,9 +80,9 @@ def members_of(runs: Iterable[R]) -> tuple[Member[R], ...]:
     return tuple(members)
 
 
-def _below(parent: Member[R], run: R, place: int) -> Member[R]:
+def _below(parent: RunNode[R], run: R, place: int) -> RunNode[R]:
     called_in = run.parent_step if run.forked_at is None else None
-    return Member(run, f"{parent.name}.{place}", parent.depth + 1, parent, run.forked_at or 0, called_in)
+    return RunNode(run, f"{parent.name}.{place}", parent.depth + 1, parent, run.forked_at or 0, called_in)
 
 
 # What is different ---------------------------------------------------------------------------------------------------------------

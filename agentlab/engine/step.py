@@ -20,10 +20,13 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentlab import calling, events
+from agentlab import events
 from agentlab.amounts import in_words as number_in_words
 from agentlab.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.conversation import NOT_DONE
+from agentlab.engine import call_context
+from agentlab.engine.ask import BudgetExhausted, StepBuilder, StopRequest
+from agentlab.engine.turn import take_turn
 from agentlab.errors import (
     ConfigurationError,
     FixtureError,
@@ -32,8 +35,6 @@ from agentlab.errors import (
     StopRequested,
 )
 from agentlab.evaluate import read_condition
-from agentlab.loop.ask import Draft, ExplicitStop, NothingLeft
-from agentlab.loop.take_turn import take_turn
 from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.results import Action, Decision, Reading, Remaining, StepResult
 from agentlab.settings import RunSettings
@@ -51,7 +52,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.loop.drive import Drive
+    from agentlab.engine.stepper import Stepper
 
 NOTHING_READ = Remaining()
 
@@ -68,22 +69,22 @@ class Ending:
     error: BaseException | None = None
 
 
-async def take_step(run: Drive) -> StepResult | None:
+async def take_step(run: Stepper) -> StepResult | None:
     """Take the next step of `run`, record it, and end the run if it is to end.
 
     None where the run ended without another step. After recording, what a person has to mend is raised (a ConfigurationError, a
     FixtureError, a bug in a model of one's own), and so is a cancellation. What a policy or a middleware raises is in the result, as
     what a stop condition raises is.
     """
-    settings = run.take_up_settings()
+    settings = run.refresh_settings()
     started_s = run.clock.elapsed_s()
     if (spent := _spent(run, settings, started_s)) is not None:
         run.end(spent)
         return None
-    if (bound := calling.bound_from_above(run)) is not None:
+    if (bound := call_context.bound_from_above(run)) is not None:
         run.end(Ending(*bound))
         return None
-    run.draft = draft = Draft(settings, started_s)
+    run.draft = draft = StepBuilder(settings, started_s)
     run.emit(events.TurnStarted(started_s, len(run.history) + 1, settings.budget.remaining(run.history, started_s)))
     try:
         if settings.budget.timeout is None:
@@ -102,16 +103,16 @@ async def take_step(run: Drive) -> StepResult | None:
         draft.error = error
         _record(run, draft, None, Ending(StopReason.CANCELLED, f"Cancelled during step {len(run.history) + 1}.", error=error))
         raise
-    step = await _judge(run, draft)
+    step = await evaluate_step(run, draft)
     if draft.error is not None and raises:
         raise draft.error
     return step
 
 
-async def _judge(run: Drive, draft: Draft) -> StepResult:
+async def evaluate_step(run: Stepper, draft: StepBuilder) -> StepResult:
     """Read condition and budget with the new step in the history, and end the run by the first reason that holds."""
     run.conversation.answer_open_calls(draft.tool_results)
-    draft.settings = run.take_up_settings()
+    draft.settings = run.refresh_settings()
     _append(run, draft)
     reading: Reading | None = None
     failure: Exception | None = None
@@ -129,7 +130,7 @@ async def _judge(run: Drive, draft: Draft) -> StepResult:
     return _finish(run, draft, reading, _why_it_ends(run, draft, reading, failure))
 
 
-def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exception | None) -> Ending | None:
+def _why_it_ends(run: Stepper, draft: StepBuilder, reading: Reading | None, failure: Exception | None) -> Ending | None:
     """Terminating tool > explicit stop > the model's own end, or an abort > condition > budget. Conditions that were met are told in
     any case."""
     met = tuple(reading.deciding()) if reading is not None else ()
@@ -148,13 +149,13 @@ def _why_it_ends(run: Drive, draft: Draft, reading: Reading | None, failure: Exc
         return Ending(decided, draft.decision.reason, met, error=draft.error)
     if met:
         told = f"Stop condition met: {', '.join(map(str, met))}."
-        return Ending(StopReason.STOP_CONDITION, told, met, output=_handed_in(draft) if any(one.goal for one in met) else None)
+        return Ending(StopReason.STOP_CONDITION, told, met, output=goal_output(draft) if any(one.goal for one in met) else None)
     if decided is not None:
         return Ending(decided, draft.decision.reason)
     return _spent(run, draft.settings, run.clock.elapsed_s())
 
 
-def _spent(run: Drive, settings: RunSettings, elapsed_s: float) -> Ending | None:
+def _spent(run: Stepper, settings: RunSettings, elapsed_s: float) -> Ending | None:
     """The end by a limit on what the run may use, where one is met."""
     terminating, calls = settings.terminating, run.history.own_calls
     if terminating is not None and calls >= terminating.max_invocations:
@@ -167,27 +168,27 @@ def _spent(run: Drive, settings: RunSettings, elapsed_s: float) -> Ending | None
     return Ending(LIMIT_REASONS[spent.name], f"Budget reached: {spent}{default}.")
 
 
-def _handed_in(draft: Draft) -> object:
+def goal_output(draft: StepBuilder) -> object:
     """What the tool gave whose call was to end the run: with `HasToolCall("finalize")`, the answer that was handed in."""
     leaves = draft.settings.stop.leaves(that_count=True) if draft.settings.stop is not None else ()
     names = {name for leaf in leaves if isinstance(leaf, HasToolCall) for name in leaf.names}
     return next((result.value for result in reversed(draft.tool_results) if result.name in names and not result.is_error), None)
 
 
-def _record(run: Drive, draft: Draft, reading: Reading | None, ending: Ending) -> None:
+def _record(run: Stepper, draft: StepBuilder, reading: Reading | None, ending: Ending) -> None:
     """Put a step that was cut short into the history and end the run."""
     run.conversation.answer_open_calls(draft.tool_results)
     _append(run, draft)
     _finish(run, draft, reading, ending)
 
 
-def _append(run: Drive, draft: Draft) -> None:
+def _append(run: Stepper, draft: StepBuilder) -> None:
     """Put the step into the history, which counts it from here on."""
     step, run.draft = draft.step(run, NOTHING_READ, None, None), None
     run.history.append(step)
 
 
-def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | None) -> StepResult:
+def _finish(run: Stepper, draft: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:
     """Complete the newest step with what was read, tell of it, and end the run where there is an ending."""
     newest = run.history[-1]
     if ending is not None and draft.notice and "cut off" not in ending.detail:
@@ -219,7 +220,7 @@ def _finish(run: Drive, draft: Draft, reading: Reading | None, ending: Ending | 
     return step
 
 
-async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
+async def _within(limit_s: float, run: Stepper, draft: StepBuilder) -> None:
     """Ask and act, cut off where the budget's timeout is reached."""
     try:
         async with asyncio.timeout(limit_s) as scope:
@@ -232,7 +233,7 @@ async def _within(limit_s: float, run: Drive, draft: Draft) -> None:
         draft.decision = Decision(Action.ABORT, told, StopReason.TIMEOUT, INCREASE_BUDGET)
 
 
-async def _ask_and_act(run: Drive, draft: Draft) -> None:
+async def _ask_and_act(run: Stepper, draft: StepBuilder) -> None:
     try:
         response = await take_turn(run, draft)
         if draft.decision.action is Action.EXECUTE_TOOLS:
@@ -240,12 +241,12 @@ async def _ask_and_act(run: Drive, draft: Draft) -> None:
         elif draft.decision.action is Action.COMPLETE and draft.settings.terminating is not None:
             _remind(run, draft, draft.settings.terminating)
     except StopRequested as stop:  # from a middleware; a tool's becomes its result
-        draft.explicit = ExplicitStop(stop.reason, stop.output, "middleware")
-    except NothingLeft:
+        draft.explicit = StopRequest(stop.reason, stop.output, "middleware")
+    except BudgetExhausted:
         draft.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
 
 
-def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
+def _remind(run: Stepper, draft: StepBuilder, terminating: TerminatingTools) -> None:
     """An answer that calls no tool does not end a run that has terminating tools: it is answered with the reminder, so many times."""
     before = 0
     for step in reversed(run.history):
@@ -263,7 +264,7 @@ def _remind(run: Drive, draft: Draft, terminating: TerminatingTools) -> None:
     run.emit(events.Nudged(run.clock.elapsed_s(), len(run.history) + 1, before + 1, terminating.consecutive_nudges))
 
 
-async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> None:
+async def _execute_tools(run: Stepper, draft: StepBuilder, response: ModelResponse) -> None:
     """Run the tools in the order they were asked for; the first that asks for a stop ends it, and so does the first terminating one
     that succeeds. After a stop the rest is answered unexecuted; after a terminating tool it is taken out of the conversation."""
     turn = len(run.history) + 1
@@ -271,7 +272,7 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
     for number, tool_call in enumerate(response.tool_calls, 1):
         run.emit(events.ToolStarted(run.clock.elapsed_s(), turn, tool_call))
         started = time.perf_counter()
-        here = calling.enter(run, draft, tool_call)
+        here = call_context.enter(run, draft, tool_call)
         try:
             if run.agent.tool_middleware and tool_call.closed:
                 executed = await _through_middleware(run, draft, tool_call)
@@ -283,7 +284,7 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
             _tool_done(run, draft, result)
             raise
         finally:
-            calling.leave(here)
+            call_context.leave(here)
         result = executed.result
         _tool_done(run, draft, result)
         if executed.cut is not None:
@@ -294,11 +295,11 @@ async def _execute_tools(run: Drive, draft: Draft, response: ModelResponse) -> N
                 run.conversation.replace_last(Message("assistant", response.text, response.tool_calls[:number]))
             break
         if result.stop is not None:
-            draft.explicit = ExplicitStop(result.stop.reason, result.stop.output, "tool")
+            draft.explicit = StopRequest(result.stop.reason, result.stop.output, "tool")
             break
 
 
-async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> Executed:
+async def _through_middleware(run: Stepper, draft: StepBuilder, tool_call: ToolCall) -> Executed:
     """A call with the middleware around it. Whatever ends it, the result of what was executed last is kept."""
     started = time.perf_counter()
     done: list[tuple[ToolCall, ToolResult]] = []
@@ -337,7 +338,7 @@ async def _through_middleware(run: Drive, draft: Draft, tool_call: ToolCall) -> 
     return Executed(result, cut)
 
 
-async def _called(run: Drive, tool_call: ToolCall) -> Executed:
+async def _called(run: Stepper, tool_call: ToolCall) -> Executed:
     """What came of a call, and the cancel that had to wait for it."""
     if run.holds and (refused := await _refused(run, tool_call)) is not None:
         return Executed(refused)
@@ -350,7 +351,7 @@ async def _called(run: Drive, tool_call: ToolCall) -> Executed:
     return executed
 
 
-async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
+async def _refused(run: Stepper, tool_call: ToolCall) -> ToolResult | None:
     """The result of a call that is not to be executed again: it may have run in a try at this step that ended with its process."""
     turn = len(run.history) + 1
     this = (turn, tool_call.id)
@@ -376,7 +377,7 @@ async def _refused(run: Drive, tool_call: ToolCall) -> ToolResult | None:
     return ToolResult(tool_call.id, tool_call.name, said, None, "may_have_run", tool_call.arguments)
 
 
-async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:
+async def _kept_from_cancel(run: Stepper, tool_call: ToolCall) -> Executed:
     """The same: a tool whose `on_cancel` is "wait" is not cut off."""
     tools = run.agent.tools
     target = tools.get(tool_call.name)
@@ -394,6 +395,6 @@ async def _kept_from_cancel(run: Drive, tool_call: ToolCall) -> Executed:
         run.waits_for_tool = False
 
 
-def _tool_done(run: Drive, draft: Draft, result: ToolResult) -> None:
+def _tool_done(run: Stepper, draft: StepBuilder, result: ToolResult) -> None:
     draft.tool_results.append(result)
     run.emit(events.ToolFinished(run.clock.elapsed_s(), len(run.history) + 1, result))

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agentlab import calling, events
+from agentlab import events
+from agentlab.engine import call_context
+from agentlab.engine.client import CallContext
+from agentlab.engine.continuation import ContinuationRequest
 from agentlab.errors import (
     ConfigurationError,
     FixtureError,
@@ -18,8 +21,6 @@ from agentlab.errors import (
     ProviderStreamError,
     ReplayMissError,
 )
-from agentlab.loop.calls import CallContext
-from agentlab.loop.turns import GoingOn
 from agentlab.predicates import name_of
 from agentlab.pricing import cost_of
 from agentlab.providers.finish_detection import log_signal
@@ -45,8 +46,8 @@ from agentlab.types import (
 from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 
 if TYPE_CHECKING:
+    from agentlab.engine.stepper import Stepper
     from agentlab.history import RunHistory
-    from agentlab.loop.drive import Drive
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -59,7 +60,7 @@ _CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCEL
 
 
 @dataclass(frozen=True, slots=True)
-class ExplicitStop:
+class StopRequest:
     """Somebody asked for the end: `who` is `tool`, `middleware` or `person`."""
 
     reason: str
@@ -84,7 +85,7 @@ class Hold:
         return self if self.answered is None or self.answered <= steps else Hold(self.call)
 
 
-class Draft:
+class StepBuilder:
     """A step under way."""
 
     __slots__ = (
@@ -113,10 +114,10 @@ class Draft:
         self.tool_results: list[ToolResult] = []
         self.children: list[ChildUse] = []
         self.open_calls = 0
-        self.open_children: dict[Drive, tuple[RunHistory, str]] = {}
+        self.open_children: dict[Stepper, tuple[RunHistory, str]] = {}
         self.decision = _CANCELLED
         self.error: BaseException | None = None
-        self.explicit: ExplicitStop | None = None
+        self.explicit: StopRequest | None = None
         self.fault: tuple[str, Exception | None] = ("", None)
         self.answer: ModelResponse | None = None
         self.parts: list[str] = []
@@ -124,7 +125,7 @@ class Draft:
         self.terminating: ToolResult | None = None
         self.notice = ""
 
-    def step(self, run: Drive, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
+    def step(self, run: Stepper, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
         """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""
         usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (NOTHING_USED, FREE)
         if len(self.calls) == 1 and not self.open_calls:
@@ -164,11 +165,11 @@ class Draft:
         return replace(self.answer, text=before + self.answer.text, holes=moved(self.answer.holes, len(before)))
 
 
-class NothingLeft(Exception):  # noqa: N818  a signal to the step, which ends there
+class BudgetExhausted(Exception):  # noqa: N818  a signal to the step, which ends there
     """A middleware asks the model again and the budget is used up."""
 
 
-async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> ModelResponse:
+async def ask(run: Stepper, draft: StepBuilder, going_on: ContinuationRequest | None = None) -> ModelResponse:
     """Ask the model: its response is in the draft and in the conversation before anything else can happen.
 
     A middleware may ask several times, or answer of its own. Each answer that came back is a call of the step, whatever becomes of it.
@@ -206,7 +207,7 @@ async def ask(run: Drive, draft: Draft, going_on: GoingOn | None = None) -> Mode
     return response
 
 
-async def _decided(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse) -> Decision:
+async def _decided(run: Stepper, draft: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
     """What follows from a response."""
     context = DecisionContext(
         response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
@@ -216,7 +217,7 @@ async def _decided(run: Drive, draft: Draft, request: ModelRequest, response: Mo
 
 
 async def _ask_again_while_lost(
-    run: Drive, draft: Draft, going_on: GoingOn | None
+    run: Stepper, draft: StepBuilder, going_on: ContinuationRequest | None
 ) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
     """Ask the model, and again where its answer lost a piece on its way: nothing of it has been executed. Returns an error with the
     answer that has to do where no whole one came."""
@@ -249,7 +250,7 @@ async def _ask_again_while_lost(
     return request, response, None
 
 
-def _lost(run: Drive, response: ModelResponse, why: str) -> ProviderStreamError:
+def _lost(run: Stepper, response: ModelResponse, why: str) -> ProviderStreamError:
     who = f"{run.agent.model.name} ({run.agent.model.model})"
     return ProviderStreamError(
         f"{who}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. What came is kept. "
@@ -257,7 +258,7 @@ def _lost(run: Drive, response: ModelResponse, why: str) -> ProviderStreamError:
     )
 
 
-async def _asked(run: Drive, draft: Draft, going_on: GoingOn | None) -> tuple[ModelRequest, ModelResponse]:
+async def _asked(run: Stepper, draft: StepBuilder, going_on: ContinuationRequest | None) -> tuple[ModelRequest, ModelResponse]:
     """Ask the model once, through the middleware."""
     agent, before = run.agent, len(draft.calls)
     budget, known = draft.settings.budget, run.history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])
@@ -281,11 +282,11 @@ async def _asked(run: Drive, draft: Draft, going_on: GoingOn | None) -> tuple[Mo
             if len(draft.calls) > before and going_on is None:
                 run.conversation.append(_assistant_message(draft.calls[-1].response))
             raise
-        response = _settle(run, draft, request, response, before)
+        response = choose_response(run, draft, request, response, before)
     return request, response
 
 
-async def _by(policy: Policy, draft: Draft, response: ModelResponse, context: DecisionContext) -> Decision:
+async def _by(policy: Policy, draft: StepBuilder, response: ModelResponse, context: DecisionContext) -> Decision:
     """What a policy decides, which may have to be awaited."""
     try:
         decision = policy(response.signal, context)
@@ -297,7 +298,7 @@ async def _by(policy: Policy, draft: Draft, response: ModelResponse, context: De
     return checked(decision, policy, context)
 
 
-async def _through(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:
+async def _through(run: Stepper, draft: StepBuilder, request: ModelRequest) -> ModelResponse:
     """One round trip for a middleware: what fails here is not its fault, whatever it lets pass."""
     try:
         return await _send(run, draft, request)
@@ -306,10 +307,10 @@ async def _through(run: Drive, draft: Draft, request: ModelRequest) -> ModelResp
         raise
 
 
-async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelResponse:
+async def _send(run: Stepper, draft: StepBuilder, request: ModelRequest) -> ModelResponse:
     """One round trip; what comes back is in the draft."""
     if (draft.calls or draft.open_calls) and no_call_left(run, draft):
-        raise NothingLeft
+        raise BudgetExhausted
     agent = run.agent
     index = run.history.own_calls + len(draft.calls) + draft.open_calls + 1
     turn = len(run.history) + 1
@@ -324,27 +325,27 @@ async def _send(run: Drive, draft: Draft, request: ModelRequest) -> ModelRespons
         if run.observers:
             run.emit(events.TextReceived(run.clock.elapsed_s(), turn, text, index))
 
-    context = CallContext(run.transport, run.lane, index, on_text, on_retry)
+    context = CallContext(run.transport, run.replay_key, index, on_text, on_retry)
     started_s, started = run.clock.elapsed_s(), time.perf_counter()
     draft.open_calls += 1
-    calling.count_beside(run, calling.Used(1))
+    call_context.count_beside(run, call_context.Used(1))
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
             response = with_ids_of_their_own(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         draft.open_calls -= 1  # refused: nothing was generated
-        calling.count_beside(run, calling.Used(-1))
+        call_context.count_beside(run, call_context.Used(-1))
         raise
     draft.open_calls -= 1
     duration_s = time.perf_counter() - started
-    _keep(run, draft, request, response, index=index, started_s=started_s, duration_s=duration_s, retries=retries)
+    record_call(run, draft, request, response, index=index, started_s=started_s, duration_s=duration_s, retries=retries)
     return response
 
 
-def _keep(
-    run: Drive,
-    draft: Draft,
+def record_call(
+    run: Stepper,
+    draft: StepBuilder,
     request: ModelRequest,
     response: ModelResponse,
     *,
@@ -361,7 +362,7 @@ def _keep(
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     log_signal(signal, model.name, model.model)
     draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
-    calling.count_beside(run, calling.Used(0, usage.known_tokens, cost.known_usd))
+    call_context.count_beside(run, call_context.Used(0, usage.known_tokens, cost.known_usd))
     turn = len(run.history) + 1
     run.emit(
         events.StopReasonObserved(
@@ -370,13 +371,15 @@ def _keep(
     )
 
 
-def _settle(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse, before: int) -> ModelResponse:
+def choose_response(
+    run: Stepper, draft: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
+) -> ModelResponse:
     """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
     asked = draft.calls[before:]
     if not asked:  # an answer of its own, from a cache for example
         response = with_ids_of_their_own(response)
         index, now_s = run.history.own_calls + before + 1, run.clock.elapsed_s()
-        _keep(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
+        record_call(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
         return response
     chosen = next((call for call in asked if call.response is response), asked[-1])
     came = chosen.response
@@ -396,7 +399,7 @@ def _assistant_message(response: ModelResponse) -> Message:
     return Message("assistant", response.text, whole, native=response.native)
 
 
-def no_call_left(run: Drive, draft: Draft) -> bool:
+def no_call_left(run: Stepper, draft: StepBuilder) -> bool:
     """The budget, read before a further call inside the step: calls are counted exactly, tokens and cost with those of the step."""
     settings = run.settings_now()
     budget, history = settings.budget, run.history
@@ -411,13 +414,13 @@ def no_call_left(run: Drive, draft: Draft) -> bool:
     cost_usd = history.known_cost_usd + sum(call.cost.known_usd for call in draft.calls)
     if budget.max_cost is not None and cost_usd >= budget.max_cost:
         return True
-    return calling.bound_from_above(run) is not None
+    return call_context.bound_from_above(run) is not None
 
 
 # Usage that was not reported ------------------------------------------------------------------------------------------------
 
 
-def _charged(run: Drive, draft: Draft, request: ModelRequest, response: ModelResponse) -> Usage:
+def _charged(run: Stepper, draft: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
     """What counts against the budget: the reported usage, or where there is none what `Budget.missing_usage` says."""
     policy = draft.settings.budget.missing_usage
     if response.usage.total_tokens is not None or policy in ("warn", "fail"):
@@ -437,7 +440,7 @@ def _charged(run: Drive, draft: Draft, request: ModelRequest, response: ModelRes
     )
 
 
-def _tell_of_what_is_unknown(run: Drive, draft: Draft, call: ModelCall) -> None:
+def _tell_of_what_is_unknown(run: Stepper, draft: StepBuilder, call: ModelCall) -> None:
     """Warn of limits that cannot be watched, since the usage or the price is not known."""
     who = f"{run.agent.model.name} ({run.agent.model.model})"
     settings = draft.settings

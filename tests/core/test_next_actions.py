@@ -20,14 +20,14 @@ from agentlab import (
     HasToolCall,
     MaxCost,
     MaxTokensUsed,
-    Proposal,
+    NextAction,
     StepCountIs,
     StopReason,
     TerminatingTools,
     errors,
 )
 from agentlab.amounts import in_words
-from agentlab.going_on import nothing_to_do
+from agentlab.engine.next_actions import nothing_to_do
 from agentlab.history import RunHistory
 from agentlab.limits import limit_field
 from agentlab.more_room import larger
@@ -53,10 +53,10 @@ def ended(run: lab.Run) -> lab.Run:
     return run
 
 
-def went_on(run: lab.Run, proposal: Proposal | None = None, *, prompt: str | None = None) -> lab.Run:
+def went_on(run: lab.Run, proposal: NextAction | None = None, *, prompt: str | None = None) -> lab.Run:
     """The branch that does what is proposed, taken to its end; it has gone further, and kept what was there."""
-    chosen = proposal or run.proposals[0]
-    branch = run.go_on(proposal, prompt=prompt)
+    chosen = proposal or run.next_actions[0]
+    branch = run.apply(proposal, prompt=prompt)
     assert (branch.parent, branch.forked_at, branch.result) == (run, chosen.at, None)
     assert [one.calls for one in branch.history] == [one.calls for one in run.history[: chosen.at]]
     ended(branch)
@@ -98,12 +98,12 @@ def test_a_limit_that_is_met_is_raised(budget: Budget, reason: str, steps: int, 
     run = ended(looping().run("go", budget=budget))
     assert run.result is not None
     assert (run.result.stop_reason, len(run.history)) == (reason, steps)
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.kind, proposal.label, proposal.at, dict(proposal.edits)) == ("increase_budget", label, steps, edits)
     branch = went_on(run)
     for name, value in edits.items():
         assert getattr(branch.limits, name) == value
-    assert branch.proposals, "the new limit is met in its turn, and raised once more"
+    assert branch.next_actions, "the new limit is met in its turn, and raised once more"
     assert run.limits.snapshot().budget == budget
 
 
@@ -116,7 +116,7 @@ def test_the_time_limit_counts_the_time_of_the_kept_steps() -> None:
     run = ended(agent(lambda request, index: call("slow"), tools=[slow]).run("go", budget=Budget(timeout=0.1)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TIMEOUT
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.label.startswith("Raise the time limit to ")
     assert proposal.edits["timeout"] >= 0.2
     branch = went_on(run)
@@ -132,7 +132,7 @@ def test_a_step_cut_by_the_time_is_kept_and_the_model_is_asked_again() -> None:
         return say("late")
 
     run = ended(agent([], middleware=[stuck]).run("go", budget=Budget(timeout=0.15)))
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.at == 1
     assert proposal.edits["timeout"] >= 0.3
     branch = went_on(run)
@@ -142,7 +142,7 @@ def test_a_step_cut_by_the_time_is_kept_and_the_model_is_asked_again() -> None:
 
 def test_the_call_limit_of_terminating_tools_is_raised() -> None:
     run = ended(looping().run("go", terminating=TerminatingTools(["finalize"], max_invocations=2)))
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.label == "Raise the call limit of the terminating tools to 4 and go on"
     branch = went_on(run)
     assert branch.limits.max_invocations == 4
@@ -152,7 +152,7 @@ def test_the_call_limit_of_terminating_tools_is_raised() -> None:
 def test_a_limit_that_a_person_has_raised_since_is_left() -> None:
     run = ended(looping().run("go", budget=Budget(max_turns=2)))
     run.limits.max_turns = 3
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.label, dict(proposal.edits)) == ("Go on from step 2", {})
     assert len(went_on(run).history) == 3
 
@@ -203,19 +203,19 @@ def test_a_condition_that_is_met_is_raised_or_turned_off(stop: Any, labels: list
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=6)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.STOP_CONDITION
-    assert [one.label for one in run.proposals] == labels
-    for proposal in run.proposals:
+    assert [one.label for one in run.next_actions] == labels
+    for proposal in run.next_actions:
         branch = went_on(run, proposal)
         assert branch.limits.leaves.keys() == run.limits.leaves.keys(), "what is turned off is kept"
 
 
 def test_a_limit_met_in_the_same_step_is_raised_with_the_condition() -> None:
     run = ended(looping().run("go", stop=StepCountIs(2), budget=Budget(max_turns=2)))
-    assert [one.label for one in run.proposals] == [
+    assert [one.label for one in run.next_actions] == [
         "Raise StepCountIs to 4 and the turn limit to 4 and go on",
         "Turn StepCountIs off, raise the turn limit to 4 and go on",
     ]
-    for proposal in run.proposals:
+    for proposal in run.next_actions:
         went_on(run, proposal)
 
 
@@ -225,19 +225,19 @@ def test_an_unknown_usage_is_no_hindrance() -> None:
 
     with pytest.warns(lab.AgentlabWarning, match="no usage"):
         run = ended(run_of(script, stop=MaxTokensUsed(40)))
-    assert run.proposals[0].label == "Raise MaxTokensUsed to 80 and go on"
+    assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and go on"
 
 
 def test_a_condition_on_the_agents_own_doing_is_its_end() -> None:
     run = ended(run_of([call("finalize")], stop=HasToolCall("finalize") | StepCountIs(1)))
-    assert run.proposals == ()
+    assert run.next_actions == ()
     assert "end of its own" in nothing_to_do(run)
 
 
 def test_a_condition_that_was_changed_since_is_not_changed_again() -> None:
     run = ended(looping().run("go", stop=StepCountIs(2), budget=Budget(max_turns=4)))
     run.limits.stop = StepCountIs(3)
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.kind, proposal.label) == ("continue", "Go on from step 2")
     assert len(went_on(run).history) == 3
 
@@ -280,7 +280,7 @@ class _Boundless(StopCondition):
 @pytest.mark.parametrize("stop", [_Fewer(5), _AtMostThree(2), _Boundless(2), _Boundless(2, math.nan)], ids=repr)
 def test_a_condition_of_ones_own_that_no_number_mends_is_turned_off(stop: StopCondition) -> None:
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=3)))
-    assert [one.label for one in run.proposals] == [f"Turn {type(stop).__name__} off and go on"]
+    assert [one.label for one in run.next_actions] == [f"Turn {type(stop).__name__} off and go on"]
     went_on(run)
 
 
@@ -301,7 +301,7 @@ def cutting(until: int) -> Any:
 
 def test_a_cut_answer_is_taken_again_with_twice_the_cap() -> None:
     run = ended(run_of(cutting(100), budget=Budget(max_tokens_per_turn=50)))
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.kind, proposal.label) == ("increase_budget", "Raise the output cap to 100 and take step 2 again")
     assert (proposal.at, dict(proposal.edits)) == (1, {"max_tokens_per_turn": 100})
     assert went_on(run).result.text == "whole"  # type: ignore[union-attr]
@@ -309,7 +309,7 @@ def test_a_cut_answer_is_taken_again_with_twice_the_cap() -> None:
 
 def test_without_a_cap_it_is_twice_what_came() -> None:
     run = ended(run_of(cutting(100)))
-    assert dict(run.proposals[0].edits) == {"max_tokens_per_turn": 100}
+    assert dict(run.next_actions[0].edits) == {"max_tokens_per_turn": 100}
     assert went_on(run).result.text == "whole"  # type: ignore[union-attr]
 
 
@@ -333,7 +333,7 @@ def test_the_cap_of_the_continuation_that_was_the_reason_is_raised(policy: Conti
     run = ended(agent(cutting(9999), continuation=policy).run("go", budget=Budget(max_tokens_per_turn=50)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TRUNCATED
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert {**proposal.edits, "max_tokens_per_turn": None} == {**edits, "max_tokens_per_turn": None}
     branch = went_on(run)
     assert len(branch.history[1].calls) >= len(run.history[1].calls)
@@ -343,7 +343,7 @@ def test_the_cap_of_the_continuation_that_was_the_reason_is_raised(policy: Conti
 def test_half_a_tool_call_is_asked_for_once_more() -> None:
     half = say("", finish=FinishReason.MAX_TOKENS, tokens=(5, 50), calls=call("look", '{"q": "no').tool_calls)
     run = ended(agent([half] * 9, continuation=ContinuationPolicy()).run("go", budget=Budget(max_tokens_per_turn=50)))
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.edits["max_tool_repair_attempts"] == 2
     assert len(went_on(run).history[0].calls) == 3
 
@@ -353,7 +353,7 @@ def test_what_is_left_of_the_tokens_is_a_cap_too() -> None:
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TRUNCATED
     assert run.history[-1].calls[-1].requested_cap == 85
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.edits["max_tokens"] >= 15 + 170
     assert went_on(run).result.text == "whole"  # type: ignore[union-attr]
 
@@ -372,11 +372,11 @@ def test_what_was_withheld_or_does_not_fit_needs_another_prompt(finish: FinishRe
     run = ended(run_of(script))
     assert run.result is not None
     assert run.result.stop_reason is reason
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.kind, proposal.label, proposal.at) == ("modify_prompt", "Edit the prompt and start again", 0)
     assert proposal.needs_prompt
     with pytest.raises(errors.ConfigurationError, match="needs another prompt"):
-        run.go_on()
+        run.apply()
     assert run.branches == ()
     branch = went_on(run, prompt="something else")
     assert (branch.result and branch.result.text, branch.prompt) == ("fine", "something else")
@@ -386,7 +386,7 @@ def test_an_agent_that_was_reminded_in_vain() -> None:
     run = ended(run_of(["no", "no", call("finalize")], terminating=["finalize"]))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.NUDGES_EXHAUSTED
-    prompt, again = run.proposals
+    prompt, again = run.next_actions
     assert prompt.needs_prompt
     assert (again.label, again.at) == ("Raise the reminders in a row to 2 and take step 2 again", 1)
     went_on(run, prompt="finalize in the end")
@@ -430,7 +430,7 @@ def test_an_error_that_may_pass_is_tried_again(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.result is not None
     assert (run.result.stop_reason, len(run.history)) == (StopReason.ERROR, 2)
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.kind, proposal.label, proposal.at) == ("retry", "Take step 2 again", 1)
     assert went_on(run).result.text == "fine"  # type: ignore[union-attr]
 
@@ -438,7 +438,7 @@ def test_an_error_that_may_pass_is_tried_again(error: Any) -> None:
 @pytest.mark.parametrize("error", [errors.ProviderStatusError("bad", status=400), refused("invalid_request_error")], ids=repr)
 def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
     run = ended(run_of(failing(error)))
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.needs_prompt
     assert went_on(run, prompt="other").result.text == "fine"  # type: ignore[union-attr]
 
@@ -455,15 +455,15 @@ def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
 )
 def test_nothing_is_proposed_where_asking_again_changes_nothing(error: Any) -> None:
     run = ended(run_of(failing(error)))
-    assert run.proposals == ()
+    assert run.next_actions == ()
     with pytest.raises(errors.ConfigurationError, match=r"nothing is proposed.*put right.*run.fork\(at=1\)"):
-        run.go_on()
+        run.apply()
     assert go(to_the_end(run.fork(1))).text == "fine"
 
 
 def test_usage_that_is_missing_is_only_told_of() -> None:
     run = ended(run_of([say("x", tokens=(None, None))] * 3, budget=Budget(missing_usage="fail", max_tokens=9)))
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert dict(proposal.edits) == {"missing_usage": "warn"}
     with pytest.warns(lab.AgentlabWarning, match="no usage"):
         branch = went_on(run)
@@ -480,7 +480,7 @@ def test_a_condition_that_raised_is_turned_off(completes: bool) -> None:
     run = ended(run_of(script, stop=lab.Custom(broken) | StepCountIs(9)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.ERROR
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.label, proposal.at) == ("Turn broken off and go on", 0 if completes else 1)
     branch = went_on(run)
     assert branch.result is not None
@@ -498,7 +498,7 @@ def test_a_stopped_run_goes_on_where_it_was() -> None:
         return run
 
     run = go(main())
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert (proposal.kind, proposal.label, proposal.at) == ("continue", "Go on from step 1", 1)
     assert len(went_on(run).history) == 3
 
@@ -512,13 +512,13 @@ def test_a_run_stopped_at_its_limit_gets_more_room() -> None:
         run.limits.max_turns = 1
         return run
 
-    assert [one.label for one in go(main()).proposals] == ["Raise the turn limit to 2 and go on"]
+    assert [one.label for one in go(main()).next_actions] == ["Raise the turn limit to 2 and go on"]
 
 
 def test_a_run_that_was_never_begun_can_be() -> None:
     run = run_of(["fine"])
     run.stop()
-    assert [one.label for one in run.proposals] == ["Go on"]
+    assert [one.label for one in run.next_actions] == ["Go on"]
     went_on(run)
 
 
@@ -533,7 +533,7 @@ def test_a_stop_in_the_step_that_completed_leaves_nothing_to_do() -> None:
     ended(made[0])
     assert made[0].result is not None
     assert made[0].result.stop_reason is StopReason.EXPLICIT_STOP
-    assert made[0].proposals == ()
+    assert made[0].next_actions == ()
     assert "run.fork(at=1, …)" in nothing_to_do(made[0])
 
 
@@ -541,7 +541,7 @@ def test_the_stop_of_a_tool_is_an_end() -> None:
     def enough() -> lab.Stop:
         return lab.Stop("done")
 
-    assert ended(run_of([call("enough")], tools=[enough])).proposals == ()
+    assert ended(run_of([call("enough")], tools=[enough])).next_actions == ()
 
 
 @pytest.mark.usefixtures("own_time")
@@ -575,7 +575,7 @@ def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
     run = go(main())
     assert run.result is not None
     assert run.result.stop_reason is StopReason.CANCELLED
-    (proposal,) = run.proposals
+    (proposal,) = run.next_actions
     assert proposal.at == 1
     assert proposal.label == ("Go on from step 1" if where == "between" else "Take step 2 again")
     assert went_on(run).result.text == "fine"  # type: ignore[union-attr]
@@ -584,24 +584,24 @@ def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
 @pytest.mark.parametrize("script", [["fine"], [call("finalize")]], ids=["completed", "terminating tool"])
 def test_an_end_of_its_own_needs_nothing(script: list[Any]) -> None:
     run = ended(agent(script).run("go", terminating=["finalize"] if script != ["fine"] else None))
-    assert run.proposals == ()
+    assert run.next_actions == ()
     with pytest.raises(errors.ConfigurationError, match=r"nothing is proposed.*end of its own.*message="):
-        run.go_on()
+        run.apply()
 
 
 def test_nothing_is_proposed_while_a_run_goes_on() -> None:
     run = looping().run("go")
-    assert run.proposals == ()
+    assert run.next_actions == ()
     with pytest.raises(errors.ConfigurationError, match="has not ended"):
-        run.go_on()
-    with pytest.raises(errors.ConfigurationError, match=r"one of run\.proposals"):
-        run.go_on("retry")  # type: ignore[arg-type]
+        run.apply()
+    with pytest.raises(errors.ConfigurationError, match=r"one of run\.next_actions"):
+        run.apply("retry")  # type: ignore[arg-type]
 
 
 def test_every_end_has_an_answer() -> None:
-    from agentlab import going_on
+    from agentlab.engine import next_actions
 
-    assert set(going_on._FOR) == set(StopReason) == set(FOR_STOP_REASON)
+    assert set(next_actions._FOR) == set(StopReason) == set(FOR_STOP_REASON)
 
 
 def test_going_on_again_and_again() -> None:

@@ -6,23 +6,23 @@ import sys
 from typing import TYPE_CHECKING
 
 from agentlab import events
+from agentlab.engine.ask import BudgetExhausted, StepBuilder, ask, no_call_left
+from agentlab.engine.continuation import FINAL, TRANSITIONS, ContinuationRequest, Turn, TurnState, is_half_a_call, issue_of
 from agentlab.errors import ReplayMissError
-from agentlab.loop.ask import Draft, NothingLeft, ask, no_call_left
-from agentlab.loop.turns import FINAL, TRANSITIONS, GoingOn, Turn, TurnState, is_half_a_call, issue_of
 from agentlab.results import Action, Decision
 from agentlab.suggestions import INCREASE_BUDGET
 from agentlab.types import FinishReason, ModelResponse, StopReason
 
 if TYPE_CHECKING:
-    from agentlab.loop.drive import Drive
+    from agentlab.engine.stepper import Stepper
 
 _CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 MOST_RESUMES = 8
 """How often a turn that the provider pauses is resumed within one step."""
 
 
-async def take_turn(run: Drive, draft: Draft) -> ModelResponse:
-    """Ask until the turn has come to something; `draft.decision` says to what. Raises what the call raises, and NothingLeft."""
+async def take_turn(run: Stepper, draft: StepBuilder) -> ModelResponse:
+    """Ask until the turn has come to something; `draft.decision` says to what. Raises what the call raises, and BudgetExhausted."""
     turn = Turn(draft.settings.continuation)
     state, resumes = TurnState.REQUEST, 0
     try:
@@ -46,7 +46,7 @@ async def take_turn(run: Drive, draft: Draft) -> ModelResponse:
             _told_of_the_end(run, draft, turn)
 
 
-def _may_go_on(run: Drive, draft: Draft, turn: Turn, answer: ModelResponse) -> str:
+def _may_go_on(run: Stepper, draft: StepBuilder, turn: Turn, answer: ModelResponse) -> str:
     """What happens in ContinuePending; where nothing more is asked for, the decision says what is left."""
     action = draft.decision.action
     turn.issue = issue_of(answer) if action is Action.REPAIR_TOOL_CALL else ""
@@ -65,12 +65,12 @@ def _may_go_on(run: Drive, draft: Draft, turn: Turn, answer: ModelResponse) -> s
     return happened
 
 
-async def _go_on(run: Drive, draft: Draft, turn: Turn, answer: ModelResponse) -> tuple[ModelResponse, str]:
+async def _go_on(run: Stepper, draft: StepBuilder, turn: Turn, answer: ModelResponse) -> tuple[ModelResponse, str]:
     """One further call: for the rest of the text, or for a tool call again. A recording from before anybody asked for more has no
     answer to that, and what it has is what there is."""
     action = draft.decision.action
     number, calls = len(run.history) + 1, draft.calls
-    going_on: GoingOn = turn.request(answer, action, calls, prefills=getattr(run.agent.model, "prefills", False))
+    going_on: ContinuationRequest = turn.request(answer, action, calls, prefills=getattr(run.agent.model, "prefills", False))
     if action is Action.CONTINUE_OUTPUT:
         known = [call.usage.output_tokens for call in calls]
         tokens = None if None in known else sum(count or 0 for count in known)
@@ -106,7 +106,7 @@ async def _go_on(run: Drive, draft: Draft, turn: Turn, answer: ModelResponse) ->
     return response, "response"
 
 
-def _not_resumed(run: Drive, draft: Draft) -> None:
+def _not_resumed(run: Stepper, draft: StepBuilder) -> None:
     if no_call_left(run, draft):
         draft.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
     else:
@@ -114,7 +114,7 @@ def _not_resumed(run: Drive, draft: Draft) -> None:
         draft.decision = Decision(Action.ABORT, said, StopReason.TRUNCATED, INCREASE_BUDGET)
 
 
-def _told_of_the_end(run: Drive, draft: Draft, turn: Turn) -> None:
+def _told_of_the_end(run: Stepper, draft: StepBuilder, turn: Turn) -> None:
     """Whatever ended the turn: how going on with a cut answer ended, and the notice of what is not whole."""
     last, action = draft.calls[-1].response, draft.decision.action
     reason, is_half = (
@@ -140,7 +140,7 @@ def _told_of_the_end(run: Drive, draft: Draft, turn: Turn) -> None:
         outcome = "safety_blocked"
     elif outcome == "completed" and not is_taken:
         timeout = run.settings_now().budget.timeout
-        is_spent = isinstance(sys.exception(), NothingLeft) or (timeout is not None and now_s >= timeout)
+        is_spent = isinstance(sys.exception(), BudgetExhausted) or (timeout is not None and now_s >= timeout)
         outcome = "budget_exhausted" if is_spent or reason is FinishReason.CONTEXT_WINDOW_EXCEEDED else "retry_limit"
     lasted_s = now_s - turn.cut_s if turn.cut_s else 0.0
     run.emit(events.ContinuationEnded(now_s, number, outcome, turn.continuations, lasted_s, tuple(draft.seams)))

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Generator
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from agentlab import background
-from agentlab._internal.kernel import front_end, interrupts, ipykernel_mend
 from agentlab.errors import ConfigurationError
 from agentlab.limits import in_seconds
-from agentlab.owner import LONGEST_FAREWELL_S, LoopOwner
 from agentlab.shown import Shown
 
 T = TypeVar("T")
 Outcome = TypeVar("Outcome")
+
+LONGEST_FAREWELL_S = 5.0
+"""How long an interrupted `start()` waits for the step under way to be recorded."""
 
 
 class RunState(StrEnum):
@@ -49,7 +53,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
     def __init__(self) -> None:
         self._paused = False
         self._home: asyncio.AbstractEventLoop | None = None
-        self._owner = LoopOwner()
+        self._owner = LoopAffinity()
         self._over = threading.Event()
 
     # What each kind says of itself ------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
         """Take one step in the background: what the panel's Step button does."""
         self._in_background(self.step)
 
-    def settle_on(self, home: asyncio.AbstractEventLoop) -> None:
+    def bind_loop(self, home: asyncio.AbstractEventLoop) -> None:
         """Say which loop the work will be on, for whoever waits for its end."""
         self._home = home
 
@@ -133,9 +137,9 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
         if front_end.is_present():
             self.launch()
             return
-        self.settle_on(background.loop())
+        self.bind_loop(background_loop())
         self.refuse_to_block("start()")
-        future = background.submit(self._to_the_end())
+        future = submit(self._to_the_end())
         try:
             future.result()
         except BaseException:  # an interrupt, or what was raised
@@ -184,9 +188,9 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
     def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         self._refuse_if_ended()
         self.refuse_without_key()
-        home = background.loop()
-        self.settle_on(home)
-        background.submit(self._quietly(work, self._claim(home)))
+        home = background_loop()
+        self.bind_loop(home)
+        submit(self._quietly(work, self._claim(home)))
 
     def _claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
         """Have the work on this loop from now on, whoever asks for a step first; None where another is at work."""
@@ -205,3 +209,141 @@ class InBackground(Shown, abc.ABC, Generic[Outcome]):
             if claimed is not None:
                 self._owner.release(claimed)
             self._work_is_done()
+
+
+# One event loop at a time ----
+
+
+class LoopAffinity:
+    """Knows which loop owns something, as long as any work on it is under way; the next work may come from another loop.
+
+    `lock` guards what has to change together with that. On the owning loop, `turn` lets one piece of work at a time through,
+    `driver` is held by whoever takes one after the other, and `wake` ends a pause.
+    """
+
+    __slots__ = ("_loop", "_users", "driver", "lock", "turn", "wake")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.turn, self.driver, self.wake = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._users = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether work is under way on some loop."""
+        return self._users > 0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether work is under way on the loop that this is called on: to block here would block the work."""
+        return self.is_busy and self._loop is running_loop()
+
+    def would_be_blocked(self, home: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether to block here would block the work: it is on the loop that this is called on, or is to be, at `home`."""
+        here = running_loop()
+        return here is not None and (here is home or self.is_here)
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do the work on the owning loop: this one, unless another is at work."""
+        here = asyncio.get_running_loop()
+        with self.lock:
+            owner = self._take(here)
+            if owner is here:
+                self._users += 1
+        if owner is not here:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.run(work), owner))
+        try:
+            return await work()
+        finally:
+            self.release(here)
+
+    def claim(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Make this loop the owner before its work has begun, so that nobody comes first; `release` ends that. False where another
+        loop is at work."""
+        with self.lock:
+            claimed = self._take(loop) is loop
+            self._users += claimed
+        return claimed
+
+    def release(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A piece of work on this loop is done, or a claim is given up; nothing of a loop that was lost meanwhile."""
+        with self.lock:
+            if self._loop is loop and self._users:
+                self._users -= 1
+
+    def _take(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+        """The owner, which is this loop where there is no other at work."""
+        if self._users == 0 or self._loop is None or self._loop.is_closed():
+            self._loop, self._users = loop, 0
+            self.turn, self.driver, self.wake = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
+        return self._loop
+
+    def call(self, callback: Callable[[], object]) -> None:
+        """Call this on the owning loop, from any thread; nothing happens where there is none."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # closed meanwhile: nobody waits any more
+                loop.call_soon_threadsafe(callback)
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that this is called on, or None outside of any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+_beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+_beginning_lock = threading.Lock()
+
+
+async def turn_to_begin() -> None:
+    """Wait where another run began in this turn of the loop: thousands that begin at once would hold the loop up for seconds."""
+    loop = asyncio.get_running_loop()
+    with _beginning_lock:
+        if loop not in _beginning:
+            for other in [other for other in _beginning if other.is_closed()]:  # an asyncio.Lock keeps its loop alive
+                del _beginning[other]
+            _beginning[loop] = asyncio.Lock()
+        lock = _beginning[loop]
+    await lock.acquire()
+    loop.call_soon(lock.release)
+
+
+# The background thread ----
+
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The background loop, running. Raises ConfigurationError where no thread can be started for it."""
+    global _loop  # noqa: PLW0603  there is one for the process
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            new = asyncio.new_event_loop()
+            # In a copy of the context: ipykernel finds by it the cell whose output a widget belongs to.
+            context = contextvars.copy_context()
+            try:
+                threading.Thread(target=context.run, args=(new.run_forever,), name="agentlab", daemon=True).start()
+            except RuntimeError as error:
+                new.close()
+                raise ConfigurationError(
+                    f"No thread can be started to run agents in the background ({error}). End other threads or processes, or raise "
+                    "the limit on them (ulimit -u), and start it again; `await run` needs no thread."
+                ) from error
+            _loop = new  # not before: work on a loop that nobody runs would wait for ever
+        return _loop
+
+
+def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    """Run a coroutine on the background loop, in a copy of the caller's context."""
+    try:
+        home = background_loop()
+    except ConfigurationError:
+        coroutine.close()
+        raise
+    return asyncio.run_coroutine_threadsafe(coroutine, home)

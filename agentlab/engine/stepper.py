@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from agentlab import calling, events
-from agentlab.clock import Clock
+from agentlab import events
 from agentlab.conversation import Conversation
+from agentlab.engine import call_context
+from agentlab.engine.ask import Hold, StepBuilder, StopRequest
+from agentlab.engine.client import check_key
+from agentlab.engine.step import Ending, take_step
+from agentlab.engine.timeline import Clock
+from agentlab.engine.worker import InBackground, RunState, turn_to_begin
 from agentlab.errors import AgentlabWarning, RunEndedError
 from agentlab.history import RunHistory
-from agentlab.in_background import InBackground, RunState
-from agentlab.loop.ask import Draft, ExplicitStop, Hold
-from agentlab.loop.calls import check_key
-from agentlab.loop.step import Ending, take_step
 from agentlab.never_met import never_met
-from agentlab.owner import turn_to_begin
 from agentlab.redaction import in_words, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.settings import LiveSettings, RunSettings
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentlab.transport import Transport
 
 
-class Drive(InBackground[RunResult]):
+class Stepper(InBackground[RunResult]):
     """The state of a run and the loop that drives it: the part of Run that the steps work with."""
 
     _WOULD_BLOCK = "would block the very loop that the run is on: `await run` instead."
@@ -57,7 +57,7 @@ class Drive(InBackground[RunResult]):
     ) -> None:
         super().__init__()
         self.id: str = os.urandom(6).hex()
-        self.lane: str = self.id
+        self.replay_key: str = self.id
         self.parent: Self | None = parent
         self.parent_run_id: str | None = None if parent is None else parent.id
         self.agent = agent
@@ -74,22 +74,22 @@ class Drive(InBackground[RunResult]):
         self.in_force: RunSettings = limits.snapshot()
         self.result: RunResult | None = None
         self.ending: Ending | None = None
-        self.stop_request: ExplicitStop | None = None
+        self.stop_request: StopRequest | None = None
         self.told_unknown: tuple[RunSettings, bool] | None = None
         self.caller: Self | None = None
         self.parent_step: int | None = None
         self.called_by: str | None = None
         self.ceiling: Callable[[RunSettings], RunSettings] | None = None
-        site = calling.here()
-        self.outermost: Drive = self if site is None else site.run.outermost
+        site = call_context.here()
+        self.outermost: Stepper = self if site is None else site.run.outermost
         self.depth: int = 0 if site is None else site.run.depth + 1
         self.begins_with: int = len(self.history)
-        self.draft: Draft | None = None
-        self.beside, self.beside_lock = calling.Used(), threading.Lock()
+        self.draft: StepBuilder | None = None
+        self.beside, self.beside_lock = call_context.Used(), threading.Lock()
         self._marks: list[int] = []
         self._first_length = len(conversation)
         self.prompt_at: int = len(conversation) - 1
-        self._offspring: tuple[Self, ...] = ()
+        self._descendants: tuple[Self, ...] = ()
         self._children: tuple[Self, ...] = ()
         self._fork_listeners: tuple[Callable[[Self], object], ...] = ()
         self._paused_at, self._paused_s = 0.0, 0.0
@@ -105,7 +105,7 @@ class Drive(InBackground[RunResult]):
         self._faulty: set[int] = set()
         self._task: asyncio.Task[Any] | None = None
         limits.subscribe(self._limits_changed)
-        calling.made(self)
+        call_context.made(self)
 
     @property
     def state(self) -> RunState:
@@ -140,7 +140,7 @@ class Drive(InBackground[RunResult]):
 
     # What the step does to the run ------------------------------------------------------------------------------------------
 
-    def take_up_settings(self) -> RunSettings:
+    def refresh_settings(self) -> RunSettings:
         """Read the limits as they are now; from here on they are in force."""
         self.in_force = self.settings_now()
         return self.in_force
@@ -150,7 +150,7 @@ class Drive(InBackground[RunResult]):
         settings = self.limits.snapshot()
         if self.ceiling is not None:
             settings = self.ceiling(settings)
-        return settings if self.outermost is self else calling.turns_within(settings, self)
+        return settings if self.outermost is self else call_context.turns_within(settings, self)
 
     def mark_step(self, ending: Ending | None) -> None:
         """The newest step is whole, and the run ends with it where there is an `ending`. How long the conversation is by now is
@@ -220,7 +220,7 @@ class Drive(InBackground[RunResult]):
         self._over.set()
         self._poke()
         if told := getattr(self.transport, "run_ended", None):  # a replay remembers how far each run has come
-            told(self.lane)
+            told(self.replay_key)
         return True
 
     def result_for(self, ending: Ending) -> RunResult:
@@ -361,7 +361,7 @@ class Drive(InBackground[RunResult]):
         if self._started:
             return
         self._started = True
-        settings = self.take_up_settings()
+        settings = self.refresh_settings()
         self.emit(events.RunStarted(self.clock.elapsed_s(), self.id, self.agent.model.name, self.agent.model.model, settings))
         if settings.budget.is_unlimited:
             self.warn_once(

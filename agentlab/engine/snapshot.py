@@ -13,7 +13,7 @@ from agentlab.types import FinishReason, Message, StopReason, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RunPrefix:
     """The beginning of a run, up to some step.
 
     `marks` are the lengths of the conversation after each step, `prompt_at` is the prompt's place in it, `first_length` its length
@@ -27,7 +27,7 @@ class Past:
     prompt_at: int
     first_length: int
 
-    def until(self, at: int) -> Past:
+    def until(self, at: int) -> RunPrefix:
         """The first `at` steps of it. Raises ConfigurationError where there are not so many."""
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self.marks):
             raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self.marks)}.")
@@ -37,20 +37,20 @@ class Past:
         length = self.marks[at - 1] if at else self.first_length
         return replace(self, messages=tuple(self.messages[:length]), history=history, marks=self.marks[:at])
 
-    def with_prompt(self, prompt: str) -> Past:
+    def with_prompt(self, prompt: str) -> RunPrefix:
         """With another prompt in the place of the run's own. Raises ConfigurationError for an empty one."""
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"fork(prompt={prompt!r}): pass the task as text, or leave it out to keep the run's own.")
         before, after = self.messages[: self.prompt_at], self.messages[self.prompt_at + 1 :]
         return replace(self, prompt=prompt, messages=(*before, Message("user", prompt), *after))
 
-    def with_message(self, message: str) -> Past:
+    def with_message(self, message: str) -> RunPrefix:
         """With one more message of the person at its end. Raises ConfigurationError for an empty one."""
         if not isinstance(message, str) or not message.strip():
             raise ConfigurationError(f"fork(message={message!r}): pass what is said to the model as text, or leave it out.")
         return self._followed_by(Message("user", message))
 
-    def with_tool_results(self, given: Mapping[str, str]) -> Past:
+    def with_tool_results(self, given: Mapping[str, str]) -> RunPrefix:
         """With other results of the newest step's tools, by the ids of their calls. Raises ConfigurationError for an id there is none
         of."""
         place, open_message = self._newest_tool_message()
@@ -74,7 +74,7 @@ class Past:
         history.amend(replace(last, tool_results=tuple([one for one in told if one.call_id in executed or one.call_id in given])))
         return replace(self, messages=tuple(messages), history=history)
 
-    def with_something_to_answer(self, hint: str) -> Past:
+    def with_something_to_answer(self, hint: str) -> RunPrefix:
         """What the model can be asked to go on from: most providers refuse a conversation that ends with the model's own words.
 
         A cut answer is followed by the `hint` that asks for its rest; a turn that the provider paused is taken back as it is. Raises
@@ -97,7 +97,7 @@ class Past:
         """The messages as a conversation that can grow."""
         return Conversation(self.messages)
 
-    def _followed_by(self, message: Message) -> Past:
+    def _followed_by(self, message: Message) -> RunPrefix:
         """The message belongs to what is kept: a branch of the branch at the same step has it too."""
         messages = (*self.messages, message)
         if not self.marks:

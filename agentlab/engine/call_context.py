@@ -22,8 +22,8 @@ from agentlab.settings import RunSettings
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
-    from agentlab.loop.ask import Draft
-    from agentlab.loop.drive import Drive
+    from agentlab.engine.ask import StepBuilder
+    from agentlab.engine.stepper import Stepper
     from agentlab.types import ToolCall
 
 MAX_DEPTH = 3
@@ -48,7 +48,7 @@ class Used:
         return Used(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
 
 
-def used(run: Drive, but: Drive | None = None) -> Used:
+def used(run: Stepper, but: Stepper | None = None) -> Used:
     """What a run has used by now: its steps, the step under way, and sub-agents in it that are done or running, `but` one of them."""
     history, draft = run.history, run.draft
     calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
@@ -68,11 +68,11 @@ def used(run: Drive, but: Drive | None = None) -> Used:
 
 
 @dataclass(frozen=True, slots=True)
-class CallSite:
+class ToolCallContext:
     """A tool call under way: the run, the step that it is in, and the call itself."""
 
-    run: Drive
-    draft: Draft
+    run: Stepper
+    draft: StepBuilder
     tool_call: ToolCall
 
     @property
@@ -80,7 +80,7 @@ class CallSite:
         """The number of the step."""
         return len(self.run.history) + 1
 
-    def left(self, but: Drive | None = None) -> Remaining:
+    def left(self, but: Stepper | None = None) -> Remaining:
         """What the run's budget leaves now, the step under way and its sub-agents (`but` this one) counted; None without a limit.
 
         Where the use is not known, by what is known of it. Turns are each run's own, so none are said.
@@ -95,13 +95,13 @@ class CallSite:
         )
 
 
-_Reset: TypeAlias = "Token[CallSite | None]"
-_here: ContextVar[CallSite | None] = ContextVar("agentlab_call_site", default=None)
+_Reset: TypeAlias = "Token[ToolCallContext | None]"
+_here: ContextVar[ToolCallContext | None] = ContextVar("agentlab_call_site", default=None)
 
 
-def enter(run: Drive, draft: Draft, tool_call: ToolCall) -> _Reset:
+def enter(run: Stepper, draft: StepBuilder, tool_call: ToolCall) -> _Reset:
     """A tool call begins; `leave` takes what this gives."""
-    return _here.set(CallSite(run, draft, tool_call))
+    return _here.set(ToolCallContext(run, draft, tool_call))
 
 
 def leave(before: _Reset) -> None:
@@ -109,7 +109,7 @@ def leave(before: _Reset) -> None:
     _here.reset(before)
 
 
-def here() -> CallSite | None:
+def here() -> ToolCallContext | None:
     """The tool call that this is done for; None outside of a run."""
     return _here.get()
 
@@ -127,7 +127,7 @@ def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
         _watcher.reset(before)
 
 
-def made(run: Drive) -> None:
+def made(run: Stepper) -> None:
     """Hand a new run to the watcher, where there is one."""
     if (watcher := _watcher.get()) is not None:
         watcher(run)
@@ -158,7 +158,7 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
-def settings_within(settings: RunSettings, site: CallSite, run: Drive, before: RunHistory) -> RunSettings:
+def settings_within(settings: RunSettings, site: ToolCallContext, run: Stepper, before: RunHistory) -> RunSettings:
     """The settings of a run that `site` has called, within what is left there now: limits may change on both sides while it runs."""
     budget = within(settings.budget, site.left(but=run), before)
     return settings if budget is settings.budget else dataclasses.replace(settings, budget=budget)
@@ -179,7 +179,7 @@ def refuse_too_deep() -> None:
     )
 
 
-def turns_within(settings: RunSettings, run: Drive) -> RunSettings:
+def turns_within(settings: RunSettings, run: Stepper) -> RunSettings:
     """The settings of a run below another, with at most as many turns as a person set for the outermost run."""
     most, own = run.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
     if most is None or (own is not None and (own <= run.begins_with + most or isinstance(most, DefaultTurns))):
@@ -187,12 +187,12 @@ def turns_within(settings: RunSettings, run: Drive) -> RunSettings:
     return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=run.begins_with + most))
 
 
-def bound_from_above(run: Drive) -> tuple[StopReason, str] | None:
+def bound_from_above(run: Stepper) -> tuple[StopReason, str] | None:
     """Why a run may make no further call, by `bound_below` of the outermost run; None where it may, and for that run itself."""
     return None if run.outermost is run else bound_below(run.outermost)
 
 
-def bound_below(top: Drive) -> tuple[StopReason, str] | None:
+def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
     """Why no run below this outermost one may make a further call, by its limits as they are now and by all that is used; else None."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
@@ -219,7 +219,7 @@ def bound_below(top: Drive) -> tuple[StopReason, str] | None:
     )
 
 
-def count_beside(run: Drive, use: Used) -> None:
+def count_beside(run: Stepper, use: Used) -> None:
     """Count what a run below another uses for the outermost run, where no history says it: a tool's own code made this run, or one that
     is above it."""
     above, top = run, run.outermost

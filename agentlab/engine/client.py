@@ -126,10 +126,10 @@ class OnRetry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a call needs of its run. `lane` keeps the replay of concurrent runs apart; `index` counts the run's calls from 1."""
+    """What a call needs of its run. `replay_key` keeps the replay of concurrent runs apart; `index` counts the run's calls from 1."""
 
     transport: Transport
-    lane: str
+    replay_key: str
     index: int
     on_text: Callable[[str], None]
     on_retry: OnRetry
@@ -254,7 +254,9 @@ class HttpModel:
     async def _attempt(self, http_request: HttpRequest, request: ModelRequest, context: CallContext) -> ModelResponse:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
-        async with context.transport.open(http_request, auth=auth, lane=context.lane, timeout_s=LONGEST_SILENCE_S) as answer:
+        async with context.transport.open(
+            http_request, auth=auth, lane=context.replay_key, timeout_s=LONGEST_SILENCE_S
+        ) as answer:
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
             now_s = partial(_time_of, answer, recorded)
             if not 200 <= answer.status < 300:

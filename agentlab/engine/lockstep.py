@@ -15,15 +15,18 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentlab import events, sugar
+from agentlab.engine.stepper import Stepper
+from agentlab.engine.worker import InBackground, RunState
 from agentlab.errors import ConfigurationError, RunEndedError
-from agentlab.in_background import InBackground, RunState
 from agentlab.predicates import needs_await
 from agentlab.printable import one_line
 from agentlab.results import RunResult, StepResult
-from agentlab.run import Run
+
+if TYPE_CHECKING:
+    from agentlab.run import Run
 
 Round = tuple[StepResult | None, ...]
 """The steps of one round, in the order of the runs; None for a run that took none."""
@@ -182,7 +185,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         self._refuse_if_ended()
         with self._control:
             self._paused = True
-            self._each(Run.pause)
+            self._each(lambda run: run.pause())
 
     def resume(self) -> None:
         """Go on after a pause, of all or of single runs.
@@ -197,7 +200,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         self._refuse_if_ended()
         with self._control:
             self._paused = False
-            self._each(Run.resume)
+            self._each(lambda run: run.resume())
         self._poke()
 
     def stop(self, reason: str = "the person asked for it") -> None:
@@ -221,7 +224,7 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
             >>> [result.stop_reason.value for result in both.results]
             ['cancelled', 'cancelled']
         """
-        self._each(Run.cancel)
+        self._each(lambda run: run.cancel())
         self._poke()
 
     # The loop ---------------------------------------------------------------------------------------------------------------
@@ -245,11 +248,11 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
         """Whether all wait: at the person's wish, or for one of them that was paused by itself."""
         return not self.ended and (self._paused or any(run.pausing for run in self.runs))
 
-    def settle_on(self, home: asyncio.AbstractEventLoop) -> None:
+    def bind_loop(self, home: asyncio.AbstractEventLoop) -> None:
         """Say which loop all of them will be on, for whoever waits for their end."""
-        super().settle_on(home)
+        super().bind_loop(home)
         for run in self.runs:
-            run.settle_on(home)
+            run.bind_loop(home)
 
     def refuse_without_key(self) -> None:
         """Raise MissingKeyError before any of the runs begins."""
@@ -298,13 +301,13 @@ class Lockstep(InBackground[tuple[RunResult, ...]]):
 
 
 def _checked(runs: Iterable[Run]) -> tuple[Run, ...]:
-    if isinstance(runs, Run) or not isinstance(runs, Iterable):
+    if isinstance(runs, Stepper) or not isinstance(runs, Iterable):
         raise ConfigurationError(f"Lockstep({runs!r}): pass the runs in a list, such as Lockstep([run_a, run_b]).")
     listed = tuple(runs)
     if not listed:
         raise ConfigurationError("Lockstep([]): pass at least one run, as agent.run(…) makes them.")
     for place, run in enumerate(listed):
-        if not isinstance(run, Run):
+        if not isinstance(run, Stepper):
             raise ConfigurationError(f"Lockstep: {run!r} is not a run: pass what agent.run(…) gave.")
         if any(run is other for other in listed[:place]):
             raise ConfigurationError(
