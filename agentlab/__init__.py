@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from agentlab.interop import otel_export
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits import limit_field as limit_field
-    from agentlab.lockstep import Lockstep as Lockstep
-    from agentlab.loop.calls import RetryPolicy as RetryPolicy
+    from agentlab.engine.lockstep import Lockstep
+    from agentlab.engine.client import RetryPolicy
     from agentlab.providers import finish_detection
     from agentlab.providers.finish_detection import detect as detect
     from agentlab.providers.registry import Provider as Provider
     from agentlab.providers.registry import capabilities as capabilities
     from agentlab.notebook.explorer.explorer import explore as explore
     from agentlab.notebook.panel import panel as panel
-    from agentlab.providers._registry import Provider as Provider
-    from agentlab.providers._registry import capabilities as capabilities
+    from agentlab.providers.registry import Provider
+    from agentlab.providers.registry import capabilities
     from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
     from agentlab.results import Action as Action

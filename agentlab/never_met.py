@@ -17,8 +17,8 @@ from typing import Any
 from agentlab.errors import AgentlabWarning
 from agentlab.history import RunHistory
 from agentlab.limits import known_words
-from agentlab.providers._pattern import WORDS
-from agentlab.providers._registry import capabilities
+from agentlab.providers.pattern import WORDS
+from agentlab.providers.registry import capabilities
 from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.stop import AnyOf, Not, Off, StopCondition

@@ -26,7 +26,7 @@ from agentlab.termination import Policy
 if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.engine.client import Model
-    from agentlab.providers._base import Provider
+    from agentlab.providers.base import Provider
     from agentlab.tool_schema import Function
     from agentlab.tools import Tool
     from agentlab.transport import Transport

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from agentlab import background, calling, events
+from agentlab.engine import worker as background, call_context as calling
+from agentlab import events
 from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
 from agentlab.engine import call_context, worker

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
     from agentlab.history import RunHistory
-    from agentlab.lockstep import Lockstep
-    from agentlab.providers._base import Provider
+    from agentlab.engine.lockstep import Lockstep
+    from agentlab.providers.base import Provider
     from agentlab.results import Reading, StepResult
     from agentlab.run import Run
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.settings import LiveSettings, RunSettings
     from agentlab.stop import StopCondition
     from agentlab.storage.store import Store
-    from agentlab.telemetry import Telemetry
+    from agentlab.interop.otel_export import Telemetry
     from agentlab.termination import DecisionContext
     from agentlab.tools import Tool
     from agentlab.types import Cost, Message, TerminationSignal, Usage

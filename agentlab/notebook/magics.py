@@ -30,7 +30,7 @@ from agentlab.errors import AgentlabError
 from agentlab.limits import no_such
 from agentlab.notebook.display import show_frames_as_pandas_does, show_frames_as_written
 from agentlab.pricing import models_of
-from agentlab.providers import _registry
+from agentlab.providers import registry as _registry
 from agentlab.redaction import without_keys
 from agentlab.run import Run
 from agentlab.stop import StopCondition

@@ -15,8 +15,9 @@ from matplotlib.axes import Axes
 from agentlab.amounts import counted
 from agentlab.comparing.groups import typed_frame
 from agentlab.errors import ConfigurationError
-from agentlab.family import Member, family_of, members_of
-from agentlab.lockstep import Lockstep
+from agentlab.engine.run_tree import RunNode
+from agentlab.engine.run_tree import family_of, members_of
+from agentlab.engine.lockstep import Lockstep
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
 from agentlab.results import RunResult
@@ -79,7 +80,7 @@ def tree_data(runs: Shown) -> pd.DataFrame:
     return typed_frame([_row(*member, lane) for lane, member in enumerate(_in_lanes(_members(runs)))], _COLUMNS)
 
 
-def _members(runs: object) -> Sequence[Member[Any]]:
+def _members(runs: object) -> Sequence[RunNode[Any]]:
     if isinstance(runs, Run):
         return family_of(runs)
     if isinstance(runs, Store):
@@ -98,14 +99,14 @@ def _members(runs: object) -> Sequence[Member[Any]]:
     return members_of(several)
 
 
-def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[Any] | None]]:
+def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNode[Any] | None]]:
     """The members from the top lane down, each with the one whose line it leaves."""
-    leaving: dict[str | None, list[Member[Any]]] = {}
+    leaving: dict[str | None, list[RunNode[Any]]] = {}
     origins = {member.run_id: _origin(member) for member in members}
     for member in members:
         left = origins[member.run_id]
         leaving.setdefault(None if left is None else left.run_id, []).append(member)
-    ordered: list[tuple[Member[Any], Member[Any] | None]] = []
+    ordered: list[tuple[RunNode[Any], RunNode[Any] | None]] = []
     waiting = leaving.get(None, [])[::-1]
     while waiting:
         member = waiting.pop()
@@ -114,7 +115,7 @@ def _in_lanes(members: Sequence[Member[Any]]) -> list[tuple[Member[Any], Member[
     return ordered
 
 
-def _origin(member: Member[Any]) -> Member[Any] | None:
+def _origin(member: RunNode[Any]) -> RunNode[Any] | None:
     """The run whose line a branch leaves: of a fork within the steps that its parent has from another run, that other run."""
     left = member.parent
     while left is not None and left.parent is not None and member.forked_at < left.forked_at:
@@ -122,12 +123,12 @@ def _origin(member: Member[Any]) -> Member[Any] | None:
     return left
 
 
-def _leaves_at(member: Member[Any]) -> int:
+def _leaves_at(member: RunNode[Any]) -> int:
     """After how many steps of the run that it came from its line begins."""
     return member.forked_at if member.called_in is None else member.called_in
 
 
-def _row(member: Member[Any], left: Member[Any] | None, lane: int) -> tuple[Any, ...]:
+def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[Any, ...]:
     offset, one = 0, member  # where on the axis its own steps, and those it has from a fork, begin to count
     while one.parent is not None:
         offset += one.called_in or 0

@@ -19,7 +19,7 @@ from agentlab.no_such_name import no_such_name
 if TYPE_CHECKING:
     from typing import Any
 
-    from agentlab.http import HttpRequest as HttpRequest
+    from agentlab.transport.http import HttpRequest
     from agentlab.providers.base import Capabilities as Capabilities
     from agentlab.providers.base import Provider as Provider
     from agentlab.providers.base import Signer as Signer

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError
-from agentlab.http import HttpRequest
+from agentlab.transport.http import HttpRequest
 from agentlab.providers.anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers.base import (
     Capabilities,

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from agentlab import known_keys
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.http import HttpRequest
+from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read

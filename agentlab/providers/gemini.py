@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
-from agentlab.http import HttpRequest
+from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import (
     Capabilities,
     Server,

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from agentlab import events, sugar
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.in_background import RunState
+from agentlab.engine.worker import RunState
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown

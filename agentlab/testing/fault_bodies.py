@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.event_frames import FIRST_BYTES
+from agentlab.transport.aws_eventstream import FIRST_BYTES
 from agentlab.limits import in_seconds
 from agentlab.transport.http import HttpAnswer
 

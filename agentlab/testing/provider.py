@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from unittest import SkipTest
 
 from agentlab.errors import MissingKeyError
-from agentlab.providers._base import Capabilities, Provider
+from agentlab.providers.base import Capabilities, Provider
 from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, Confidence, FinishReason, Message, ModelRequest, ModelResponse, ToolSpec
 

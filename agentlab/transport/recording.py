@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentlab import event_frames
+from agentlab.transport import aws_eventstream as event_frames
 from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.redaction import (
     Redactor,

@@ -10,7 +10,7 @@ from own_time import OwnTime
 from read_by_now import wait_until_read
 
 import agentlab as lab
-from agentlab.providers._registry import names
+from agentlab.providers.registry import names
 from agentlab.transport.cassette import load_cassette, load_cassettes
 
 from .made import KEY, essence, finished, go

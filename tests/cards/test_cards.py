@@ -20,7 +20,7 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab.condition_code import condition_code
-from agentlab.importers._imported import Imported
+from agentlab.interop.rows import Imported
 from agentlab.notebook.cards import FIRST, LAST, MOST_ROWS
 from agentlab.notebook.display import LONGEST_TEXT
 from agentlab.testing import ScriptedProvider, call, say

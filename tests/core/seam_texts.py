@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 
-from agentlab.seam import joined
 
 PROSE = (
     "The harbour was quiet that morning. All the small boats were still asleep, bobbing between the walls; a committee walked "

@@ -788,7 +788,6 @@ def test_the_tree_tells_sub_agents_from_branches() -> None:
 
 def test_a_table_of_the_family_says_who_called() -> None:
     from agentlab.engine.run_tree import family_of
-    from agentlab.widgets import family_markup
 
     run = boss(worker(ANSWER).as_tool("research"), {"task": "x"}).run("go")
     done(run)

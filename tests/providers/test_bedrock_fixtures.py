@@ -13,7 +13,7 @@ from botocore.validate import ParamValidator
 
 from agentlab.providers.bedrock import Bedrock
 from agentlab.transport.aws_eventstream import CONTENT_TYPE
-from agentlab.transport.cassettes import Interaction, load_cassette
+from agentlab.transport.cassette import Interaction, load_cassette
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NOT_OF_THE_VENDOR = {"unknown-word", "throttled", "error-in-200", "torn-frame", "torn-metadata", "damaged-frame"}

@@ -20,7 +20,7 @@ import httpx
 import uvicorn
 
 import agentlab as lab
-from agentlab.loop.calls import CallContext
+from agentlab.engine.client import CallContext
 from agentlab.serving.app import make_app
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest, ModelResponse

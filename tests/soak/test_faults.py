@@ -17,7 +17,7 @@ from own_time import OwnTime
 import agentlab as lab
 from agentlab.engine.client import _says_nothing
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
-from agentlab.providers._read import ends_early
+from agentlab.providers.wires.read import ends_early
 from agentlab.testing import faults, faulty
 from agentlab.types import Confidence, FinishReason
 

@@ -14,7 +14,7 @@ import agentlab as lab
 from agentlab import Budget
 from agentlab.notebook.panel.pictures import timeline_picture
 from agentlab.notebook.panel.run_view import Panel
-from agentlab.plots._timeline_part import MOST_EVENTS, MOST_STEPS, timeline_part
+from agentlab.plots.run_timeline import MOST_EVENTS, MOST_STEPS, timeline_part
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 

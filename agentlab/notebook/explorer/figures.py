@@ -20,9 +20,9 @@ from agentlab.comparing.intervals import FEWEST
 from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.pictures import Picture
-from agentlab.plots import _figure as look
-from agentlab.plots._what_if import draw_what_if, number
-from agentlab.plots._what_if_data import MOST_UNKNOWN, what_if_data
+from agentlab.plots import figure as look
+from agentlab.plots.what_if_frontier import draw_what_if, number
+from agentlab.plots.what_if_frontier import MOST_UNKNOWN, what_if_data
 from agentlab.types import StopReason
 from agentlab.whatif import goals, reasons
 from agentlab.whatif.frames import Cells, Sums

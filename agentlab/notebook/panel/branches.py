@@ -10,7 +10,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab.errors import AgentlabError, ConfigurationError
-from agentlab.family import Member, differences, family_of
+from agentlab.engine.run_tree import RunNode
+from agentlab.engine.run_tree import differences, family_of
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import as_typed
 from agentlab.notebook.panel.markup import Html
@@ -58,7 +59,7 @@ class Branches:
         self.curves.value = self._curves.as_html(state, going_on=going_on)
         return False
 
-    def _offer(self, members: tuple[Member[Run], ...]) -> None:
+    def _offer(self, members: tuple[RunNode[Run], ...]) -> None:
         here = self._scene.run.id
         options = [(_label(member), member.run_id) for member in members]
         with drawing():
@@ -74,7 +75,7 @@ class Branches:
             self._scene.do(lambda: self._scene.open(found))
 
 
-def _label(member: Member[Run]) -> str:
+def _label(member: RunNode[Run]) -> str:
     different = differences_in_words(member.run)
     model = member.run.agent.model
     return markup.printable(f"{member.name}  {different or f'{model.name}:{model.model}'}")[:70]
@@ -277,7 +278,7 @@ _NUMBERS = (4, 5, 6)
 _LONGEST_DIFFERENCE = 160
 
 
-def family_table(members: Sequence[Member[Run]], shown: Run) -> str:
+def family_table(members: Sequence[RunNode[Run]], shown: Run) -> str:
     """All runs of a family, each branch below the run that it was forked from; the one that is shown is marked."""
     heads = "".join(f'<th scope="col"{_align(place)}>{name}</th>' for place, name in enumerate(FAMILY_HEADS))
     rows = "".join(_row(member, member.run is shown) for member in members)
@@ -287,7 +288,7 @@ def family_table(members: Sequence[Member[Run]], shown: Run) -> str:
     )
 
 
-def _row(member: Member[Run], is_shown: bool) -> str:
+def _row(member: RunNode[Run], is_shown: bool) -> str:
     run, history = member.run, member.run.history
     model = f"{run.agent.model.name}:{run.agent.model.model}"
     indent = f"padding-left:{min(member.depth, 8) * 1.3:.1f}em"
@@ -311,7 +312,7 @@ def _row(member: Member[Run], is_shown: bool) -> str:
     return f'<tr data-run="{html.escape(run.id, quote=True)}"{current}>{body}</tr>'
 
 
-def _origin(member: Member[Run]) -> str:
+def _origin(member: RunNode[Run]) -> str:
     if member.parent is None:
         return ""
     if member.called_in is not None:
@@ -326,7 +327,7 @@ def differences_in_words(run: Run) -> str:
     return "; ".join(differences(run)) or "nothing: the same again"
 
 
-def family_line(member: Member[Run], others: int) -> str:
+def family_line(member: RunNode[Run], others: int) -> str:
     """Which run is shown, where there are others: branches, and runs of sub-agents."""
     if member.parent is None:
         runs = "1 other run" if others == 1 else f"{others} other runs"

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 import traitlets
 
 from agentlab.errors import ConfigurationError
-from agentlab.family import family_of
+from agentlab.engine.run_tree import family_of
 from agentlab.notebook.panel.state import PanelState
 from agentlab.run import Run, RunState
 

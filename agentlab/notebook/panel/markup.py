@@ -14,7 +14,7 @@ import ipywidgets as widgets
 from traitlets import CUnicode
 
 from agentlab.columns import named_leaves
-from agentlab.going_on import nothing_to_do
+from agentlab.engine.next_actions import nothing_to_do
 from agentlab.printable import AS_WRITTEN
 from agentlab.printable import escape as escape  # noqa: PLC0414  other modules take them from here
 from agentlab.printable import printable as printable  # noqa: PLC0414

@@ -24,11 +24,11 @@ from agentlab import plots
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState
-from agentlab.plots import _tree
-from agentlab.plots._figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
-from agentlab.plots._timeline import draw_timeline
-from agentlab.plots._timeline_data import timeline_data
-from agentlab.plots._timeline_part import TimelinePart, timeline_part
+from agentlab.notebook.cards import _tree
+from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
+from agentlab.plots.run_timeline import draw_timeline
+from agentlab.plots.run_timeline import timeline_data
+from agentlab.plots.run_timeline import TimelinePart, timeline_part
 from agentlab.recorder import array
 from agentlab.run import Run, RunState
 from agentlab.stop import MaxCost, MaxTokensUsed

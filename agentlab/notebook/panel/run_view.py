@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from agentlab import events
-from agentlab.family import family_of
+from agentlab.engine.run_tree import family_of
 from agentlab.notebook.panel.answer import Answer, AnswerView
 from agentlab.notebook.panel.branches import Branches, Lineage
 from agentlab.notebook.panel.controls import Controls, Pointer

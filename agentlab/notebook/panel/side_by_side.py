@@ -11,7 +11,7 @@ import ipywidgets as widgets
 
 from agentlab import events
 from agentlab.errors import ConfigurationError
-from agentlab.lockstep import Lockstep
+from agentlab.engine.lockstep import Lockstep
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, Said, answer_html
 from agentlab.notebook.panel.controls import set_button
@@ -19,7 +19,7 @@ from agentlab.notebook.panel.live_view import STYLE, LiveView, Output
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import SCALE, Courses, KeptPicture, Picture, state_of
 from agentlab.notebook.panel.run_view import Panel
-from agentlab.plots._figure import DPI
+from agentlab.plots.figure import DPI
 from agentlab.printable import AS_WRITTEN
 from agentlab.run import Run, RunState
 

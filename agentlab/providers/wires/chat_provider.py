@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from agentlab.http import HttpRequest
+from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import (

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from agentlab.conversation import encode_messages
-from agentlab.http import HttpRequest
+from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import Server, StreamParser, content_headers, merge_options
 from agentlab.providers.wires import read
 from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
