@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from agentlab.comparing.compare import paired as paired
     from agentlab.comparing.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
+    from agentlab.engine.client import RetryPolicy
     from agentlab.engine.client import RetryPolicy as RetryPolicy
+    from agentlab.engine.lockstep import Lockstep
     from agentlab.engine.lockstep import Lockstep as Lockstep
     from agentlab.engine.next_actions import NextAction as NextAction
     from agentlab.errors import AgentlabError as AgentlabError
@@ -48,16 +50,13 @@ if TYPE_CHECKING:
     from agentlab.interop import otel_export
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits import limit_field as limit_field
-    from agentlab.engine.lockstep import Lockstep
-    from agentlab.engine.client import RetryPolicy
-    from agentlab.providers import finish_detection
-    from agentlab.providers.finish_detection import detect as detect
-    from agentlab.providers.registry import Provider as Provider
-    from agentlab.providers.registry import capabilities as capabilities
     from agentlab.notebook.explorer.explorer import explore as explore
     from agentlab.notebook.panel import panel as panel
-    from agentlab.providers.registry import Provider
-    from agentlab.providers.registry import capabilities
+    from agentlab.providers import finish_detection
+    from agentlab.providers.finish_detection import detect as detect
+    from agentlab.providers.registry import Provider, capabilities
+    from agentlab.providers.registry import Provider as Provider
+    from agentlab.providers.registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
     from agentlab.results import Action as Action

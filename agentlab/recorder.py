@@ -38,7 +38,6 @@ from agentlab.columns import (
     plain,
     source_of,
 )
-from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.events import Event
 from agentlab.history import RunHistory

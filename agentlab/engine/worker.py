@@ -17,6 +17,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
+from agentlab._internal.kernel import front_end, interrupts, ipykernel_mend
 from agentlab.errors import ConfigurationError
 from agentlab.limits import in_seconds
 from agentlab.shown import Shown

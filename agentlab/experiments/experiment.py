@@ -34,7 +34,6 @@ from agentlab.experiments.runner import Common, Job, Outcome, Score, SentBack
 from agentlab.experiments.schedule import Elsewhere, Executor
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
 from agentlab.experiments.status import CellStatus, all_made_by, jobs, standings
-from agentlab._internal.kernel import ipykernel_mend as kernel_mend
 from agentlab.limits import whole_number
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await

@@ -11,7 +11,6 @@ from typing import Any
 from agentlab._internal.kernel import front_end
 from agentlab.amounts import about_dollars
 from agentlab.experiments.shared_budget import Spent
-from agentlab._internal.kernel import front_end as frontend
 from agentlab.printable import one_line
 
 REDRAWN_EVERY_S = 0.5

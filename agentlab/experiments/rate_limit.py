@@ -12,7 +12,6 @@ from typing import Any
 
 from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.errors import LimitError
-from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.run import Run
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from agentlab.engine import worker as background, call_context as calling
 from agentlab import events
 from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
 from agentlab.engine import call_context, worker
+from agentlab.engine import call_context as calling
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.rate_limit import Pace, keep_pace

@@ -19,11 +19,12 @@ from agentlab.usage import said_by
 if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.budget import Budget
+    from agentlab.engine.lockstep import Lockstep
     from agentlab.experiments.estimate import DryRun
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
     from agentlab.history import RunHistory
-    from agentlab.engine.lockstep import Lockstep
+    from agentlab.interop.otel_export import Telemetry
     from agentlab.providers.base import Provider
     from agentlab.results import Reading, StepResult
     from agentlab.run import Run
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from agentlab.settings import LiveSettings, RunSettings
     from agentlab.stop import StopCondition
     from agentlab.storage.store import Store
-    from agentlab.interop.otel_export import Telemetry
     from agentlab.termination import DecisionContext
     from agentlab.tools import Tool
     from agentlab.types import Cost, Message, TerminationSignal, Usage

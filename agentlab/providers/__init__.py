@@ -19,7 +19,6 @@ from agentlab.no_such_name import no_such_name
 if TYPE_CHECKING:
     from typing import Any
 
-    from agentlab.transport.http import HttpRequest
     from agentlab.providers.base import Capabilities as Capabilities
     from agentlab.providers.base import Provider as Provider
     from agentlab.providers.base import Signer as Signer
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from agentlab.providers.wires.chat_provider import ChatCompletions as ChatCompletions
     from agentlab.providers.wires.finish_rules import Table as Table
     from agentlab.providers.wires.responses_provider import Responses as Responses
+    from agentlab.transport.http import HttpRequest
 
 _PLACE_OF = {
     "Capabilities": "agentlab.providers.base",

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError
-from agentlab.transport.http import HttpRequest
 from agentlab.providers.anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers.base import (
     Capabilities,
@@ -30,6 +29,7 @@ from agentlab.providers.base import (
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
 from agentlab.providers.wires.read import Asked, tool_calls
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     Confidence,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.transport.http import HttpRequest
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table, body_message
 from agentlab.shown import Shown
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
 

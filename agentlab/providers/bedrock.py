@@ -22,7 +22,6 @@ from urllib.parse import quote
 from agentlab import known_keys
 from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read
@@ -30,6 +29,7 @@ from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_erro
 from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.shown import Shown
 from agentlab.transport.aws_eventstream import CONTENT_TYPE
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     FinishReason,

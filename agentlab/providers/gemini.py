@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from agentlab.conversation import encode_messages
-from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import (
     Capabilities,
     Server,
@@ -28,6 +27,7 @@ from agentlab.providers.base import (
 from agentlab.providers.gemini_stream import GeminiStreamParser, is_open, unwrapped
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge, log_unknown, raw_value
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     Confidence,

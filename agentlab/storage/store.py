@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 
 from agentlab import events, sugar
 from agentlab.agent import Agent
-from agentlab.errors import ConfigurationError, StorageError
 from agentlab.engine.worker import RunState
+from agentlab.errors import ConfigurationError, StorageError
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown

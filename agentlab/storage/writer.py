@@ -23,7 +23,6 @@ from agentlab import events, message_json
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.engine.ask import Hold
 from agentlab.errors import AgentlabWarning, StorageError
-from agentlab.engine.ask import Hold
 from agentlab.printable import one_line
 from agentlab.redaction import Redactor, known_secrets, text_of
 from agentlab.results import RunResult, StepResult

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.transport.aws_eventstream import FIRST_BYTES
 from agentlab.limits import in_seconds
+from agentlab.transport.aws_eventstream import FIRST_BYTES
 from agentlab.transport.http import HttpAnswer
 
 Ask: TypeAlias = Callable[[], Awaitable[HttpAnswer]]

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentlab.transport import aws_eventstream as event_frames
 from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.redaction import (
     Redactor,
@@ -30,6 +29,7 @@ from agentlab.redaction import (
     secrets_in_headers,
     secrets_in_url,
 )
+from agentlab.transport import aws_eventstream as event_frames
 from agentlab.transport.cassette import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.transport.cassette_format import readable_body, write_document, write_interaction
 from agentlab.transport.replaying import address, same_question

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from agentlab.transport.aws_eventstream import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.redaction import REDACTED, Redactor
+from agentlab.transport.aws_eventstream import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
 from agentlab.types import JSON
 
 

@@ -18,6 +18,7 @@ from providers.bodies import WIRES, Answer, Call
 import agentlab as lab
 from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.events import AskedAgain, Event, TextReceived, ToolStarted
+from agentlab.notebook.panel.step_detail import detail
 from agentlab.testing.fault_bodies import given, with_body
 from agentlab.types import Confidence, FinishReason, StopReason
 

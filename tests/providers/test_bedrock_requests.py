@@ -19,7 +19,6 @@ from botocore.validate import ParamValidator
 import agentlab as lab
 from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.engine.client import HttpModel
 from agentlab.providers import bedrock as _bedrock_auth
 from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
 from agentlab.providers.registry import resolve

@@ -18,8 +18,9 @@ from calls.made import everything_shown
 from calls.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
-from agentlab.errors import ProviderConnectionError
 from agentlab.engine import client
+from agentlab.engine import client as calls
+from agentlab.errors import ProviderConnectionError
 from agentlab.testing import faults, faulty
 
 from .table import show

@@ -26,6 +26,7 @@ from agentlab.providers.bedrock import Bedrock
 from agentlab.redaction import REDACTED, Redactor
 from agentlab.results import RunResult
 from agentlab.transport import current, record, replay
+from agentlab.transport.aws_eventstream import CONTENT_TYPE, build_frame, encode_headers
 from agentlab.transport.stream_redaction import redact_frames
 from agentlab.types import TextDelta
 

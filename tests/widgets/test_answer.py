@@ -17,7 +17,6 @@ import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.engine.client import CallContext
 from agentlab.events import Event, TextReceived
-from agentlab.engine.client import CallContext
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, Said, answer_html, answer_label_html
 from agentlab.run import Run

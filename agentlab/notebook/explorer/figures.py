@@ -21,8 +21,7 @@ from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Valu
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.pictures import Picture
 from agentlab.plots import figure as look
-from agentlab.plots.what_if_frontier import draw_what_if, number
-from agentlab.plots.what_if_frontier import MOST_UNKNOWN, what_if_data
+from agentlab.plots.what_if_frontier import MOST_UNKNOWN, draw_what_if, number, what_if_data
 from agentlab.types import StopReason
 from agentlab.whatif import goals, reasons
 from agentlab.whatif.frames import Cells, Sums

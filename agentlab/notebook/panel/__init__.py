@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.engine.lockstep import Lockstep
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.side_by_side import SideBySide
 from agentlab.run import Run

@@ -9,9 +9,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from agentlab.engine.run_tree import RunNode, differences, family_of
 from agentlab.errors import AgentlabError, ConfigurationError
-from agentlab.engine.run_tree import RunNode
-from agentlab.engine.run_tree import differences, family_of
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import as_typed
 from agentlab.notebook.panel.markup import Html

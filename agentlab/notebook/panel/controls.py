@@ -10,8 +10,8 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
-from agentlab.errors import ConfigurationError
 from agentlab.engine.run_tree import family_of
+from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel.state import PanelState
 from agentlab.run import Run, RunState
 

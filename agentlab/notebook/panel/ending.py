@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import ipywidgets as widgets
 
-from agentlab.engine.next_actions import NextAction
-from agentlab.engine.next_actions import nothing_to_do
+from agentlab.engine.next_actions import NextAction, nothing_to_do
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState

@@ -21,14 +21,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
+from agentlab.notebook.cards import _tree
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState
-from agentlab.notebook.cards import _tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
-from agentlab.plots.run_timeline import draw_timeline
-from agentlab.plots.run_timeline import timeline_data
-from agentlab.plots.run_timeline import TimelinePart, timeline_part
+from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
 from agentlab.recorder import array
 from agentlab.run import Run, RunState
 from agentlab.stop import MaxCost, MaxTokensUsed

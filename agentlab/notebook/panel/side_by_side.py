@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as widgets
 
 from agentlab import events
-from agentlab.errors import ConfigurationError
 from agentlab.engine.lockstep import Lockstep
+from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, Said, answer_html
 from agentlab.notebook.panel.controls import set_button

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import (
@@ -22,6 +21,7 @@ from agentlab.providers.wires.chat import (
 )
 from agentlab.providers.wires.finish_rules import Ended, Facts
 from agentlab.providers.wires.stream import BodyParser
+from agentlab.transport.http import HttpRequest
 from agentlab.types import (
     JSON,
     ModelRequest,

@@ -18,11 +18,11 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from agentlab.conversation import encode_messages
-from agentlab.transport.http import HttpRequest
 from agentlab.providers.base import Server, StreamParser, content_headers, merge_options
 from agentlab.providers.wires import read
 from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
 from agentlab.providers.wires.responses_stream import ResponsesStreamParser
+from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolCall
 
 
