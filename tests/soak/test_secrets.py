@@ -16,7 +16,7 @@ import ipywidgets
 import pytest
 from calls.server import serving
 from other_threads import drawn, undisturbed
-from telemetry.collected import Collected
+from interop.collected import Collected
 
 import agentlab as lab
 from agentlab import known_keys
