@@ -1,4 +1,4 @@
-"""HTTP as plain values: what providers build and transports send. No HTTP library is imported here."""
+"""HTTP as plain values, which providers build and transports send. Imports no HTTP library."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from agentlab.types import JSON, RateLimit
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as plain values. Authentication is not in it: `Provider.auth_headers()`, or a signature, is added to live calls
-    only, so that a key is never near what is recorded or shown.
+    """A request as plain values, without authentication.
+
+    `Provider.auth_headers()`, or a signature, is added to live calls only, so that a recording or a display never has a key.
 
     Example:
         >>> from agentlab.providers import HttpRequest
@@ -33,7 +34,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Where and when a replayed answer was recorded: `place` is the file and the number in it, `at` in UTC, None where unknown."""
+    """Where and when a replayed answer was recorded: `place` is the file and the number in it, `at` in UTC, None if unknown."""
 
     place: str
     at: datetime | None
@@ -42,7 +43,7 @@ class Recorded:
 class HttpAnswer(Protocol):
     """A response whose body may still be on its way. Header names are in lower case.
 
-    An answer from a recording has an attribute `recorded: Recorded` as well.
+    An answer from a recording also has an attribute `recorded: Recorded`.
     """
 
     @property
@@ -74,11 +75,11 @@ RATE_LIMIT_HEADERS: Mapping[str, tuple[str, ...]] = {
     "tokens_limit": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit"),
     "tokens_renew_s": ("x-ratelimit-reset-tokens", "anthropic-ratelimit-tokens-reset"),
 }
-"""The headers of each field of a RateLimit; the first that is there counts. As they were found on 2026-11-23:
+"""The headers of each field of a RateLimit; the first one present counts. As found on 2026-11-23:
 
 OpenAI      durations such as "6m0s" and "12ms": https://community.openai.com/t/1268905, after
             https://platform.openai.com/docs/guides/rate-limits
-Groq        the same, as other compatible servers: https://console.groq.com/docs/rate-limits
+Groq        the same, like other compatible servers: https://console.groq.com/docs/rate-limits
 Azure       whole seconds, and -1 for unknown: https://learn.microsoft.com/en-us/answers/questions/5625878
 Anthropic   times of RFC 3339: https://platform.claude.com/docs/en/api/rate-limits
 OpenRouter  requests only, with milliseconds since 1970, and in the body of a status 429 (`headers_in_body`):
@@ -89,55 +90,57 @@ _PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _FIRST_DATE_S = 10**9
 _FIRST_DATE_MS = 10**11
-"""A number as large as these is no wait but a time, in seconds or in milliseconds since 1970."""
+"""From these values on a number is a time since 1970, in seconds or in milliseconds, and not a duration."""
 
 
 def read_rate_limit(headers: Mapping[str, str], now_s: Callable[[], float | None]) -> RateLimit | None:
-    """What the headers of an answer say of the account's limits, None where they say nothing. `now_s` gives the time of the answer in
-    seconds since 1970, None where it is not known; it is asked only for a header that is a time itself."""
+    """Return the account's limits from the headers of an answer, None if there are none.
+
+    `now_s` returns the time of the answer in seconds since 1970, None if unknown; it is called only for headers that are a time.
+    """
     if not any("ratelimit" in name for name in headers):
         return None
-    said = {
+    values = {
         field: next((headers[name].strip() for name in names if name in headers), "")
         for field, names in RATE_LIMIT_HEADERS.items()
     }
     found = RateLimit(
-        _count(said["requests_left"]),
-        _count(said["requests_limit"]),
-        _wait_s(said["requests_renew_s"], now_s),
-        _count(said["tokens_left"]),
-        _count(said["tokens_limit"]),
-        _wait_s(said["tokens_renew_s"], now_s),
+        _count(values["requests_left"]),
+        _count(values["requests_limit"]),
+        _wait_s(values["requests_renew_s"], now_s),
+        _count(values["tokens_left"]),
+        _count(values["tokens_limit"]),
+        _wait_s(values["tokens_renew_s"], now_s),
     )
     return None if found == RateLimit() else found
 
 
 def headers_in_body(payload: JSON) -> dict[str, str]:
-    """The headers that OpenRouter puts into the body of a refusal, by their names in lower case; empty where there are none."""
-    here = payload
+    """Return the headers that OpenRouter puts into the body of an error, with names in lower case."""
+    found = payload
     for name in ("error", "metadata", "headers"):
-        here = here.get(name) if isinstance(here, dict) else None
-    return {name.lower(): value for name, value in here.items() if isinstance(value, str)} if isinstance(here, dict) else {}
+        found = found.get(name) if isinstance(found, dict) else None
+    return {name.lower(): value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
-def _count(said: str) -> int | None:
-    number = _number(said)
+def _count(text: str) -> int | None:
+    number = _number(text)
     return None if number is None or number >= 2**53 else int(number)
 
 
-def _wait_s(said: str, now_s: Callable[[], float | None]) -> float | None:
-    """Seconds, of a number of them, of a duration such as `6m0s`, or until a time: of RFC 3339, or since 1970."""
-    number, pieces = _number(said), _PIECE.findall(said)
+def _wait_s(text: str, now_s: Callable[[], float | None]) -> float | None:
+    """Return seconds from a number, from a duration such as `6m0s`, or until a time (RFC 3339, or since 1970)."""
+    number, pieces = _number(text), _PIECE.findall(text)
     if number is not None and number < _FIRST_DATE_S:
         return number
     if number is not None:
         until = number if number < _FIRST_DATE_MS else number / 1000
-    elif pieces and "".join(map("".join, pieces)) == said:
-        waits = [value * _SECONDS[unit] for text, unit in pieces if (value := _number(text)) is not None]
+    elif pieces and "".join(map("".join, pieces)) == text:
+        waits = [value * _SECONDS[unit] for amount, unit in pieces if (value := _number(amount)) is not None]
         return round(sum(waits), 9) if len(waits) == len(pieces) else None
     else:
         try:
-            time = datetime.fromisoformat(said)
+            time = datetime.fromisoformat(text)
         except ValueError:
             return None
         until = time.replace(tzinfo=time.tzinfo or UTC).timestamp()
@@ -145,10 +148,10 @@ def _wait_s(said: str, now_s: Callable[[], float | None]) -> float | None:
     return None if now is None else max(0.0, round(until - now, 6))
 
 
-def _number(said: str) -> float | None:
-    """A number from 0 up; servers write -1 for one that they do not know."""
+def _number(text: str) -> float | None:
+    """Return a number of at least 0, else None; servers write -1 for unknown."""
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
         return None
     return number if 0 <= number < math.inf else None

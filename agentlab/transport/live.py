@@ -1,4 +1,4 @@
-"""The only user of httpx: the live transport, and record and replay transports for an `httpx.AsyncClient` of your own."""
+"""The only user of httpx: the live transport, and record and replay transports for your own `httpx.AsyncClient`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,40 @@ from agentlab.transport.http import HttpAnswer, HttpRequest
 from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
+CONNECT_TIMEOUT_S = 10.0
+CONNECTIONS_PER_HOST = 256
+"""Connections that are open at most to one host from one event loop; further requests wait for one."""
+KEPT_IDLE_S = 30.0
+"""Seconds for which an idle connection stays open."""
+_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
+LANE = "agentlab.lane"
+"""The request extension of httpx that names the lane."""
+
+# Logs --------------------------------------------------------------------------------------------------------------------------
+
 _LOGGERS = (
     *("agentlab.providers", "agentlab.signals", "agentlab.serving.serve", "httpx"),
     *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"
-        for part in ("auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils")
+        for part in ["auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils"]
     ),
 )
+"""httpx logs URLs, httpcore response headers, botocore what it signs."""
 
 
 class WithoutKeys(logging.Filter):
-    """Lets every record through, its message and its traceback without keys. For a logger or a handler of your own, too."""
+    """Redacts keys in the message and the traceback of each log record. Works for your own logger or handler too."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replace what is a key in this record."""
+        """Redact this record; always returns True."""
         try:
-            said = record.getMessage()
-        except Exception:  # a format that does not fit: logging itself tells of it
+            message = record.getMessage()
+        except Exception:  # the arguments do not fit: logging itself reports that
             return True
-        hidden = without_keys(said)
-        if hidden != said:
-            record.msg, record.args = hidden, ()
+        redacted = without_keys(message)
+        if redacted != message:
+            record.msg, record.args = redacted, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = _FORMATTER.formatException(record.exc_info)
         if record.exc_text:
@@ -57,48 +69,35 @@ _FORMATTER = logging.Formatter()
 _FILTER = WithoutKeys()
 
 
-def hide_keys() -> None:
-    """Have those libraries' loggers without keys from here on."""
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_FILTER)  # twice is once
+for _name in _LOGGERS:
+    logging.getLogger(_name).addFilter(_FILTER)
 
-
-CONNECT_TIMEOUT_S = 10.0
-CONNECTIONS_PER_HOST = 256
-"""At most so many connections are open to one host from one event loop; further requests wait in line for a place."""
-KEPT_IDLE_S = 30.0
-"""How long a connection that nobody uses is kept."""
-_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
-LANE = "agentlab.lane"
-"""The request extension of httpx that names the lane."""
-
-
-hide_keys()
+# Live --------------------------------------------------------------------------------------------------------------------------
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """One for all clients: reading the certificates takes tens of milliseconds."""
+    """Return one context for all clients: reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
 class _Connections:
-    """The connections to one host from one event loop, each in an httpx client of its own.
+    """The connections to one host from one event loop, each in its own httpx client.
 
-    One client's pool looks through all of its connections and all waiting requests at each request: 1,000 runs at once took minutes,
-    and timers came so late that connections timed out. Here a request costs the same however many there are.
+    The pool of a single client looks through all connections and waiting requests at each request: 1,000 runs at once took minutes,
+    and connections timed out. Here the cost of a request does not depend on their number.
     """
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._places = asyncio.Semaphore(CONNECTIONS_PER_HOST)
+        self._free = asyncio.Semaphore(CONNECTIONS_PER_HOST)
         self._idle: deque[tuple[float, httpx.AsyncClient]] = deque()
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Wait for a place, without a time-out, in the order of the requests; then give the client that was used last."""
+    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Wait for a free connection, in the order of the requests and without a time-out; yields the client used last."""
         try:
-            await self._places.acquire()
+            await self._free.acquire()
         except asyncio.CancelledError as cut:
             cut.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._host}")
             raise
@@ -111,16 +110,16 @@ class _Connections:
                 while self._idle[0][0] < self._idle[-1][0] - KEPT_IDLE_S:
                     await self._idle.popleft()[1].aclose()
         finally:
-            self._places.release()
+            self._free.release()
 
     async def aclose(self) -> None:
-        """Close what nobody uses."""
+        """Close idle connections."""
         while self._idle:
             await self._idle.pop()[1].aclose()
 
 
 class LiveTransport:
-    """To the provider, over connections that each event loop has of its own. Made when first used, closed when the loop shuts down."""
+    """Sends requests to the provider. Each event loop has its own connections, made when first used and closed with the loop."""
 
     needs_key = True
 
@@ -133,7 +132,7 @@ class LiveTransport:
         return "live transport"
 
     def __reduce__(self) -> tuple[Callable[[], LiveTransport], tuple[()]]:
-        return live, ()  # in another process, that one's
+        return live, ()  # another process uses its own
 
     @asynccontextmanager
     async def open(
@@ -144,7 +143,7 @@ class LiveTransport:
         if (connections := hosts.get(host)) is None:
             connections = hosts[host] = _Connections(host.rpartition("/")[2].rpartition("@")[2])
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        async with connections.place() as client:
+        async with connections.client() as client:
             with _readable_errors(request.url):
                 outgoing = client.build_request(
                     request.method, request.url, headers={**request.headers, **auth}, content=request.body, timeout=timeout
@@ -170,7 +169,7 @@ class LiveTransport:
         return hosts
 
     async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, hosts: dict[str, _Connections]) -> AsyncGenerator[None]:
-        """A generator that waits to be closed, which a loop does to all of its generators before it shuts down."""
+        """A generator that an event loop closes before it shuts down, like all of its generators."""
         try:
             yield
         finally:
@@ -182,12 +181,12 @@ class LiveTransport:
 
 @cache
 def live() -> LiveTransport:
-    """The one live transport of this process."""
+    """Return the live transport of this process."""
     return LiveTransport()
 
 
 class _LiveAnswer:
-    """An open response."""
+    """A response whose body is being received."""
 
     __slots__ = ("_response", "_url")
 
@@ -208,7 +207,7 @@ class _LiveAnswer:
             return await self._response.aread()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        # Where nothing is to be decoded, the stream itself spares httpx's two layers around it.
+        # Without encoding, the stream itself is read, which saves httpx's two layers around it.
         response = self._response
         plain = "content-encoding" not in response.headers and isinstance(response.stream, httpx.AsyncByteStream)
         with _readable_errors(self._url):
@@ -217,7 +216,7 @@ class _LiveAnswer:
 
 
 class _readable_errors:  # noqa: N801  reads like contextlib's
-    """httpx's errors as ours, with what to do next."""
+    """Turns httpx's errors into agentlab's, with what to do next."""
 
     __slots__ = ("_url",)
 
@@ -232,47 +231,47 @@ class _readable_errors:  # noqa: N801  reads like contextlib's
             return
         ours, cause = _as_ours(error, redact_url(self._url).partition("?")[0])
         if ours is not None:
-            # No variable here holds what httpx raised, which may repeat a key: some tracebacks show variables.
+            # httpx's error may repeat a key, and some tracebacks show variables.
             del error, trace
             raise ours from cause
 
 
 def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
-    """An error of httpx as one of ours, and what it is said to come of; None for any other error."""
+    """Return agentlab's error for an error of httpx, and its cause; None for any other error."""
     if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
         # Not chained: the error's text holds the header, which may be the key.
-        told = (
+        message = (
             f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
             "or a space copied along with the API key: set the key again."
         )
-        return ConfigurationError(told), None
+        return ConfigurationError(message), None
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        told = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
-        return ConfigurationError(told), _fit_to_be_shown(error)
+        message = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
+        return ConfigurationError(message), _cause(error)
     if isinstance(error, httpx.HTTPError):
-        return ProviderConnectionError(f"{place}: {_explain(error)}"), _fit_to_be_shown(error)
+        return ProviderConnectionError(f"{place}: {_explain(error)}"), _cause(error)
     return None, None
 
 
-def _fit_to_be_shown(error: BaseException) -> BaseException | None:
-    """What an error of ours came of; nothing, where it holds a key: of a server that broke off while it repeated one."""
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the error if it holds no key, else None: servers can break off while they repeat one."""
     return error if holds_no_key(error) else None
 
 
 def _explain(error: httpx.HTTPError) -> str:
-    said = f" ({error})" if str(error) else ""
+    detail = f" ({error})" if str(error) else ""
     match error:
         case httpx.ConnectTimeout():
             return f"no connection within {CONNECT_TIMEOUT_S:g} s. Check the address, the network and the proxy settings."
         case httpx.ConnectError():
-            return f"no connection{said}. Check the address and that the server runs, then the network and the proxy settings."
+            return f"no connection{detail}. Check the address and that the server runs, then the network and the proxy settings."
         case httpx.ReadTimeout() | httpx.WriteTimeout():
             return "the provider sent nothing within the time allowed. Try again, or allow more time."
         case httpx.DecodingError():
-            return f"the body is not in the encoding its header names{said}. Try again; if it stays, it is the server's fault."
+            return f"the body is not in the encoding its header names{detail}. Try again; if it stays, it is the server's fault."
         case httpx.ProxyError():
-            return f"the proxy refused{said}. Check HTTPS_PROXY and NO_PROXY."
-    return f"the connection broke off{said}. Try again."
+            return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
+    return f"the connection broke off{detail}. Try again."
 
 
 class _PacedStream(httpx.AsyncByteStream):
@@ -288,7 +287,7 @@ class _PacedStream(httpx.AsyncByteStream):
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
-    """For an `httpx.AsyncClient` of your own: `httpx.AsyncClient(transport=ReplayTransport("fixtures/research"))`."""
+    """Replays in your own client: `httpx.AsyncClient(transport=ReplayTransport("fixtures/research"))`."""
 
     def __init__(self, path: str | Path, match: Match = "strict", pace: float = 0.0) -> None:
         self._index = ReplayIndex.load(path, match)
@@ -298,7 +297,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         return f"ReplayTransport: {self._index!r}"
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The recorded response. The request extension `agentlab.lane` names the lane."""
+        """Return the recorded response. The request extension `agentlab.lane` names the lane."""
         interaction = self._index.find(request.method, str(request.url), await request.aread(), request.extensions.get(LANE, ""))
         recorded, pace = interaction.response, self._pace
         whole = not (recorded.chunks or recorded.incomplete or pace)
@@ -307,7 +306,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
 
 class RecordTransport(httpx.AsyncBaseTransport):
-    """For an `httpx.AsyncClient` of your own: passes everything on to `transport` and writes down what is answered."""
+    """Records in your own `httpx.AsyncClient`: sends requests through `transport` and writes their responses."""
 
     def __init__(
         self,
@@ -340,7 +339,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
 
 
 class _TapedStream(httpx.AsyncByteStream):
-    """Bytes on their way to the caller as they came, and to the tape decoded."""
+    """Passes bytes to the caller unchanged, and to the tape decoded."""
 
     def __init__(self, stream: httpx.AsyncByteStream, tape: Tape, encoding: str) -> None:
         self._stream = stream
@@ -370,7 +369,7 @@ class _TapedStream(httpx.AsyncByteStream):
             self._tape.close()
 
     def _decode(self) -> None:
-        """Give the tape what the compressed chunks hold, each at its own time."""
+        """Give the tape the decompressed chunks, each with its own time."""
         raw, self._raw = self._raw, []
         at = 0.0
 

@@ -154,7 +154,6 @@ WRITE: dict[str, tuple[Callable[[Path, Path], Any], str]] = {
         "recorded",
     ),
     "the host's file is a folder": (lambda file, outside: file.mkdir(), REFUSED),
-    "the host's file is a pipe": (lambda file, outside: os.mkfifo(file), REFUSED),
     "another file is a broken cassette": (
         lambda file, outside: file.with_name("a.yaml").write_text("!!python/object:x {}"),
         MALFORMED,
