@@ -98,7 +98,8 @@ def nearest(body: bytes, candidates: Sequence[Interaction]) -> Interaction:
 
 def describe_difference(recorded: bytes, asked: bytes, *, ignored: Collection[str] = ()) -> str:
     """Return one line for each field that differs."""
-    before, after = _parsed(recorded), _parsed(Redactor().body(asked)[0])  # before values are cut: half a key is a key too
+    redact = Redactor().body  # before values are cut: half a key is a key too
+    before, after = (_parsed(redact(body)[0]) for body in (recorded, asked))
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = ({key: value for key, value in body.items() if key not in ignored} for body in (before, after))
     found = list(_differences(before, after, ""))
