@@ -176,7 +176,8 @@ _SUMS = {
 def _add_up(made: dict[str, Any], missing: list[str]) -> None:
     """Add the missing cumulative columns.
 
-    An unknown part makes the rest of a run's cumulative_* unknown and is left out of known_*. A file without child columns had no sub-agents.
+    An unknown part makes the rest of a run's cumulative_* unknown and is left out of known_*. A file without child columns had no
+    sub-agents.
     """
     runs = pd.Series(made["run_id"])
     for name in missing:

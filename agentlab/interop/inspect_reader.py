@@ -1,7 +1,7 @@
 """Reads .eval logs with Inspect's own dataframe reader and prints what agentlab needs, one JSON object per line.
 
 A separate program, for a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so
-that this may be another environment, and keeps Inspect's changes to the process (in a notebook it patches asyncio for good) out of agentlab's.
+that this may be another environment, and keeps Inspect's changes to the process (it patches asyncio in a notebook) out of agentlab's.
 
     {"log": …, "sample": {…}}      a sample, with its calls of models and of tools in order
     {"log": …, "failed": …}        a log that could not be read, and why

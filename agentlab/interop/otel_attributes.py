@@ -1,8 +1,8 @@
 """The names of spans, metrics and attributes, in one place since OpenTelemetry's are still in development and have moved.
 
 `gen_ai.*` as in https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: gen-ai-spans.md, gen-ai-agent-spans.md and
-gen-ai-metrics.md, read on 22 November 2026. The package opentelemetry-semantic-conventions marks the same names as moved there, so they are
-written out here. `server.*` and `error.type` are stable.
+gen-ai-metrics.md, read on 22 November 2026. The package opentelemetry-semantic-conventions marks the same names as
+moved there, so they are written out here. `server.*` and `error.type` are stable.
 """
 
 from __future__ import annotations

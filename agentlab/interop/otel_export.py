@@ -9,8 +9,8 @@ One Telemetry may observe any number of runs, also at once.
       chat {model}               a call of the model
       execute_tool {tool}        a tool; current while the tool runs, so that the tool's own spans, also of other agents, are below it
 
-Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, one value per call; `agentlab.detection.duration` (seconds to
-read an answer and detect its finish reason, one value per HTTP call); `agentlab.continuations` (attempts to continue a truncated
+Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, one value per call; `agentlab.detection.duration` (time
+to read an answer and detect its finish reason, one value per HTTP call); `agentlab.continuations` (attempts to continue a truncated
 answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED with neither a
 continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (one value per truncated step) and
 `agentlab.continuation.duration` (one value per continued step).

@@ -1,8 +1,8 @@
 """The spans and metrics of one run, from its events.
 
-Events have the run's active time, which stops between steps; spans need the time of day. Each step begins with an event, so times within
-it are computed from that event. Calls have no event at their start and become spans when their step is complete; tools become spans
-from their own events, so that the spans of a tool can be below them.
+Events have the run's active time, which stops between steps; spans need the time of day. Each step begins with an event, so times
+within it are computed from that event. Calls have no event at their start and become spans when their step is complete; tools become
+spans from their own events, so that the spans of a tool can be below them.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class RunSpans:
         if response.signal.finish_reason.value == "error":
             attributes[names.ERROR_TYPE] = of_metric[names.ERROR_TYPE] = "error"
             status = self._error(response.signal.message)
-        self._model_attributesle_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
+        self._finished_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         for place, (kind, tokens) in enumerate((("input", usage.input_tokens), ("output", usage.output_tokens))):
             before = self._tokens[place]
             self._tokens[place] = None if before is None or tokens is None else before + tokens
@@ -218,7 +218,7 @@ class RunSpans:
         self._tokens, self._cost_usd = [None, None], None
         attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
         status = self._error("" if step.error is None else text_of(step.error))
-        self._model_attributesle_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
+        self._finished_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._model_attributes
         self._record(self._telemetry.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
 
@@ -245,8 +245,8 @@ class RunSpans:
         if self._telemetry.content:
             attributes[names.TOOL_ARGUMENTS] = _clean(self._redact(tool_call.arguments))
         span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes, self._below)
-        # The span is current in the task that runs the tool, which also emits its start and end. Another Telemetry finds the same key for
-        # the same event, so that the first one at the end restores the context from before both.
+        # The span is current in the task that runs the tool, which also emits its start and end. Another Telemetry finds the same key
+        # for the same event, so that the first one at the end restores the context from before both.
         key, before = f"agentlab.before.{id(event)}", contexts.get_current()
         with_span = trace.set_span_in_context(span)
         if contexts.get_value(key) is None:
@@ -328,7 +328,7 @@ class RunSpans:
         start = self._telemetry.tracer.start_span
         return self._try(lambda: start(_clean(name), below, kind, attributes, **more)) or INVALID_SPAN
 
-    def _whole_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
+    def _finished_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
         """Write a finished span below the run's."""
         span = self._start(name, SpanKind.CLIENT, attributes, self._below, start_time=start_ns)
         if status is not None:
@@ -387,8 +387,8 @@ _SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
 def _failed_call(step: StepResult) -> str:
     """Return the error type of a call of this step without a response; "" if all have one.
 
-    There is no event for it. A refused call has its own kind of error; a call that was interrupted leaves the step without calls, or with
-    unknown usage although the usage of its calls is known.
+    There is no event for it. A refused call has its own kind of error; a call that was interrupted leaves the step without calls, or
+    with unknown usage although the usage of its calls is known.
     """
     error = (
         step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error

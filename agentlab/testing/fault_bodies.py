@@ -1,4 +1,4 @@
-"""Faults of a body that was true: cut, garbled, repeated, padded. All faults in one table, and under one name: faults.py."""
+"""What faults are made of, and the faults that damage a real body: cut, garbled, repeated, padded. `faults.py` lists all of them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from agentlab.limits import in_seconds
 from agentlab.transport.http import HttpAnswer
 
 Ask: TypeAlias = Callable[[], Awaitable[HttpAnswer]]
-"""Passes the request on, and gives the true answer."""
+"""Sends the request and returns the real answer."""
 
 JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The request that a fault meets: where it goes (without its query), and how many seconds each wait for data may take (None: for
-    ever)."""
+    """A request that meets a fault: its URL without the query, and the seconds of each wait for data (None: no limit)."""
 
     place: str
     timeout_s: float | None
 
     def broke_off(self) -> ProviderConnectionError:
-        """The error of a connection that breaks off."""
+        """Return the error of a connection that breaks off."""
         return ProviderConnectionError(f"{self.place}: the connection broke off (an injected reset). Try again.")
 
     async def silence(self) -> ProviderConnectionError:
-        """Wait as long as a silent provider is waited for; the error that follows."""
+        """Wait until the time-out, and return its error."""
         await asyncio.Event().wait() if self.timeout_s is None else await asyncio.sleep(self.timeout_s)
         return ProviderConnectionError(
             f"{self.place}: the provider sent nothing within the time allowed (an injected silence). Try again, or allow more time."
@@ -40,7 +39,7 @@ class Attempt:
 
 
 class Given:
-    """An answer of a fault's own, or the true one with another body."""
+    """An answer that a fault makes, or the real one with another body."""
 
     __slots__ = ("_chunks", "headers", "status")
 
@@ -50,16 +49,16 @@ class Given:
         self._chunks = chunks
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
+        """Yield the body as it arrives."""
         return self._chunks()
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         return b"".join([chunk async for chunk in self._chunks()])
 
 
 def given(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> Given:
-    """An answer with this body."""
+    """Return an answer with this body."""
     data = body.encode() if isinstance(body, str) else body
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -69,35 +68,35 @@ def given(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = 
 
 
 def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> Given:
-    """The answer, its body changed on the way."""
+    """Return the answer with its body changed while it is read."""
     return Given(answer.status, answer.headers, lambda: change(answer.chunks()))
 
 
 class Fault:
-    """One way to fail. A frozen dataclass below this one has its own `answer`.
+    """One way to fail. A subclass, usually a frozen dataclass, has its own `answer`.
 
     Example:
         >>> from agentlab.errors import ProviderConnectionError
         >>> from agentlab.testing import faults, faulty
         >>> class Unplugged(faults.Fault):
         ...     async def answer(self, ask, attempt):
-        ...         raise ProviderConnectionError(f"{attempt.place}: somebody fell over the cable")
+        ...         raise ProviderConnectionError(f"{attempt.place}: the cable was pulled")
         >>> with lab.replay("fixtures/trip"), faulty(Unplugged(), at=2, times=None):
         ...     result = await agent.run(TASK)
         >>> len(result.history), result.detail
-        (2, 'ProviderConnectionError: https://api.anthropic.com/v1/messages: somebody fell over the cable')
+        (2, 'ProviderConnectionError: https://api.anthropic.com/v1/messages: the cable was pulled')
     """
 
     __slots__ = ()
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """What the run gets: an answer, or a ProviderConnectionError. `await ask()` is the true answer; without it nothing is sent.
+        """Return the run's answer, or raise ProviderConnectionError. `await ask()` sends the request and returns the real answer.
 
         Example:
             >>> from agentlab.testing import faults
             >>> class Late(faults.Fault):
             ...     async def answer(self, ask, attempt):
-            ...         answer = await ask()  # the true one
+            ...         answer = await ask()  # the real one
             ...         return answer
             >>> with lab.replay("fixtures/trip"), lab.testing.faulty(Late()) as switch:
             ...     result = await agent.run(TASK)
@@ -111,7 +110,7 @@ class Fault:
 
 
 async def first(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
-    """The first so many bytes."""
+    """Yield the first `count` bytes."""
     async for chunk in chunks:
         if len(chunk) >= count:
             if count:
@@ -122,7 +121,7 @@ async def first(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes
 
 
 def events(body: bytes) -> list[bytes]:
-    """The events of a stream, in text or in binary frames; a body that is neither, as one."""
+    """Return the events of a stream, of text or binary frames; any other body as one event."""
     start = body[:1]
     if start and start[0] in FIRST_BYTES:
         found = []
@@ -138,17 +137,17 @@ def events(body: bytes) -> list[bytes]:
 
 
 def check_bytes(fault: Fault, **counts: int | None) -> None:
-    """Raise ConfigurationError for a number of bytes that cannot be."""
+    """Raise ConfigurationError for an impossible number of bytes."""
     for name, count in counts.items():
         if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
             raise ConfigurationError(f"{type(fault).__name__}({name}={count!r}): give a number of bytes, 0 or more.")
 
 
 def check_seconds(fault: Fault, **values: float | timedelta | None) -> None:
-    """Raise ConfigurationError for a time that cannot be; a timedelta is kept as seconds."""
-    for name, given in values.items():
-        value = in_seconds(given)
-        if value is not given:
+    """Raise ConfigurationError for an impossible time; a timedelta is stored as seconds."""
+    for name, raw in values.items():
+        value = in_seconds(raw)
+        if value is not raw:
             object.__setattr__(fault, name, value)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf")):
             raise ConfigurationError(f"{type(fault).__name__}({name}={value!r}): give seconds, 0 or more.")
@@ -159,7 +158,7 @@ _PIECE_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Cut(Fault):
-    """The body ends after so many bytes, in good order: what invalid JSON most often is. No header says how many there should be.
+    """The body ends cleanly after `after_bytes`, the most common invalid JSON. No header gives its length.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -175,7 +174,7 @@ class Cut(Fault):
         check_bytes(self, after_bytes=self.after_bytes)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The beginning of the true answer."""
+        """Return the beginning of the real answer."""
         answer = await ask()
         headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
         return with_body(Given(answer.status, headers, answer.chunks), lambda chunks: first(chunks, self.after_bytes))
@@ -183,7 +182,7 @@ class Cut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Garbled(Fault):
-    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more.
+    """The byte `at_byte` of the body, from 0, has its highest bit flipped, so that it is no text any more.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -199,7 +198,7 @@ class Garbled(Fault):
         check_bytes(self, at_byte=self.at_byte)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer but for one byte."""
+        """Return the real answer with one byte changed."""
 
         async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             at = self.at_byte
@@ -213,7 +212,7 @@ class Garbled(Fault):
 
 @dataclass(frozen=True, slots=True)
 class BrokenGzip(Fault):
-    """After so many bytes of it, the body cannot be unpacked any further.
+    """The body cannot be decompressed beyond `after_bytes`.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -229,7 +228,7 @@ class BrokenGzip(Fault):
         check_bytes(self, after_bytes=self.after_bytes)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """A body that raises."""
+        """Return a body that raises."""
 
         async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             async for piece in first(chunks, self.after_bytes):
@@ -244,7 +243,7 @@ class BrokenGzip(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Fault):
-    """Each event of a stream comes `times` times, one after the other; a body that is no stream of events is repeated as a whole.
+    """Each event of a stream arrives `times` times in a row; a body without events is repeated as a whole.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -261,7 +260,7 @@ class Repeated(Fault):
             raise ConfigurationError(f"Repeated(times={self.times!r}): give a whole number of at least 2.")
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer, more than once."""
+        """Return the real answer, repeated."""
 
         async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             body = b"".join([chunk async for chunk in chunks])
@@ -274,7 +273,7 @@ class Repeated(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Padded(Fault):
-    """So many bytes of white space before the body: as good an answer as without them, and a large one.
+    """`size_bytes` of white space before the body: a valid answer, and a large one.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -290,14 +289,14 @@ class Padded(Fault):
         check_bytes(self, size_bytes=self.size_bytes)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer, at last."""
+        """Return the padded answer."""
 
         async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             left = self.size_bytes
             while left > 0:
                 yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
                 left -= _PIECE_BYTES
-                await asyncio.sleep(0)  # others get their turn, as they would between packets
+                await asyncio.sleep(0)  # let other tasks run, as they would between packets
             async for chunk in chunks:
                 yield chunk
 
