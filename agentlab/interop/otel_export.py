@@ -32,7 +32,7 @@ from agentlab.run import Run
 from agentlab.shown import Shown
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import Histogram, MeterProvider
     from opentelemetry.trace import SpanContext, TracerProvider
 
     from agentlab.interop.otel_spans import RunSpans
@@ -82,42 +82,22 @@ class Telemetry(Shown):
         self.content = content
         self.tracer = trace.get_tracer("agentlab", __version__, tracer_provider)
         meter = metrics.get_meter("agentlab", __version__, meter_provider)
-        self.token_usage = meter.create_histogram(
-            names.TOKEN_USAGE,
-            "{token}",
-            "Number of input and output tokens used.",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
-        )
-        self.operation_duration = meter.create_histogram(
-            names.OPERATION_DURATION,
-            "s",
-            "GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self.continuations = meter.create_counter(names.CONTINUATIONS, "{attempt}", "Attempts to continue a truncated answer.")
-        self.truncation_exits = meter.create_counter(
-            names.TRUNCATION_EXITS,
-            "{run}",
-            "Runs that ended at a limit of their budget, or truncated without an attempt to continue.",
-        )
-        self.continuation_attempts = meter.create_histogram(
-            names.CONTINUATION_ATTEMPTS,
-            "{attempt}",
-            "Attempts to continue in a step whose answer was truncated.",
-            explicit_bucket_boundaries_advisory=names.ATTEMPT_BUCKETS,
-        )
-        self.continuation_duration = meter.create_histogram(
-            names.CONTINUATION_DURATION,
-            "s",
-            "Time from the first truncation to the end of the answer, for continued steps.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self.detection_duration = meter.create_histogram(
-            names.DETECTION_DURATION,
-            "s",
-            "Time to read an answer and detect its finish reason.",
-            explicit_bucket_boundaries_advisory=names.DETECTION_BUCKETS,
-        )
+
+        def histogram(name: str, unit: str, description: str, buckets: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+
+        used, attempts = "Number of input and output tokens used.", "Attempts to continue in a step whose answer was truncated."
+        took = "Time from the first truncation to the end of the answer, for continued steps."
+        detected = "Time to read an answer and detect its finish reason."
+        self.token_usage = histogram(names.TOKEN_USAGE, "{token}", used, names.TOKEN_BUCKETS)
+        self.operation_duration = histogram(names.OPERATION_DURATION, "s", "GenAI operation duration.", names.DURATION_BUCKETS)
+        self.continuation_attempts = histogram(names.CONTINUATION_ATTEMPTS, "{attempt}", attempts, names.ATTEMPT_BUCKETS)
+        self.continuation_duration = histogram(names.CONTINUATION_DURATION, "s", took, names.DURATION_BUCKETS)
+        self.detection_duration = histogram(names.DETECTION_DURATION, "s", detected, names.DETECTION_BUCKETS)
+        continued = "Attempts to continue a truncated answer."
+        self.continuations = meter.create_counter(names.CONTINUATIONS, "{attempt}", continued)
+        exits = "Runs that ended at a limit of their budget, or truncated without an attempt to continue."
+        self.truncation_exits = meter.create_counter(names.TRUNCATION_EXITS, "{run}", exits)
         self._ended: OrderedDict[str, SpanContext] = OrderedDict()
         self._running: dict[str, SpanContext] = {}
 

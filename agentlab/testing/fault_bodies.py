@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
@@ -106,6 +106,39 @@ class Fault:
         raise NotImplementedError
 
 
+_LEAST = {"times": 2, "bytes_at_once": 1}
+
+
+class CheckedFault(Fault):
+    """A fault whose numbers are checked."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError for an impossible number; store a timedelta as seconds."""
+        for field in fields(self):  # type: ignore[arg-type]  subclasses are dataclasses
+            raw = getattr(self, field.name)
+            value, least = in_seconds(raw) if field.name.endswith("_s") else raw, _LEAST.get(field.name, 0)
+            if value is not raw:
+                object.__setattr__(self, field.name, value)
+            is_valid = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf
+            if not (is_valid or value is field.default or field.name == "body"):
+                raise ConfigurationError(f"{type(self).__name__}({field.name}={value!r}): give a number of at least {least}.")
+
+
+class BodyFault(CheckedFault):
+    """A fault in the body of the real answer; subclasses have `_change`."""
+
+    __slots__ = ()
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """Return the real answer with its body changed."""
+        return with_body(await ask(), lambda chunks: self._change(chunks, attempt))
+
+    def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        raise NotImplementedError
+
+
 # Bytes ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -136,28 +169,11 @@ def events(body: bytes) -> list[bytes]:
     return [event + blank for event in body.split(blank) if event.strip()]
 
 
-def check_bytes(fault: Fault, **counts: int | None) -> None:
-    """Raise ConfigurationError for an impossible number of bytes."""
-    for name, count in counts.items():
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-            raise ConfigurationError(f"{type(fault).__name__}({name}={count!r}): give a number of bytes, 0 or more.")
-
-
-def check_seconds(fault: Fault, **values: float | timedelta | None) -> None:
-    """Raise ConfigurationError for an impossible time; a timedelta is stored as seconds."""
-    for name, raw in values.items():
-        value = in_seconds(raw)
-        if value is not raw:
-            object.__setattr__(fault, name, value)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf")):
-            raise ConfigurationError(f"{type(fault).__name__}({name}={value!r}): give seconds, 0 or more.")
-
-
 _PIECE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Fault):
+class Cut(CheckedFault):
     """The body ends cleanly after `after_bytes`, the most common invalid JSON. No header gives its length.
 
     Example:
@@ -170,18 +186,15 @@ class Cut(Fault):
 
     after_bytes: int = 200
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Return the beginning of the real answer."""
         answer = await ask()
         headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-        return with_body(Given(answer.status, headers, answer.chunks), lambda chunks: first(chunks, self.after_bytes))
+        return Given(answer.status, headers, lambda: first(answer.chunks(), self.after_bytes))
 
 
 @dataclass(frozen=True, slots=True)
-class Garbled(Fault):
+class Garbled(BodyFault):
     """The byte `at_byte` of the body, from 0, has its highest bit flipped, so that it is no text any more.
 
     Example:
@@ -194,24 +207,16 @@ class Garbled(Fault):
 
     at_byte: int = 0
 
-    def __post_init__(self) -> None:
-        check_bytes(self, at_byte=self.at_byte)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return the real answer with one byte changed."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            at = self.at_byte
-            async for chunk in chunks:
-                hit = 0 <= at < len(chunk)
-                yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
-                at -= len(chunk)
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        at = self.at_byte
+        async for chunk in chunks:
+            hit = 0 <= at < len(chunk)
+            yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
+            at -= len(chunk)
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenGzip(Fault):
+class BrokenGzip(BodyFault):
     """The body cannot be decompressed beyond `after_bytes`.
 
     Example:
@@ -224,25 +229,17 @@ class BrokenGzip(Fault):
 
     after_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return a body that raises."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for piece in first(chunks, self.after_bytes):
-                yield piece
-            raise ProviderConnectionError(
-                f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
-                "is the server's fault."
-            )
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for piece in first(chunks, self.after_bytes):
+            yield piece
+        raise ProviderConnectionError(
+            f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
+            "is the server's fault."
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated(Fault):
+class Repeated(BodyFault):
     """Each event of a stream arrives `times` times in a row; a body without events is repeated as a whole.
 
     Example:
@@ -255,24 +252,15 @@ class Repeated(Fault):
 
     times: int = 2
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.times, int) or self.times < 2:
-            raise ConfigurationError(f"Repeated(times={self.times!r}): give a whole number of at least 2.")
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return the real answer, repeated."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            body = b"".join([chunk async for chunk in chunks])
-            for piece in events(body):
-                for _ in range(self.times):
-                    yield piece
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in chunks])
+        for piece in events(body):
+            for _ in range(self.times):
+                yield piece
 
 
 @dataclass(frozen=True, slots=True)
-class Padded(Fault):
+class Padded(BodyFault):
     """`size_bytes` of white space before the body: a valid answer, and a large one.
 
     Example:
@@ -285,19 +273,11 @@ class Padded(Fault):
 
     size_bytes: int = 50_000_000
 
-    def __post_init__(self) -> None:
-        check_bytes(self, size_bytes=self.size_bytes)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return the padded answer."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            left = self.size_bytes
-            while left > 0:
-                yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
-                left -= _PIECE_BYTES
-                await asyncio.sleep(0)  # let other tasks run, as they would between packets
-            async for chunk in chunks:
-                yield chunk
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        left = self.size_bytes
+        while left > 0:
+            yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
+            left -= _PIECE_BYTES
+            await asyncio.sleep(0)  # let other tasks run, as they would between packets
+        async for chunk in chunks:
+            yield chunk

@@ -40,18 +40,17 @@ from agentlab.no_such_name import only
 from agentlab.testing.fault_bodies import (
     Ask,
     Attempt,
+    BodyFault,
     BrokenGzip,
+    CheckedFault,
     Cut,
     Fault,
     Garbled,
     Given,
     Padded,
     Repeated,
-    check_bytes,
-    check_seconds,
     first,
     given,
-    with_body,
 )
 from agentlab.transport.http import HttpAnswer
 
@@ -100,7 +99,7 @@ class Refused(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Reset(Fault):
+class Reset(BodyFault):
     """The connection breaks off: before the headers (None), or after `after_bytes` of the body, at the latest at its end.
 
     Example:
@@ -113,25 +112,20 @@ class Reset(Fault):
 
     after_bytes: int | None = None
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Raise the error, or return a body that does."""
-        after = self.after_bytes
-        if after is None:
+        if self.after_bytes is None:
             raise attempt.broke_off()
+        return await BodyFault.answer(self, ask, attempt)
 
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for piece in first(chunks, after):
-                yield piece
-            raise attempt.broke_off()
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for piece in first(chunks, self.after_bytes or 0):
+            yield piece
+        raise attempt.broke_off()
 
 
 @dataclass(frozen=True, slots=True)
-class Stalled(Fault):
+class Stalled(BodyFault):
     """No data arrives (None), or none after `after_bytes` of the body, until the time-out: five minutes by default, and at most
     `longest_s`.
 
@@ -146,28 +140,22 @@ class Stalled(Fault):
     after_bytes: int | None = None
     longest_s: float | None = None
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-        check_seconds(self, longest_s=self.longest_s)
-
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Raise the error after the wait, or return a body that does."""
         limits = [limit for limit in (self.longest_s, attempt.timeout_s) if limit is not None]
         waiting = Attempt(attempt.place, min(limits, default=None))
-        after = self.after_bytes
-        if after is None:
+        if self.after_bytes is None:
             raise await waiting.silence()
+        return await BodyFault.answer(self, ask, waiting)
 
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for piece in first(chunks, after):
-                yield piece
-            raise await waiting.silence()
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for piece in first(chunks, self.after_bytes or 0):
+            yield piece
+        raise await attempt.silence()
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(Fault):
+class Slow(BodyFault):
     """The body arrives in pieces of `bytes_at_once`, with a pause before each. The answer is valid.
 
     Example:
@@ -181,28 +169,18 @@ class Slow(Fault):
     bytes_at_once: int = 200
     pause_s: float = 0.01
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.bytes_at_once, int) or self.bytes_at_once < 1:
-            raise ConfigurationError(f"Slow(bytes_at_once={self.bytes_at_once!r}): give a whole number of at least 1.")
-        check_seconds(self, pause_s=self.pause_s)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return the real answer, slowly."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for chunk in chunks:
-                for start in range(0, len(chunk), self.bytes_at_once):
-                    await asyncio.sleep(self.pause_s)
-                    yield chunk[start : start + self.bytes_at_once]
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            for start in range(0, len(chunk), self.bytes_at_once):
+                await asyncio.sleep(self.pause_s)
+                yield chunk[start : start + self.bytes_at_once]
 
 
 # Another answer -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Fault):
+class Status(CheckedFault):
     """An error status; the request is not sent. `body` is text, or a dict sent as JSON; None is an error object with the status.
 
     Example:
@@ -220,7 +198,7 @@ class Status(Fault):
     def __post_init__(self) -> None:
         if not isinstance(self.status, int) or not 300 <= self.status <= 599:
             raise ConfigurationError(f"Status({self.status!r}): give an HTTP status from 300 to 599.")
-        check_seconds(self, retry_after_s=self.retry_after_s)
+        CheckedFault.__post_init__(self)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Return the error status."""

@@ -10,10 +10,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 import httpx
 
@@ -215,47 +214,29 @@ class _LiveAnswer:
                 yield chunk
 
 
-class _readable_errors:  # noqa: N801  reads like contextlib's
-    """Turns httpx's errors into agentlab's, with what to do next."""
-
-    __slots__ = ("_url",)
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
-            return
-        ours, cause = _as_ours(error, redact_url(self._url).partition("?")[0])
-        if ours is not None:
-            # httpx's error may repeat a key, and some tracebacks show variables.
-            del error, trace
-            raise ours from cause
-
-
-def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
-    """Return agentlab's error for an error of httpx, and its cause; None for any other error."""
-    if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
-        # Not chained: the error's text holds the header, which may be the key.
-        message = (
+@contextmanager
+def _readable_errors(url: str) -> Iterator[None]:
+    """Turn httpx's errors into agentlab's, with what to do next."""
+    place = redact_url(url).partition("?")[0]
+    cause: Exception | None = None
+    try:
+        yield
+        return
+    except (httpx.LocalProtocolError, UnicodeEncodeError):  # without a cause: its text holds the header, which may be the key
+        ours: Exception = ConfigurationError(
             f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
             "or a space copied along with the API key: set the key again."
         )
-        return ConfigurationError(message), None
-    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        message = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
-        return ConfigurationError(message), _cause(error)
-    if isinstance(error, httpx.HTTPError):
-        return ProviderConnectionError(f"{place}: {_explain(error)}"), _cause(error)
-    return None, None
-
-
-def _cause(error: BaseException) -> BaseException | None:
-    """Return the error if it holds no key, else None: servers can break off while they repeat one."""
-    return error if holds_no_key(error) else None
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        ours = ConfigurationError(f"{place!r} is no address: {error}. Set base_url to something like https://host/v1.")
+        cause = error
+    except httpx.HTTPError as error:
+        ours = ProviderConnectionError(f"{place}: {_explain(error)}")
+        cause = error
+    # Servers may break off while they repeat a key, and tracebacks show causes and variables.
+    shown = cause if cause is not None and holds_no_key(cause) else None
+    del cause
+    raise ours from shown
 
 
 def _explain(error: httpx.HTTPError) -> str:
@@ -329,55 +310,38 @@ class RecordTransport(httpx.AsyncBaseTransport):
         )
         response = await self._transport.handle_async_request(request)
         tape.headers(response.status_code, response.reason_phrase, response.headers)
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  what an async transport gives
-        stream = _TapedStream(response.stream, tape, response.headers.get("content-encoding", ""))
-        return httpx.Response(response.status_code, headers=response.headers, stream=stream, extensions=response.extensions)
+        decoded = [(name, value) for name, value in response.headers.multi_items() if name not in _ENCODING]
+        headers = decoded if "content-encoding" in response.headers else response.headers
+        stream = _TapedStream(response, tape)
+        return httpx.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
     async def aclose(self) -> None:
         """Close the transport underneath."""
         await self._transport.aclose()
 
 
-class _TapedStream(httpx.AsyncByteStream):
-    """Passes bytes to the caller unchanged, and to the tape decoded."""
+_ENCODING = ("content-encoding", "content-length")
 
-    def __init__(self, stream: httpx.AsyncByteStream, tape: Tape, encoding: str) -> None:
-        self._stream = stream
+
+class _TapedStream(httpx.AsyncByteStream):
+    """Passes the decoded body to the caller and to the tape."""
+
+    def __init__(self, response: httpx.Response, tape: Tape) -> None:
+        self._response = response
         self._tape = tape
-        self._encoding = encoding
-        self._raw: list[tuple[float, bytes]] = []
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._stream:
-                if self._encoding:
-                    self._raw.append((time.monotonic(), chunk))
-                else:
-                    self._tape.chunk(chunk)
+            async for chunk in self._response.aiter_bytes():
+                self._tape.chunk(chunk)
                 yield chunk
         except httpx.TransportError:
             self._tape.broke()
             raise
-        self._decode()
         self._tape.complete()
 
     async def aclose(self) -> None:
         try:
-            await self._stream.aclose()
+            await self._response.aclose()
         finally:
-            self._decode()
             self._tape.close()
-
-    def _decode(self) -> None:
-        """Give the tape the decompressed chunks, each with its own time."""
-        raw, self._raw = self._raw, []
-        at = 0.0
-
-        def feed() -> Iterator[bytes]:
-            nonlocal at
-            for at, chunk in raw:  # noqa: B007  the time of the chunk that is being decoded
-                yield chunk
-
-        with suppress(httpx.DecodingError):  # broken off in the middle
-            for piece in httpx.Response(200, headers={"content-encoding": self._encoding}, content=feed()).iter_bytes():
-                self._tape.chunk(piece, at)

@@ -136,7 +136,7 @@ def test_what_is_wrong_is_told() -> None:
     assert set(wrong.broken) == {"finish reasons are as documented"}
     assert "'stop' means max_tokens, and is read as end_turn" in repr(wrong)
     keyless = held(Gateway, provider=lambda: Gateway(model="m"))
-    assert keyless.broken == {"it shows no key": "give the provider a made-up key, so that it can be looked for"}
+    assert keyless.broken == {"it shows no key": "give the provider a made-up key for the test to look for"}
 
 
 def test_what_is_left_out_is_told_and_does_not_count() -> None:
