@@ -175,17 +175,17 @@ def answer(span: Span) -> tuple[str | None, tuple[str, ...] | None]:
     if messages is None:
         return None, None
     parts = [part for message in messages for part in _parts(message)]
-    text = "".join(said for part in parts if part.get("type") == "text" and isinstance(said := part.get("content"), str))
+    text = "".join(content for part in parts if part.get("type") == "text" and isinstance(content := part.get("content"), str))
     tools = tuple(str(part.get("name") or "") for part in parts if part.get("type") == "tool_call")
-    return text_of(text), tools
+    return text, tools
 
 
 def prompt(span: Span) -> str | None:
     """Return the first user message."""
     for message in _messages(span, names.INPUT_MESSAGES) or []:
         if message.get("role") == "user":
-            said = [part.get("content") for part in _parts(message) if part.get("type") == "text"]
-            return text_of("".join(part for part in said if isinstance(part, str)))
+            texts = [part.get("content") for part in _parts(message) if part.get("type") == "text"]
+            return "".join(text for text in texts if isinstance(text, str))
     return None
 
 

@@ -116,7 +116,7 @@ class CheckedFault(Fault):
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for an impossible number; store a timedelta as seconds."""
-        for field in fields(self):  # type: ignore[arg-type]  subclasses are dataclasses
+        for field in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             raw = getattr(self, field.name)
             value, least = in_seconds(raw) if field.name.endswith("_s") else raw, _LEAST.get(field.name, 0)
             if value is not raw:

@@ -80,25 +80,6 @@ def _number(text: str) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-class _Queue:
-    """The recordings of one request, or of one address, in order; `labels` has them by label."""
-
-    __slots__ = ("interactions", "labels")
-
-    def __init__(self) -> None:
-        self.interactions: list[Interaction] = []
-        self.labels: dict[str, list[Interaction]] = {}
-
-    def add(self, interaction: Interaction) -> None:
-        self.interactions.append(interaction)
-        if interaction.lane:
-            self.labels.setdefault(interaction.lane, []).append(interaction)
-
-    def of(self, lane: str) -> list[Interaction]:
-        """Return the recordings for a lane."""
-        return self.labels.get(lane.partition("#")[2], self.interactions) if self.labels else self.interactions
-
-
 class _Lane:
     """The position of one lane."""
 
@@ -119,6 +100,8 @@ class _Lane:
         return recorded[position]
 
 
+_Queue = dict[str, list[Interaction]]
+"""The recordings of one request, or of one address, in order: all of them under "", and those of each label again."""
 _Queues = dict[tuple[str, bytes], _Queue]
 
 
@@ -144,11 +127,10 @@ class ReplayIndex:
     def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
         queues: _Queues = {}
         for interaction in self.interactions:
-            key = (self._place(interaction.method, interaction.uri), form(interaction.body))
-            queue = queues.get(key)
-            if queue is None:
-                queue = queues[key] = _Queue()
-            queue.add(interaction)
+            queue = queues.setdefault((self._place(interaction.method, interaction.uri), form(interaction.body)), {})
+            queue.setdefault("", []).append(interaction)
+            if interaction.lane:
+                queue.setdefault(interaction.lane, []).append(interaction)
         return queues
 
     def _place(self, method: str, url: str) -> str:
@@ -189,13 +171,13 @@ class ReplayIndex:
             if here is None:
                 here = self._lanes[lane] = _Lane()
             queue = self._by_bytes.get((place, body if self._strict else b""))
-            found = here.next_of(queue.of(lane)) if queue else None
+            found = here.next_of(_of_lane(queue, lane)) if queue else None
             if found is None and self._strict:
                 queue = self._same_form(place, body)
-                found = here.next_of(queue.of(lane)) if queue else None
+                found = here.next_of(_of_lane(queue, lane)) if queue else None
         if found is not None:
             return found
-        raise self._unknown(place, body) if queue is None else self._exhausted(place, queue.of(lane))
+        raise self._unknown(place, body) if queue is None else self._exhausted(place, _of_lane(queue, lane))
 
     def forget(self, lane: str) -> None:
         """Forget the position of a lane that sends no more requests."""
@@ -219,7 +201,7 @@ class ReplayIndex:
         if self.match == "order":
             what = f"{place} was recorded {times} and all of it has been served to this run (the last was {last})"
         else:
-            what = f"this request to {place} was recorded {times} and this run asks for it once more (the last was {last})"
+            what = f"this request to {place} was recorded {times} and this run asks for it again (the last was {last})"
         return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
@@ -241,6 +223,10 @@ class ReplayIndex:
         folder = self.path or "…"
         other = ', or `match="order"` to serve what is recorded whatever is asked' if self.match == "strict" else ""
         return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
+
+
+def _of_lane(queue: _Queue, lane: str) -> list[Interaction]:
+    return queue.get(lane.partition("#")[2]) or queue[""]
 
 
 def check_pace(pace: float) -> float:
