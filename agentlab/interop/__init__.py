@@ -1,14 +1,15 @@
-"""Runs that other tools recorded, as the frames that agentlab's own runs have, to plot, compare and backtest.
+"""Other tools' formats: runs recorded elsewhere as agentlab's frames, to plot, compare and backtest, and runs as OpenTelemetry spans.
 
     lab.importers.inspect("logs/")             .eval logs of Inspect: a run is an epoch of a sample
     lab.importers.otel("spans.jsonl")          OpenTelemetry GenAI spans as JSON lines: a run is an `invoke_agent` span, or a trace
-    lab.importers.parquet("exported/")         what `store.export` wrote, or a steps.parquet of your own
+    lab.importers.parquet("exported/")         an export of `store.export`, or your own steps.parquet
     lab.importers.store("runs.db")             a store of agentlab
 
-Each gives an `Imported`: `.steps`, `.runs` and `.notes`. The frames have the columns of `lab.frame(results)` and `lab.frame(results,
-"runs")`; what a record does not say is NA, never 0 and never guessed, and `.notes` tells in sentences what was left out.
+Each returns an `Imported`: `.steps`, `.runs` and `.notes`. The frames have the columns of `lab.frame(results)` and `lab.frame(results,
+"runs")`; values that a record lacks are NA, never 0 and never guessed, and `.notes` says in sentences what was left out. Nothing in a
+record is executed, and no path in it is opened.
 
-What is read is text from outside: nothing in it is executed, and no path in it is opened.
+The exporter is `otel_export` (`lab.telemetry`). May import everything up to storage.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from agentlab.interop.import_own import parquet, store
     from agentlab.interop.rows import Imported
 
-_MODULE_OF = {  # imported when first used: they load pandas, which OpenTelemetry's observer does without
+_MODULE_OF = {  # imported when first used: they load pandas, which the exporter does not need
     "Imported": "agentlab.interop.rows",
     "inspect": "agentlab.interop.import_inspect",
     "otel": "agentlab.interop.import_otel",

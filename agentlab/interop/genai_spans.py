@@ -1,7 +1,7 @@
-"""What a span says by OpenTelemetry's GenAI conventions, under the names of today and of earlier versions of them.
+"""Reads the attributes of OpenTelemetry's GenAI conventions, current and earlier ones, from a span.
 
-Also under those of OpenLLMetry (`llm.request.type`, `gen_ai.completion.0.*`) and of OpenInference (`openinference.span.kind`,
-`llm.token_count.*`), as far as one name stands for one of ours.
+Also those of OpenLLMetry (`llm.request.type`, `gen_ai.completion.0.*`) and OpenInference (`openinference.span.kind`,
+`llm.token_count.*`), where one of their names corresponds to one of ours.
 """
 
 from __future__ import annotations
@@ -61,82 +61,90 @@ _CONVERSATION = ("gen_ai.conversation.id", "session.id")
 
 
 def kind_of(span: Span) -> str | None:
-    """Whether it is an agent's run, a call of a model, or a tool; None for everything else."""
-    told = span.attributes
-    operation = told.get(names.OPERATION)
+    """Return whether a span is an agent's run, a call of a model or a tool; None for other spans."""
+    attributes = span.attributes
+    operation = attributes.get(names.OPERATION)
     if isinstance(operation, str):
         return _OPERATIONS.get(operation.lower())
     for name, kinds in _OTHER_KINDS:
-        word = told.get(name)
+        word = attributes.get(name)
         if isinstance(word, str) and word in kinds:
             return kinds[word]
-    if names.TOOL in told:
+    if names.TOOL in attributes:
         return TOOL
-    return CHAT if text_at(told, (names.REQUEST_MODEL,)) and ("gen_ai.system" in told or names.PROVIDER in told) else None
+    return (
+        CHAT
+        if text_at(attributes, (names.REQUEST_MODEL,)) and ("gen_ai.system" in attributes or names.PROVIDER in attributes)
+        else None
+    )
 
 
-def text_at(told: Mapping[str, Any], where: tuple[str, ...]) -> str | None:
-    """The first of these attributes that holds text."""
-    return next((text for name in where if (text := text_of(told.get(name)))), None)
+def text_at(attributes: Mapping[str, Any], where: tuple[str, ...]) -> str | None:
+    """Return the first of these attributes that holds text."""
+    return next((text for name in where if (text := text_of(attributes.get(name)))), None)
 
 
-def _count_at(told: Mapping[str, Any], where: tuple[str, ...]) -> int | None:
-    return next((count for name in where if (count := count_of(told.get(name))) is not None), None)
+def _count_at(attributes: Mapping[str, Any], where: tuple[str, ...]) -> int | None:
+    return next((count for name in where if (count := count_of(attributes.get(name))) is not None), None)
 
 
-def number_at(told: Mapping[str, Any], name: str) -> int | None:
-    """A count of agentlab's own, from 1."""
-    return count_of(told.get(name)) or None
+def number_at(attributes: Mapping[str, Any], name: str) -> int | None:
+    """Return a number that agentlab counts from 1."""
+    return count_of(attributes.get(name)) or None
 
 
 def model(span: Span) -> str | None:
-    """The model asked for, or the one that says it answered."""
+    """Return the requested model, else the one that answered."""
     return text_at(span.attributes, _MODEL)
 
 
 def provider(span: Span) -> str | None:
-    """Who answered, by agentlab's name."""
+    """Return agentlab's name of the provider."""
     return provider_of(text_at(span.attributes, _PROVIDER))
 
 
 def conversation(span: Span) -> str | None:
-    """The id of the conversation that it is a part of."""
+    """Return the id of the conversation."""
     return text_at(span.attributes, _CONVERSATION)
 
 
 def tool_name(span: Span) -> str:
-    """The tool's name; the span's own where it has none."""
+    """Return the tool's name, else the span's."""
     return text_at(span.attributes, _TOOL_NAME) or span.name
 
 
 def usage(span: Span) -> tuple[Usage, bool]:
-    """Tokens, and whether what was cached had to be added to the input.
+    """Return the tokens, and whether cached tokens had to be added to the input.
 
-    By the conventions the input includes what was read from and written to a cache. Where the cached part is larger than the input,
-    the input cannot be the whole of it, so whoever wrote the span kept them apart, as Anthropic's API does.
+    By the conventions the input includes tokens read from and written to a cache. If the cached part is larger than the input, the span
+    reports them apart, as Anthropic's API does.
     """
-    told = span.attributes
-    tokens_in, read, written = _count_at(told, _INPUT), _count_at(told, _CACHE_READ), _count_at(told, _CACHE_WRITE)
+    attributes = span.attributes
+    tokens_in, read, written = (
+        _count_at(attributes, _INPUT),
+        _count_at(attributes, _CACHE_READ),
+        _count_at(attributes, _CACHE_WRITE),
+    )
     cached = (read or 0) + (written or 0)
     apart = tokens_in is not None and cached > tokens_in
     if apart and tokens_in is not None:
         tokens_in += cached
-    tier = text_at(told, _TIER)
-    return usage_of(tokens_in, _count_at(told, _OUTPUT), read, written, _count_at(told, _REASONING), service_tier=tier), apart
+    tier, reasoning = text_at(attributes, _TIER), _count_at(attributes, _REASONING)
+    return usage_of(tokens_in, _count_at(attributes, _OUTPUT), read, written, reasoning, service_tier=tier), apart
 
 
 def cost(span: Span, used: Usage, *, price: bool = True, several: bool = False) -> Cost:
-    """What the record says it cost, else by public prices of its time, where the server, the model and all of its tokens are known.
-    `price` is whether the record leaves that to us; `several` that the tokens are those of several calls."""
-    told = next((usd for name in _COST if (usd := money_of(span.attributes.get(name))) is not None), None)
-    if told is not None:
+    """Return the recorded cost, else the cost by public prices of that time, if the server, the model and all tokens are known.
+
+    `price` is False if the record has unknown costs that must stay unknown; `several` is True if the tokens are those of several calls.
+    """
+    reported = next((usd for name in _COST if (usd := money_of(span.attributes.get(name))) is not None), None)
+    if reported is not None:
         source = span.attributes.get(names.COST_SOURCE)
-        return Cost(told, CostSource.PRICED if source == CostSource.PRICED.value else CostSource.REPORTED)
+        return Cost(reported, CostSource.PRICED if source == CostSource.PRICED.value else CostSource.REPORTED)
     who = provider(span)
     if not price or who is None:
-        return Cost(
-            reason=text_at(span.attributes, (names.COST_NOTE,)) or "The record does not say who answered, or for how much."
-        )
+        return Cost(reason=text_at(span.attributes, (names.COST_NOTE,)) or "The record has neither a provider nor a cost.")
     at = None if span.start_ns is None else datetime.fromtimestamp(span.start_ns / 1e9, UTC)
     host = text_at(span.attributes, (names.SERVER_ADDRESS,))
     address = f"https://{host}" if host else None
@@ -150,34 +158,34 @@ def cost(span: Span, used: Usage, *, price: bool = True, several: bool = False) 
 
 
 def finish_word(span: Span) -> str | None:
-    """Why the response ended, in the provider's own word."""
-    told = span.attributes
-    words = told.get(names.FINISH_REASONS)
+    """Return the provider's finish reason."""
+    attributes = span.attributes
+    words = attributes.get(names.FINISH_REASONS)
     if isinstance(words, str) and words.startswith("["):
         words = _parsed(words)
     first = words[0] if isinstance(words, list | tuple) and words else words
     if isinstance(first, str) and first:
-        return first[:200]
-    return text_at(told, ("gen_ai.completion.0.finish_reason", "llm.response.finish_reason", "llm.finish_reason"))
+        return first
+    return text_at(attributes, ("gen_ai.completion.0.finish_reason", "llm.response.finish_reason", "llm.finish_reason"))
 
 
 def answer(span: Span) -> tuple[str | None, tuple[str, ...] | None]:
-    """What the model said, and the names of the tools it asked for; None where the span does not hold what was said."""
+    """Return the text of the model and the names of the tools it called; None if the span has no content."""
     messages = _messages(span, names.OUTPUT_MESSAGES)
     if messages is None:
         return None, None
     parts = [part for message in messages for part in _parts(message)]
-    text = "".join(said for part in parts if part.get("type") == "text" and isinstance(said := part.get("content"), str))
-    tools = tuple(str(part.get("name") or "")[:200] for part in parts if part.get("type") == "tool_call")
-    return text_of(text), tools
+    text = "".join(content for part in parts if part.get("type") == "text" and isinstance(content := part.get("content"), str))
+    tools = tuple(str(part.get("name") or "") for part in parts if part.get("type") == "tool_call")
+    return text, tools
 
 
 def prompt(span: Span) -> str | None:
-    """The first thing that a person said to it."""
+    """Return the first user message."""
     for message in _messages(span, names.INPUT_MESSAGES) or []:
         if message.get("role") == "user":
-            said = [part.get("content") for part in _parts(message) if part.get("type") == "text"]
-            return text_of("".join(part for part in said if isinstance(part, str)))
+            texts = [part.get("content") for part in _parts(message) if part.get("type") == "text"]
+            return "".join(text for text in texts if isinstance(text, str))
     return None
 
 

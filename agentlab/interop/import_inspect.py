@@ -1,4 +1,4 @@
-"""One run out of a sample, as the reader of Inspect's logs prints it."""
+"""Imports runs from Inspect's .eval logs: a run is an epoch of a sample, a step a call of the model with its tool calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentlab.interop import inspect_reader
 from agentlab.interop.rows import (
     Imported,
     ReadRun,
-    ReadTurn,
+    ReadStep,
     Where,
     count_of,
     files_of,
@@ -50,7 +50,7 @@ STOP_REASONS: Mapping[str, StopReason] = {
     "operator": StopReason.EXPLICIT_STOP,
     "custom": StopReason.STOP_CONDITION,
 }
-"""Inspect's word for the limit that ended a sample (EvalSampleLimitType of inspect-ai 0.3.285), and ours."""
+"""Our stop reason for the limit that ended a sample (EvalSampleLimitType of inspect-ai 0.3.285)."""
 
 _ENDS = {
     FinishReason.END_TURN: StopReason.COMPLETED,
@@ -61,43 +61,43 @@ _ENDS = {
 }
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 SUBMIT = "submit"
-"""The tool with which Inspect's own agents hand in their answer."""
+"""The tool with which Inspect's own agents submit their answer."""
 
 
 @dataclass(slots=True)
-class Told:
-    """What there is to be told of an import."""
+class _Notes:
+    """Collects the notes of an import."""
 
     counted: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def failed_log(self, line: Mapping[str, Any]) -> bool:
-        """Whether this line says that a log could not be read."""
+        """True if this line reports a log that could not be read."""
         if "failed" in line:
             log = without_keys(str(line["log"])).rpartition("/")[2]
             self.failures.append(f"{log}: {without_keys(str(line['failed']))}")
         return "failed" in line
 
     def sentences(self) -> list[str]:
-        """All of it, for the person who imports."""
-        said = []
+        """Return the notes as sentences."""
+        found = []
         if self.failures:
-            said.append(f"{_n(self.failures, 'log')} could not be read, the first: {self.failures[0]}")
+            found.append(f"{_n(self.failures, 'log')} could not be read, the first: {self.failures[0]}")
         for name, text in _SENTENCES.items():
             if self.counted[name]:
-                said.append(text.format(f"{self.counted[name]:,}"))
-        return said
+                found.append(text.format(f"{self.counted[name]:,}"))
+        return found
 
 
 _SENTENCES = {
     "scorers": "Calls of models by scorers are no steps: {} left out.",
-    "pending": "Calls that had not come back when the log was written, left out: {}.",
-    "cached": "Answers out of Inspect's own cache, which count as no call, no tokens and no cost: {}.",
+    "pending": "Calls without a response when the log was written, left out: {}.",
+    "cached": "Answers from Inspect's own cache, which count as no call, no tokens and no cost: {}.",
     "included": "Calls whose input already included what was cached, by their total: {}.",
     "unclear": "Calls whose total is not the sum of its parts, taken as Inspect defines the parts: {}.",
     "from_messages": "Samples without events, read from their messages: {}. Tokens and times of their steps are not known.",
     "no_steps": "Samples in which no model was called: {}; they are in the runs frame only.",
-    "no_end": "Samples of which the log does not say why they ended: {}.",
+    "no_end": "Samples whose log does not say why they ended: {}.",
     "unscored": "Scores that are no number, and NA: {}.",
     "several": "Samples with several scorers: {}; `score` is the first one's.",
 }
@@ -107,20 +107,20 @@ def _n(things: Sequence[Any], what: str) -> str:
     return f"{len(things):,} {what}{'s' * (len(things) != 1)}"
 
 
-def run_of_sample(sample: Mapping[str, Any], log: str, told: Told) -> ReadRun:
-    """The run, and into `told` what there is to say of it."""
-    provider, model = _who(str(sample["model"]))
-    turns, called_last = _turns(sample, told)
-    if not turns:
-        turns, called_last = _turns_of_messages(sample["messages"])
-        told.counted["from_messages" if turns else "no_steps"] += 1
-    stop, detail = _end(sample, turns, called_last)
-    told.counted["no_end"] += stop is None
-    scores = _scores(sample["scores"], told)
+def run_of_sample(sample: Mapping[str, Any], log: str, notes: _Notes) -> ReadRun:
+    """Return the run of a sample, and add to `notes`."""
+    provider, model = _provider_and_model(str(sample["model"]))
+    steps, called_last = _steps(sample, notes)
+    if not steps:
+        steps, called_last = _steps_of_messages(sample["messages"])
+        notes.counted["from_messages" if steps else "no_steps"] += 1
+    stop, detail = _end(sample, steps, called_last)
+    notes.counted["no_end"] += stop is None
+    scores = _scores(sample["scores"], notes)
     uuid = sample["uuid"]
     return ReadRun(
         uuid if isinstance(uuid, str) and uuid else f"{log}/{sample['id']}/{sample['epoch']}",
-        turns,
+        steps,
         provider=provider,
         model=model,
         prompt=text_of(sample["input"]),
@@ -133,8 +133,8 @@ def run_of_sample(sample: Mapping[str, Any], log: str, told: Told) -> ReadRun:
     )
 
 
-def _who(name: str) -> tuple[str | None, str]:
-    """Provider and model of `openai/gpt-4o`; a service in between, as in `openai/azure/gpt-4o`, is who answers."""
+def _provider_and_model(name: str) -> tuple[str | None, str]:
+    """Return provider and model of `openai/gpt-4o`; in `openai/azure/gpt-4o` the service between them is the provider."""
     first, _, rest = name.partition("/")
     if not rest:
         return None, name
@@ -146,25 +146,25 @@ def _who(name: str) -> tuple[str | None, str]:
 # Steps -------------------------------------------------------------------------------------------------------------------------------
 
 
-def _turns(sample: Mapping[str, Any], told: Told) -> tuple[list[ReadTurn], tuple[str, ...]]:
-    """The steps, and the names of the tools that the last one called."""
-    events = _without_scorers(sample["events"], told)
+def _steps(sample: Mapping[str, Any], notes: _Notes) -> tuple[list[ReadStep], tuple[str, ...]]:
+    """Return the steps, and the names of the tools that the last one called."""
+    events = _without_scorers(sample["events"], notes)
     begin = _time(sample["started_at"]) or next((at for one in events if (at := _time(one["at"])) is not None), None)
     groups: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
     for one in events:
         if one["event"] == "model":
             if one["pending"]:
-                told.counted["pending"] += 1
+                notes.counted["pending"] += 1
             else:
                 groups.append((one, []))
         elif groups:
             groups[-1][1].append(one)
-    turns = [_turn(call, tools, begin, told) for call, tools in groups]
-    return turns, (turns[-1].tools or ()) if turns else ()
+    steps = [_step(call, tools, begin, notes) for call, tools in groups]
+    return steps, (steps[-1].tools or ()) if steps else ()
 
 
-def _without_scorers(events: Sequence[Mapping[str, Any]], told: Told) -> list[Mapping[str, Any]]:
-    """The calls of models and of tools, but for those by which the sample was scored."""
+def _without_scorers(events: Sequence[Mapping[str, Any]], notes: _Notes) -> list[Mapping[str, Any]]:
+    """Return the calls of models and tools without those of scorers."""
     above: dict[str, str | None] = {}
     scorers: set[str] = set()
     kept, in_scorer = [], 0
@@ -172,30 +172,30 @@ def _without_scorers(events: Sequence[Mapping[str, Any]], told: Told) -> list[Ma
         match one["event"]:
             case "span_begin":
                 above[one["id"]] = one["parent"]
-                if one["type"] in ("scorer", "scorers") or one["parent"] in scorers:  # a span begins after the one it is in
+                if one["type"] in ("scorer", "scorers") or one["parent"] in scorers:  # a span begins after its parent
                     scorers.add(one["id"])
             case "step":
                 if one["type"] == "scorer":
                     in_scorer += 1 if one["action"] == "begin" else -1
             case kind if one["span"] in scorers or in_scorer > 0:
-                told.counted["scorers"] += kind == "model"
+                notes.counted["scorers"] += kind == "model"
             case _:
                 kept.append(one)
     return kept
 
 
-def _turn(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: float | None, told: Told) -> ReadTurn:
-    provider, model = _who(str(call["model"]))
+def _step(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: float | None, notes: _Notes) -> ReadStep:
+    provider, model = _provider_and_model(str(call["model"]))
     answered = call["answered"] and call["error"] is None
     word = call["stop_reason"] if answered else None
     message = (call["message"] or {}) if answered else {}
     asked = tuple(str(one["function"]) for one in message.get("tools", ()))
     cached = call["cache"] == "read"
-    told.counted["cached"] += cached
-    usage = NOTHING_USED if cached else _usage(call["usage"] if answered else None, message.get("ran", ()), told)
+    notes.counted["cached"] += cached
+    usage = NOTHING_USED if cached else _usage(call["usage"] if answered else None, message.get("ran", ()), notes)
     start = _time(call["at"])
     ends = [end for one in (call, *tools) if (end := _time(one["until"])) is not None]
-    return ReadTurn(
+    return ReadStep(
         provider=provider,
         model=model,
         finish_reason=finish_reason_of(word, called_tools=bool(asked)),
@@ -209,13 +209,15 @@ def _turn(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: fl
         text=text_of(message.get("text")) if answered else None,
         started_s=None if start is None or begin is None else max(0.0, start - begin),
         duration_s=None if start is None or not ends else max(0.0, max(ends) - start),
-        error=_hidden(call["error"]),
+        error=_error_text(call["error"]),
     )
 
 
-def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], told: Told) -> Usage:
-    """By our convention: Inspect keeps what was cached apart from the input, but older versions of some of its providers did not.
-    `ran` are the provider's own tools that it ran."""
+def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], notes: _Notes) -> Usage:
+    """Return usage by our convention: Inspect counts cached tokens apart from the input, older versions of some providers did not.
+
+    `ran` are the provider's own tools that it ran.
+    """
     if usage is None:
         return Usage()
     tokens_in, out, total = (count_of(usage.get(name)) for name in ("input_tokens", "output_tokens", "total_tokens"))
@@ -223,27 +225,27 @@ def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], told: Told) -
     cached = (read or 0) + (written or 0)
     if tokens_in is not None and out is not None:
         included = cached > 0 and total == tokens_in + out
-        told.counted["included"] += included
-        told.counted["unclear"] += not included and total not in (None, tokens_in + cached + out)
+        notes.counted["included"] += included
+        notes.counted["unclear"] += not included and total not in (None, tokens_in + cached + out)
         tokens_in += 0 if included else cached
-    also = tuple(dict.fromkeys(str(name)[:200].replace("_", " ") for name in ran if "mcp" not in str(name)))
+    also = tuple(dict.fromkeys(str(name).replace("_", " ") for name in ran if "mcp" not in str(name)))
     return usage_of(tokens_in, out, read, written, count_of(usage.get("reasoning_tokens")), also_charged=also)
 
 
-def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usage, told: Mapping[str, Any] | None) -> Cost:
-    """What Inspect says that it cost, by the prices it was given; else by public ones, where the model is known to them."""
-    usd = money_of(told.get("total_cost")) if told else None
+def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usage, reported: Mapping[str, Any] | None) -> Cost:
+    """Return the cost that Inspect computed, else by public prices if they have the model."""
+    usd = money_of(reported.get("total_cost")) if reported else None
     if usd is not None:
         return Cost(usd, CostSource.PRICED)
     if provider is None:
-        return Cost(reason="The log does not say who answered.")
+        return Cost(reason="The log does not name the provider.")
     at = _time(call["at"])
     return cost_of(provider, model, usage, at=None if at is None else datetime.fromtimestamp(at, UTC))
 
 
-def _turns_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[ReadTurn], tuple[str, ...]]:
-    """Of a sample without events, what its messages say."""
-    turns: list[ReadTurn] = []
+def _steps_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[ReadStep], tuple[str, ...]]:
+    """Return the steps of a sample without events, from its messages."""
+    steps: list[ReadStep] = []
     for place, one in enumerate(messages):
         if one["role"] != "assistant":
             continue
@@ -253,8 +255,8 @@ def _turns_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Read
             if later["role"] == "assistant":
                 break
             answers.append(later)
-        turns.append(
-            ReadTurn(
+        steps.append(
+            ReadStep(
                 finish_reason=FinishReason.TOOL_CALLS if names else None,
                 calls=1,
                 tools=names,
@@ -263,29 +265,29 @@ def _turns_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Read
                 action=Action.EXECUTE_TOOLS.value if answers else None,
             )
         )
-    return turns, (turns[-1].tools or ()) if turns else ()
+    return steps, (steps[-1].tools or ()) if steps else ()
 
 
 # The end -----------------------------------------------------------------------------------------------------------------------------
 
 
 def _end(
-    sample: Mapping[str, Any], turns: Sequence[ReadTurn], called_last: tuple[str, ...]
+    sample: Mapping[str, Any], steps: Sequence[ReadStep], called_last: tuple[str, ...]
 ) -> tuple[StopReason | None, str | None]:
-    """Why the sample ended, and what there is to say of it."""
+    """Return the stop reason of the sample and its detail."""
     if sample["limit"] is not None:
         kind, limit = str(sample["limit"]["type"]), sample["limit"]["limit"]
         return STOP_REASONS.get(kind), f"The {kind} limit of the sample, {limit:g}, was reached."
     if sample["error"] is not None:
-        return StopReason.ERROR, _hidden(sample["error"])
+        return StopReason.ERROR, _error_text(sample["error"])
     if SUBMIT in called_last:
         return StopReason.TERMINATING_TOOL, "The agent submitted its answer."
-    reason = turns[-1].finish_reason if turns else None
+    reason = steps[-1].finish_reason if steps else None
     return (None if reason is None else _ENDS.get(reason)), None
 
 
 def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
-    """The sample's limits as columns: tokens where all of them count, turns, time and money."""
+    """Return the sample's limits as columns: tokens if all of them count, turns, time and cost."""
     config, own = sample["config"], sample["limits"]
     tokens = own["token_limit"] if own["token_limit"] is not None else config.get("token_limit")
     kind = own["token_limit_type"] or config.get("token_limit_type") or "all"
@@ -298,14 +300,14 @@ def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
     }
 
 
-def _scores(scores: Mapping[str, Any], told: Told) -> dict[str, bool | float]:
-    """`score`, and each scorer's under its name where there are several; a scorer's several values under both names."""
+def _scores(scores: Mapping[str, Any], notes: _Notes) -> dict[str, bool | float]:
+    """Return `score`, and `score.<name>` for each scorer if there are several; several values of a scorer have both names."""
     flat: dict[str, Any] = {}
     for name, value in scores.items():
         flat |= {f"{name}.{part}": one for part, one in value.items()} if isinstance(value, dict) else {name: value}
     numbers = {name: _number(value) for name, value in flat.items()}
-    told.counted["unscored"] += sum(number is None for number in numbers.values())
-    told.counted["several"] += len(scores) > 1
+    notes.counted["unscored"] += sum(number is None for number in numbers.values())
+    notes.counted["several"] += len(scores) > 1
     known = {name: number for name, number in numbers.items() if number is not None}
     made: dict[str, bool | float] = {}
     first = next(iter(numbers), None)
@@ -315,7 +317,7 @@ def _scores(scores: Mapping[str, Any], told: Told) -> dict[str, bool | float]:
 
 
 def _number(value: Any) -> bool | float | None:
-    """A score as Inspect's own `value_to_float` has it; None where that would warn and take 0."""
+    """Return a score as Inspect's own `value_to_float` does; None where that would warn and take 0."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -329,8 +331,8 @@ def _number(value: Any) -> bool | float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _hidden(text: Any) -> str | None:
-    """What an error says, with whatever looks like a key replaced."""
+def _error_text(text: Any) -> str | None:
+    """Return the text of an error without keys."""
     kept = text_of(text)
     return None if kept is None else without_keys(kept)
 
@@ -343,25 +345,23 @@ def _time(text: Any) -> float | None:
 
 
 ENDINGS = (".eval",)
-LARGEST_PART_BYTES = 512 * 2**20
-"""Of a sample, unpacked: a few kilobytes of zip may hold far more."""
 LOGS_AT_ONCE = 20
-"""Logs that one process of Inspect reads: starting it takes two seconds, and what it has read of a log it need not keep."""
+"""Logs that one process of Inspect reads; starting it takes two seconds."""
 
 
 def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
-    """The samples of Inspect's .eval logs: a file, a folder, a pattern or a list of them.
+    """Import the samples of Inspect's .eval logs: a file, a folder, a pattern or a list of them.
 
-    They are read by Inspect's own dataframe reader, in a process of its own. `python` is the Python that has inspect-ai, where that is
-    another environment than this one; without, the package is needed here: the extra `agentlab-jupyter[inspect]`.
+    They are read by Inspect's own dataframe reader, in a separate process. `python` is the Python of another environment that has
+    inspect-ai; without it the package is needed here: the extra `agentlab-jupyter[inspect]`.
 
-    - a run is an epoch of a sample; `task`, `sample`, `epoch` and `log` are further columns of the runs frame, `score` is the first
-      scorer's and `score.<name>` each one's, where there are several, as numbers ("C" 1, "P" 0.5, "I" and "N" 0)
-    - a step is a call of a model, sub-agents' calls included, with the tools that were called; what a scorer asked a model is no step
-    - input tokens include what was read from and written to a cache; an answer out of Inspect's own cache used nothing
-    - `stop_reason` is the sample's limit or error, else what the last response says of it
+    - a run is an epoch of a sample; `task`, `sample`, `epoch` and `log` are further columns of the runs frame; `score` is the first
+      scorer's and `score.<name>` each scorer's, if there are several, as numbers ("C" 1, "P" 0.5, "I" and "N" 0)
+    - a step is a call of a model, also of sub-agents, with the tools that it called; calls of scorers are not steps
+    - input tokens include those read from and written to a cache; an answer from Inspect's own cache used nothing
+    - `stop_reason` is the sample's limit or error, else it follows from the last response
 
-    Raises ConfigurationError where there is no such file or no Inspect, StorageError where no log can be read.
+    Raises ConfigurationError if there is no such file or no Inspect, StorageError if no log can be read.
 
     Example:
         >>> lab.importers.inspect("no-such-folder/")
@@ -375,17 +375,17 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
 
 
 def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
-    """The same of what the reader printed."""
-    told = Told()
+    """Import the lines that the reader printed."""
+    notes = _Notes()
     runs = [
-        run_of_sample(line["sample"], Path(without_keys(str(line["log"]))).stem, told)
+        run_of_sample(line["sample"], Path(without_keys(str(line["log"]))).stem, notes)
         for line in lines
-        if not told.failed_log(line)
+        if not notes.failed_log(line)
     ]
     if not runs:
-        why = f": {told.failures[0]}" if told.failures else ", they hold no samples"
+        why = f": {notes.failures[0]}" if notes.failures else ", they hold no samples"
         raise StorageError(f"No run can be read from {source}{why}. Expected are .eval logs as `inspect eval` writes them.")
-    return Imported(*frames(runs), tuple(told.sentences()), source=source)
+    return Imported(*frames(runs), tuple(notes.sentences()), source=source)
 
 
 def _python(python: str | Path | None) -> str:
@@ -400,31 +400,17 @@ def _python(python: str | Path | None) -> str:
 
 
 def _lines(paths: Sequence[Path], python: str) -> Iterator[dict[str, Any]]:
-    """What the reader prints of these logs."""
-    fit = []
+    """Yield the lines that the reader prints for these logs."""
+    readable = []
     for path in paths:
-        if why_not := _why_not(path):
-            yield {"log": str(path), "failed": why_not}
+        if path.suffix == ".json" or zipfile.is_zipfile(path):
+            readable.append(path)
         else:
-            fit.append(path)
-    for begin in range(0, len(fit), LOGS_AT_ONCE):
-        some = [str(path.resolve()) for path in fit[begin : begin + LOGS_AT_ONCE]]
-        isolated = [] if python == sys.executable else ["-I"]  # what is set for this environment is not for another
+            yield {"log": str(path), "failed": "it is no zip file, as .eval logs are"}
+    for begin in range(0, len(readable), LOGS_AT_ONCE):
+        some = [str(path.resolve()) for path in readable[begin : begin + LOGS_AT_ONCE]]
+        isolated = [] if python == sys.executable else ["-I"]  # this environment's settings are not for another
         yield from _printed([python, *isolated, str(Path(inspect_reader.__file__)), *some], python)
-
-
-def _why_not(path: Path) -> str:
-    """Why a log is not given to Inspect, which unpacks each part of it into memory; empty where nothing is against it."""
-    if not zipfile.is_zipfile(path):
-        return "" if path.suffix == ".json" else "it is no zip file, as .eval logs are"
-    try:
-        with zipfile.ZipFile(path) as log:
-            largest = max(log.infolist(), key=lambda part: part.file_size, default=None)
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-        return f"it cannot be unpacked: {error}"
-    if largest is not None and largest.file_size > LARGEST_PART_BYTES:
-        return f"{largest.filename[:100]!r} in it unpacks to {largest.file_size:,} bytes, more than {LARGEST_PART_BYTES:,}"
-    return ""
 
 
 def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
@@ -434,11 +420,11 @@ def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
         except OSError as error:
             raise ConfigurationError(f"inspect(…, python={python!r}): it cannot be started: {error.strerror}.") from error
         with reader, contextlib.ExitStack() as done:
-            done.callback(reader.kill)  # of a reader that has ended this does nothing
+            done.callback(reader.kill)
             for line in reader.stdout or ():
                 try:
                     yield json.loads(line)
-                except ValueError:  # something that was printed beside it
+                except ValueError:  # printed by something else
                     continue
             if reader.wait():
                 errors.seek(0)

@@ -1,4 +1,4 @@
-"""One run out of the spans that belong to it."""
+"""Imports runs from OpenTelemetry's GenAI spans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop import genai_spans as genai
 from agentlab.interop import otel_attributes as names
-from agentlab.interop.rows import Imported, ReadRun, ReadTurn, files_of, finish_reason_of, frames, summed_cost, summed_usage
+from agentlab.interop.rows import Imported, ReadRun, ReadStep, files_of, finish_reason_of, frames, summed_cost, summed_usage
 from agentlab.interop.spans import Faults, Span, spans_of_file, spans_of_items
 from agentlab.printable import one_line
 from agentlab.results import Action
@@ -25,10 +25,10 @@ Counted = MutableMapping[str, int]
 
 @dataclass
 class Group:
-    """The spans of one run: its own span where there is one, the calls of models in the order in which they began, and the tools.
+    """The spans of one run: its own span if there is one, the calls of models in order of their start, and the tools.
 
-    `inner` are calls inside one of these calls, `subs` the runs of its sub-agents; `below` is the run that it is a sub-agent of, and
-    `called_by` the tool that began it. The steps are worked out when all spans are in.
+    `inner` are calls inside one of these calls, `subs` the runs of its sub-agents; `below` is the parent run of a sub-agent, and
+    `called_by` the tool that started it. Read `steps` only when all spans are added.
     """
 
     run_id: str
@@ -43,7 +43,7 @@ class Group:
 
     @property
     def start_ns(self) -> int | None:
-        """When it began."""
+        """The start of the run."""
         times = [
             span.start_ns for span in ([self.root] if self.root else [*self.calls, *self.tools]) if span.start_ns is not None
         ]
@@ -51,12 +51,12 @@ class Group:
 
     @cached_property
     def steps(self) -> list[list[Span]]:
-        """The calls, step by step: each its own, but for agentlab's spans, which say to which step they belong."""
+        """The calls by step: each is a step, except in agentlab's spans, which have the number of their step."""
         return [list(calls) for _, calls in itertools.groupby(self.calls, key=_step_key)]
 
     @cached_property
     def _numbers(self) -> dict[int, int]:
-        """The places of agentlab's steps, by their numbers."""
+        """The places of agentlab's steps by their numbers."""
         numbers = [genai.number_at(calls[0].attributes, names.STEP) for calls in self.steps]
         return {number: place for place, number in reversed([*enumerate(numbers)]) if number is not None}
 
@@ -65,7 +65,7 @@ class Group:
         return [calls[0].start_ns or 0 for calls in self.steps]
 
     def place_of(self, span: Span) -> int | None:
-        """The place of the step in which a tool or a sub-agent began, from 0; None before the first."""
+        """Return the place of the step in which a tool or a sub-agent began, from 0; None before the first."""
         number = genai.number_at(span.attributes, names.STEP)
         if number in self._numbers:
             return self._numbers[number]
@@ -77,10 +77,10 @@ def _step_key(call: Span) -> object:
     return genai.number_at(call.attributes, names.STEP) or call.key
 
 
-def run_of(group: Group, counted: Counted) -> ReadRun:
-    """The run, and into `counted` what there is to be told of it."""
+def _run_of(group: Group, counted: Counted) -> ReadRun:
+    """Return the run, and count in `counted` what the notes report."""
     root = None if group.is_tool else group.root
-    told: Mapping[str, object] = {} if root is None else root.attributes
+    attributes: Mapping[str, object] = {} if root is None else root.attributes
     steps = group.steps
     tools: dict[int, list[Span]] = defaultdict(list)
     for tool in group.tools:
@@ -93,25 +93,25 @@ def run_of(group: Group, counted: Counted) -> ReadRun:
     for sub in group.subs:
         subs[group.place_of(sub.called_by or sub.root or group.calls[0]) if steps else None].append(sub.run_id)
     stop = _stop_reason(root)
-    turns = [_turn(group, calls, tools[place], tuple(subs[place]), counted) for place, calls in enumerate(steps)]
-    if turns and stop is StopReason.COMPLETED and turns[-1].action is None and names.STOP_REASON in told:
-        turns[-1] = _with_action(turns[-1], Action.COMPLETE)
-    forked_from = genai.text_at(told, (names.PARENT_RUN_ID,))
-    later = bool(turns and turns[0].number and turns[0].number > 1)
-    counted["bare"] += not turns
+    read_steps = [_read_step(group, calls, tools[place], tuple(subs[place]), counted) for place, calls in enumerate(steps)]
+    if read_steps and stop is StopReason.COMPLETED and read_steps[-1].action is None and names.STOP_REASON in attributes:
+        read_steps[-1] = replace(read_steps[-1], action=Action.COMPLETE.value)
+    forked_from = genai.text_at(attributes, (names.PARENT_RUN_ID,))
+    later = bool(read_steps and read_steps[0].number and read_steps[0].number > 1)
+    counted["bare"] += not read_steps
     counted["no_end"] += stop is None
     counted["executed"] += bool(group.tools) and all(genai.answer(call)[1] is None for call in group.calls)
-    usage, cost = _own_sums(root, turns, counted)
+    usage, cost = _own_sums(root, read_steps, counted)
     asked = [span for span in ([root] if root else []) + group.calls[:1] if span is not None]
     return ReadRun(
         group.run_id,
-        turns,
+        read_steps,
         provider=next((found for span in asked if (found := genai.provider(span))), None),
         model=next((found for span in asked if (found := genai.model(span))), None),
         prompt=next((found for span in asked if (found := genai.prompt(span))), None),
         stop_reason=stop,
         parent_run_id=forked_from or (group.below.run_id if group.below else None),
-        forked_at=turns[0].number - 1 if later and forked_from and turns[0].number else None,
+        forked_at=read_steps[0].number - 1 if later and forked_from and read_steps[0].number else None,
         parent_step=_parent_step(group),
         called_by=None if group.called_by is None else genai.text_at(group.called_by.attributes, (names.TOOL_CALL_ID,)),
         elapsed_s=_elapsed(group, root),
@@ -123,8 +123,10 @@ def run_of(group: Group, counted: Counted) -> ReadRun:
     )
 
 
-def _turn(group: Group, calls: Sequence[Span], tools: Sequence[Span], children: tuple[str, ...], counted: Counted) -> ReadTurn:
-    answered = [call for call in calls if not _did_not_come_back(call)]
+def _read_step(
+    group: Group, calls: Sequence[Span], tools: Sequence[Span], children: tuple[str, ...], counted: Counted
+) -> ReadStep:
+    answered = [call for call in calls if not _has_failed(call)]
     used = [_used(group, call, counted) for call in calls]
     last = answered[-1] if answered else None
     text, asked_for = genai.answer(calls[0]) if len(calls) == 1 else (None, None)
@@ -137,12 +139,12 @@ def _turn(group: Group, calls: Sequence[Span], tools: Sequence[Span], children: 
     )
     names_of: tuple[str, ...] | None = asked_for if asked_for is not None else tuple(genai.tool_name(tool) for tool in tools)
     if answered and asked_for is None and not tools and (reason is None or reason is FinishReason.TOOL_CALLS):
-        names_of = None  # it may have called some that nobody wrote a span for
+        names_of = None  # there may be tool calls without a span
     failed = None if last is calls[-1] else genai.text_at(calls[-1].attributes, (names.ERROR_TYPE,)) or "error"
     begin = _least([span.start_ns for span in (*calls, *tools)])
     end = _most([span.end_ns for span in (*calls, *tools)])
     zero = group.start_ns
-    return ReadTurn(
+    return ReadStep(
         provider=genai.provider(calls[0]),
         model=genai.model(calls[0]),
         finish_reason=reason,
@@ -162,12 +164,8 @@ def _turn(group: Group, calls: Sequence[Span], tools: Sequence[Span], children: 
     )
 
 
-def _with_action(turn: ReadTurn, action: Action) -> ReadTurn:
-    return replace(turn, action=action.value)
-
-
 def _used(group: Group, call: Span, counted: Counted) -> tuple[Usage, Cost]:
-    """Tokens and money of a call; of the calls inside it, where it says nothing itself."""
+    """Return the tokens and the cost of a call, else of the calls inside it."""
     inner = group.inner.get(call.key)
     read = [(call, *genai.usage(call))]
     if inner and read[0][1].input_tokens is None and read[0][1].output_tokens is None:
@@ -177,8 +175,8 @@ def _used(group: Group, call: Span, counted: Counted) -> tuple[Usage, Cost]:
     return summed_usage([usage for usage, _ in found]), summed_cost([cost for _, cost in found])
 
 
-def _did_not_come_back(call: Span) -> bool:
-    """Whether the call failed: of agentlab's own, those without a number."""
+def _has_failed(call: Span) -> bool:
+    """True if the call failed; in agentlab's spans, if it has no number."""
     if names.STEP in call.attributes:
         return names.CALL not in call.attributes
     if not call.failed and names.ERROR_TYPE not in call.attributes:
@@ -191,7 +189,7 @@ def _failed(tools: Sequence[Span]) -> int:
 
 
 def _stop_reason(root: Span | None) -> StopReason | None:
-    """Why a run ended: in agentlab's word, else ERROR where its span says that it failed."""
+    """Return agentlab's stop reason, else ERROR if the span of the run failed."""
     if root is None:
         return None
     word = root.attributes.get(names.STOP_REASON)
@@ -200,9 +198,9 @@ def _stop_reason(root: Span | None) -> StopReason | None:
     return StopReason.ERROR if root.failed or names.ERROR_TYPE in root.attributes else None
 
 
-def _own_sums(root: Span | None, turns: Sequence[ReadTurn], counted: Counted) -> tuple[Usage, Cost]:
-    """The sums that the run's span has; they are taken where there is no call to add up."""
-    if root is None or turns:
+def _own_sums(root: Span | None, read_steps: Sequence[ReadStep], counted: Counted) -> tuple[Usage, Cost]:
+    """Return the totals of the run's span, used only if the run has no calls."""
+    if root is None or read_steps:
         return Usage(), Cost()
     usage, apart = genai.usage(root)
     counted["apart"] += apart
@@ -232,59 +230,61 @@ def _most(times: Sequence[int | None]) -> int | None:
     return max([time for time in times if time is not None], default=None)
 
 
-def with_their_beginning(runs: Sequence[ReadRun], counted: Counted) -> list[ReadRun]:
-    """The runs, each fork with the steps that it has from its parent, where those are in the record."""
+def _with_first_steps(runs: Sequence[ReadRun], counted: Counted) -> list[ReadRun]:
+    """Return the runs, each fork with its parent's first steps if the record has them."""
     by_id = {run.run_id: run for run in runs}
     whole: dict[str, ReadRun] = {run.run_id: run for run in runs if not run.begins_later}
+
+    def complete(run: ReadRun) -> ReadRun:
+        if run.run_id not in whole:
+            whole[run.run_id] = run  # ends where runs are forks of each other
+            parent = by_id.get(run.parent_run_id or "")
+            whole[run.run_id] = _with_shared_steps(run, complete(parent) if parent else None)
+        return whole[run.run_id]
+
     for run in runs:
-        way = []
-        one: ReadRun | None = run
-        while one is not None and one.run_id not in whole and one not in way:
-            way.append(one)
-            one = by_id.get(one.parent_run_id or "")
-        for fork in reversed(way):
-            whole[fork.run_id] = _whole(fork, whole.get(fork.parent_run_id or ""))
+        complete(run)
     counted["later"] += sum(run.begins_later for run in whole.values())
     return [whole[run.run_id] for run in runs]
 
 
-def _whole(fork: ReadRun, parent: ReadRun | None) -> ReadRun:
+def _with_shared_steps(fork: ReadRun, parent: ReadRun | None) -> ReadRun:
     at = fork.forked_at
     if (
         at is None
         or parent is None
         or parent.begins_later
-        or [turn.number for turn in parent.turns[:at]] != list(range(1, at + 1))
+        or [step.number for step in parent.steps[:at]] != list(range(1, at + 1))
     ):
         return fork
-    shared = parent.turns[:at]
+    shared = parent.steps[:at]
     before = (shared[-1].started_s or 0) + (shared[-1].duration_s or 0)
-    own = [replace(turn, started_s=None if turn.started_s is None else turn.started_s + before) for turn in fork.turns]
-    return replace(fork, turns=[*shared, *own], begins_later=False)
+    own = [replace(step, started_s=None if step.started_s is None else step.started_s + before) for step in fork.steps]
+    return replace(fork, steps=[*shared, *own], begins_later=False)
 
 
 ENDINGS = (".jsonl", ".json", ".ndjson")
 EXPECTED = (
-    'one JSON object a line, as OpenTelemetry\'s collector writes with its file exporter ({"resourceSpans": …}), '
+    'one JSON object per line, as the file exporter of OpenTelemetry\'s collector writes ({"resourceSpans": …}), '
     "or spans as the SDK for Python prints them (span.to_json()), with gen_ai.* attributes"
 )
 Key = tuple[str, str]
 
 
 def otel(spans: str | Path | Iterable[Any]) -> Imported:
-    """Runs of whatever is instrumented by OpenTelemetry's GenAI conventions, from its spans as JSON.
+    """Import runs from spans that follow OpenTelemetry's GenAI conventions, as JSON.
 
-    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, as JSON texts or as an exporter
-    in memory holds them. Taken are the collector's file exporter's lines, and what the SDK for Python prints.
+    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, as JSON texts or as an in-memory
+    exporter holds them. It reads the lines of the collector's file exporter and the output of the SDK for Python.
 
-    - a run is an `invoke_agent` span; calls of a model that are below none are together by `gen_ai.conversation.id`, else by trace
-    - a step is a call of a model (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next one; with
+    - a run is an `invoke_agent` span; other calls of a model are grouped by `gen_ai.conversation.id`, else by trace
+    - a step is a call of a model (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next one; in
       agentlab's own spans it is a step of agentlab
-    - what a tool called is a run of its own, a sub-agent's, below the step
-    - tokens are those of the calls, or where a run has none in the record, its own; never both
-    - why a run ended is known of agentlab's own spans, and of runs that failed; else it is NA
+    - calls below a tool are a child run, of a sub-agent, below the step
+    - tokens are those of the calls, or the run's own if the record has no calls; never both
+    - the stop reason is known from agentlab's own spans and for runs that failed; else it is NA
 
-    Raises ConfigurationError where there is no such file, StorageError where nothing in it is of use.
+    Raises ConfigurationError if there is no such file, StorageError if it has no runs.
 
     Example:
         >>> span = {
@@ -314,11 +314,11 @@ def otel(spans: str | Path | Iterable[Any]) -> Imported:
     else:
         source = f"{len(items):,} objects"
         read += spans_of_items(items, faults)
-    made = _Made(faults)
+    made = _SpanImport(faults)
     runs = made.runs(read)
     if not runs:
         raise StorageError(_nothing(source, read, faults))
-    return Imported(*frames(runs), tuple(made.told()), source=source)
+    return Imported(*frames(runs), tuple(made.notes()), source=source)
 
 
 def _are_paths(items: list[Any]) -> bool:
@@ -336,49 +336,32 @@ def _nothing(source: str, read: list[Span], faults: Faults) -> str:
 
 
 @dataclass(slots=True)
-class _Made:
-    """The work on one import: what has been found, and what is to be told of it."""
+class _SpanImport:
+    """One import: the spans found, and the counts for its notes."""
 
     faults: Faults
     by_key: dict[Key, Span] = field(default_factory=dict)
     kinds: dict[Key, str | None] = field(default_factory=dict)
-    above: dict[Key, Key | None] = field(default_factory=dict)
     owners: dict[Key, str] = field(default_factory=dict)  # the run of each tool
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    round: set[Key] = field(default_factory=set)
-    """Spans whose parent is below them: the way up ends there."""
 
     def runs(self, spans: list[Span]) -> list[ReadRun]:
-        """All of them, in the order in which they began."""
+        """Return all runs, in order of their start."""
         for span in spans:
             if span.key in self.by_key:
                 self.counted["twice"] += 1
             self.by_key.setdefault(span.key, span)
-        self.round = self._circles()
         self.kinds = {key: genai.kind_of(span) for key, span in self.by_key.items()}
         groups = {
             run_id: one for run_id, one in self._groups().items() if one.calls or (one.root is not None and not one.is_tool)
         }
         for one in groups.values():
             self._place(one, groups)
-        made = with_their_beginning([run_of(one, self.counted) for one in groups.values()], self.counted)
-        return made if any(run.turns or run.usage.known_tokens for run in made) else []
-
-    def _circles(self) -> set[Key]:
-        """One span of each circle that the record goes round in."""
-        found: set[Key] = set()
-        seen_from: dict[Key, int] = {}
-        for number, key in enumerate(self.by_key):
-            at: Key | None = key
-            while at is not None and at in self.by_key and at not in seen_from:
-                seen_from[at] = number
-                at = self.by_key[at].parent
-            if at is not None and seen_from.get(at) == number:
-                found.add(at)
-        return found
+        made = _with_first_steps([_run_of(one, self.counted) for one in groups.values()], self.counted)
+        return made if any(run.steps or run.usage.known_tokens for run in made) else []
 
     def _groups(self) -> dict[str, Group]:
-        """Spans that belong together, by the id of the run they make."""
+        """Return the groups of spans by the id of their run."""
         order = sorted(self.by_key.values(), key=lambda span: (span.start_ns or 0, span.parent_id != ""))
         groups: dict[str, Group] = {}
         tools = []
@@ -396,7 +379,7 @@ class _Made:
                 tools.append(span)
         for span in tools:
             over = self._nearest(span)
-            while over is not None and self.kinds[over.key] == genai.CHAT:  # a tool that the provider's client ran for the model
+            while over is not None and self.kinds[over.key] == genai.CHAT:  # a tool that the provider's client ran
                 over = self._nearest(over)
             if over is not None and self.kinds[over.key] == genai.TOOL and self._id(over) not in groups:
                 self.counted["inner_tools"] += 1
@@ -407,7 +390,7 @@ class _Made:
         return groups
 
     def _wrapped(self, groups: dict[str, Group], over: Span, span: Span) -> None:
-        """A call of a model inside another one is the same call, told by two instrumentations."""
+        """Add a call inside another one, which is the same call recorded by two instrumentations."""
         self.counted["wrapped"] += 1
         outer = self._nearest(over)
         while outer is not None and self.kinds[outer.key] == genai.CHAT:
@@ -418,7 +401,7 @@ class _Made:
         if over is not None:
             return self._group(groups, over)
         conversation = genai.conversation(span)
-        if conversation is None and names.STEP in span.attributes:  # agentlab's, of a run whose own span was never written
+        if conversation is None and names.STEP in span.attributes:  # of an agentlab run whose own span was never written
             conversation = f"{span.trace_id}-{span.parent_id}"
             self.counted["headless"] += conversation not in groups
         return groups.setdefault(conversation or span.trace_id, Group(conversation or span.trace_id))
@@ -429,33 +412,20 @@ class _Made:
 
     @staticmethod
     def _id(root: Span) -> str:
-        told = root.attributes.get(names.RUN_ID)
-        return told[:200] if isinstance(told, str) and told else f"{root.trace_id}-{root.span_id}"
+        run_id = root.attributes.get(names.RUN_ID)
+        return run_id if isinstance(run_id, str) and run_id else f"{root.trace_id}-{root.span_id}"
 
     def _nearest(self, span: Span) -> Span | None:
-        """The nearest span above it that is a run, a call or a tool; each is looked for once, however long the way is."""
-        way: list[Key] = []
-        key: Key | None = span.key
-        found: Key | None = None
-        while key is not None:
-            if key in self.above:
-                found = self.above[key]
-                break
-            way.append(key)
-            self.above[key] = None  # where the record goes round in circles
-            over = self.by_key.get(self.by_key[key].parent)
-            if over is None or key in self.round:
-                break
-            if self.kinds[over.key] is not None:
-                found = over.key
-                break
-            key = over.key
-        for passed in way:
-            self.above[passed] = found
-        return None if found is None else self.by_key[found]
+        """Return the nearest ancestor that is a run, a call or a tool."""
+        over = self.by_key.get(span.parent)
+        for _ in self.by_key:  # ends where the parents form a circle
+            if over is None or self.kinds[over.key] is not None:
+                return over
+            over = self.by_key.get(over.parent)
+        return None
 
     def _place(self, group: Group, groups: Mapping[str, Group]) -> None:
-        """Which run a sub-agent's run is below, and which tool call began it."""
+        """Find the parent run of a sub-agent's run, and the tool call that started it."""
         over = None if group.root is None else group.root if group.is_tool else self._nearest(group.root)
         while over is not None:
             kind = self.kinds[over.key]
@@ -471,32 +441,32 @@ class _Made:
         if group.below is not None:
             group.below.subs.append(group)
 
-    def told(self) -> list[str]:
-        """What there is to say."""
+    def notes(self) -> list[str]:
+        """Return the notes of the import."""
         counted, faults = self.counted, self.faults
-        said = []
+        notes = []
         if faults.broken:
-            said.append(f"{_n(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
+            notes.append(f"{_n(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
         if faults.other:
-            said.append(f"{_n(faults.other, 'object')} that are no spans (logs, metrics or else) left out.")
+            notes.append(f"{_n(faults.other, 'object')} that are no spans (logs, metrics or else) left out.")
         rest = sum(kind is None for kind in self.kinds.values())
         texts = {
-            "twice": "{} stood there twice: the first of both was taken.",
-            "wrapped": "{} inside another one are the same call told twice: the outer one was counted.",
+            "twice": "{} duplicated: the first of each was taken.",
+            "wrapped": "{} inside another one are the same call recorded twice: the outer one was counted.",
             "inner_tools": "{} inside another tool left out.",
             "early_tools": "{} before their run's first call of a model left out.",
-            "apart": "{} gave what was cached beside the input, not in it: it was added, since here the input includes it.",
-            "headless": "{} had no invoke_agent span of their own in the record: how they ended is not known.",
+            "apart": "{} reported cached tokens apart from the input: they were added, since here the input includes them.",
+            "headless": "{} have no invoke_agent span in the record: how they ended is not known.",
             "later": "{} without their first steps (forks): cumulative columns are NA, known_* count what is here.",
             "bare": "{} have no calls of a model in the record: they are in the runs frame only.",
-            "no_end": "{} do not say why they ended: stop_reason is NA.",
-            "executed": "{} know their tool calls by the tools that were executed: what the model asked for is not in the spans.",
+            "no_end": "{} have no stop reason in the record: stop_reason is NA.",
+            "executed": "{} have only the executed tool calls: the spans do not hold those that the model requested.",
         }
         nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}
-        said += [text.format(_n(counted[name], nouns.get(name, "run"))) for name, text in texts.items() if counted.get(name)]
+        notes += [text.format(_n(counted[name], nouns.get(name, "run"))) for name, text in texts.items() if counted.get(name)]
         if rest:
-            said.append(f"{_n(rest, 'span')} that are neither a run nor a call of a model nor a tool left out.")
-        return said
+            notes.append(f"{_n(rest, 'span')} that are neither a run nor a call of a model nor a tool left out.")
+        return notes
 
 
 def _n(count: int, what: str) -> str:

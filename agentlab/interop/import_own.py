@@ -1,4 +1,4 @@
-"""What agentlab itself wrote: stores, and what was exported from them."""
+"""Imports stores of agentlab, and what was exported from them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LEAVES = (".value", ".limit", ".met")
 
 
 def store(where: str | Path | Store) -> Imported:
-    """The runs of a store of agentlab, with the scores of an experiment where it has some.
+    """Import the runs of a store of agentlab, with the scores of an experiment if it has some.
 
-    Raises ConfigurationError where there is no such file: none is made.
+    Raises ConfigurationError if there is no such file; none is created.
 
     Example:
         >>> from pathlib import Path
@@ -38,9 +38,9 @@ def store(where: str | Path | Store) -> Imported:
         return _of_store(where, repr(where))
     path = _path(where, "store")
     if not path.is_file():
-        raise ConfigurationError(f"store({str(where)!r}): there is no such file; pass the path that lab.Store(…) was given.")
+        raise ConfigurationError(f"store({str(where)!r}): there is no such file; pass the path of a lab.Store(…).")
     if not path.stat().st_size:
-        raise ConfigurationError(f"store({str(where)!r}): the file is empty; pass the path that lab.Store(…) was given.")
+        raise ConfigurationError(f"store({str(where)!r}): the file is empty; pass the path of a lab.Store(…).")
     with Store(where) as opened:
         return _of_store(opened, str(where))
 
@@ -58,14 +58,14 @@ def _of_store(opened: Store, source: str) -> Imported:
     for name, values in score_columns(scores).items():
         runs[name] = values
     notes = []
-    going = int(runs["stop_reason"].isna().sum())
-    if going:
-        notes.append(f"{going:,} of {len(runs):,} runs have not ended: their last step is not their end.")
+    running = int(runs["stop_reason"].isna().sum())
+    if running:
+        notes.append(f"{running:,} of {len(runs):,} runs have not ended: their last step is not their end.")
     return Imported(steps, runs, tuple(notes), source=source)
 
 
 def _score(note: str | None) -> dict[str, bool | float]:
-    """What an experiment noted of a run; nothing where it noted none, or where the score raised."""
+    """Return the scores that an experiment noted for a run; empty if there are none, or if scoring raised."""
     score = None if note is None else json.loads(note).get("score")
     named = score if isinstance(score, dict) else {"score": score}
     return {
@@ -76,13 +76,12 @@ def _score(note: str | None) -> dict[str, bool | float]:
 
 
 def parquet(where: str | Path) -> Imported:
-    """What `store.export(…)` wrote into a folder; or a single file with a row a step.
+    """Import a folder that `store.export(…)` wrote, or a single file with one row per step.
 
-    Such a file has at least the column `run_id`. Columns of agentlab's steps frame that it lacks are NA, but for the sums up to each
-    step, which are added up; what it has beside them is left out. The runs are then put together from their steps. Needs the extra
-    `agentlab-jupyter[parquet]`.
+    Such a file has at least the column `run_id`. Missing columns of agentlab's steps frame are NA, but cumulative ones are computed;
+    other columns are left out. The runs are then built from their steps. Needs the extra `agentlab-jupyter[parquet]`.
 
-    Raises ConfigurationError where there is no such file, StorageError where it cannot be read or lacks that column.
+    Raises ConfigurationError if there is no such file, StorageError if it cannot be read or lacks that column.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -107,7 +106,7 @@ def parquet(where: str | Path) -> Imported:
         runs = _typed(_read(runs_file), RUN_COLUMNS, runs_file, notes)
     else:
         runs = _runs_of(steps)
-        notes.append("There is no runs.parquet: the runs were put together from their steps.")
+        notes.append("There is no runs.parquet: the runs were built from their steps.")
     return Imported(steps, runs, tuple(notes), source=str(where))
 
 
@@ -122,7 +121,7 @@ def _read(path: Path) -> pd.DataFrame:
             if "run_id" not in file.schema_arrow.names:
                 raise StorageError(
                     f"{str(path)!r} has no column 'run_id' (it has {', '.join(file.schema_arrow.names[:10])}): "
-                    "a row is a step, and says of which run."
+                    "each row is a step and names its run."
                 )
             names = [name for name in file.schema_arrow.names if name not in _KEPT_FOR_THE_STORE]
             read: pd.DataFrame = file.read(columns=names).replace_schema_metadata(None).to_pandas()
@@ -132,17 +131,17 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: list[str]) -> pd.DataFrame:
-    """With all columns that such a frame has, of their dtypes; then what was read beside them and is known to agentlab."""
+    """Return the frame with all its columns and dtypes, then further columns that agentlab knows."""
     if columns is STEP_COLUMNS and "step" not in read:
         read = read.assign(step=read.groupby("run_id", sort=False).cumcount() + 1)
-        notes.append("The file has no column 'step': the rows of a run were numbered as they stand.")
+        notes.append("The file has no column 'step': the rows of a run were numbered in their order.")
     made: dict[str, Any] = {}
     for column in columns:
         if column.name not in read:
             made[column.name] = array([None] * len(read), column.dtype)
             continue
         try:
-            made[column.name] = _hidden(read[column.name].astype(cast(Any, column.dtype)))
+            made[column.name] = _values(read[column.name].astype(cast(Any, column.dtype)))
         except (TypeError, ValueError, OverflowError) as error:
             raise StorageError(
                 f"{str(path)!r}: the column {column.name!r} is {read[column.name].dtype}, which cannot be read as {column.dtype}."
@@ -150,17 +149,17 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
     also = [name for name in read if name not in made and _is_ours(str(name))]
     left = [str(name) for name in read if name not in made and name not in also]
     if left:
-        notes.append(f"Columns that agentlab has no use for, left out of {path.name}: {', '.join(left[:10])}.")
+        notes.append(f"Columns that agentlab does not use, left out of {path.name}: {', '.join(left[:10])}.")
     for name in also:
         values = read[name]
-        made[str(name)] = values.array if name == "begun_at" else _hidden(values.convert_dtypes())
+        made[str(name)] = values.array if name == "begun_at" else _values(values.convert_dtypes())
     if columns is STEP_COLUMNS:
         _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
 
 
-def _hidden(values: pd.Series[Any]) -> Any:
-    """A column's values; texts, which others may have written, without keys."""
+def _values(values: pd.Series[Any]) -> Any:
+    """Return a column's values; texts, which others may have written, without keys."""
     if values.dtype != "string":
         return values.array
     return array([None if pd.isna(value) else value for value in values], "string")
@@ -175,8 +174,11 @@ _SUMS = {
 
 
 def _add_up(made: dict[str, Any], missing: list[str]) -> None:
-    """The sums that a file lacks, of the steps that it has: an unknown part makes the rest of the run unknown, and is left out of what
-    is known. A file that says nothing of sub-agents had none."""
+    """Add the missing cumulative columns.
+
+    An unknown part makes the rest of a run's cumulative_* unknown and is left out of known_*. A file without child columns had no
+    sub-agents.
+    """
     runs = pd.Series(made["run_id"])
     for name in missing:
         own, child = (pd.Series(made[part]) for part in _SUMS[name])
@@ -191,7 +193,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _runs_of(steps: pd.DataFrame) -> pd.DataFrame:
-    """A row a run, of what its steps say: sums are unknown where a step's part is."""
+    """Return one row per run from its steps: totals are unknown if a step's part is."""
     groups = steps.groupby("run_id", sort=False)
     rows = []
     for run_id, group in groups:

@@ -1,7 +1,7 @@
-"""Reads .eval logs with Inspect's own dataframe reader and prints what agentlab needs of them, a JSON object a line.
+"""Reads .eval logs with Inspect's own dataframe reader and prints what agentlab needs, one JSON object per line.
 
-Run as a program of its own, by a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so that
-may be another environment; and whatever Inspect does to the process that reads (in a notebook it patches asyncio for good) stays here.
+A separate program, for a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so
+that this may be another environment, and keeps Inspect's changes to the process (it patches asyncio in a notebook) out of agentlab's.
 
     {"log": …, "sample": {…}}      a sample, with its calls of models and of tools in order
     {"log": …, "failed": …}        a log that could not be read, and why
@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any
-
-LONGEST_TEXT = 1_000_000
 
 
 def main(logs: list[str]) -> int:
@@ -39,12 +37,12 @@ def main(logs: list[str]) -> int:
 
 
 def put(value: dict[str, Any]) -> None:
-    """Print it, all of it in ASCII: half a surrogate pair is no UTF-8."""
+    """Print a value in ASCII: half a surrogate pair is no UTF-8."""
     print(json.dumps(value), flush=True)  # noqa: T201
 
 
 def record(sample: Any) -> str:
-    """A sample as JSON text: its scores, its limit, its error, and its calls."""
+    """Return a sample as JSON text: its scores, its limit, its error and its calls."""
     return json.dumps({
         "id": sample.id,
         "epoch": sample.epoch,
@@ -52,7 +50,7 @@ def record(sample: Any) -> str:
         "input": text(sample.input),
         "scores": {name: score.value for name, score in (sample.scores or {}).items()},
         "limit": None if sample.limit is None else {"type": sample.limit.type, "limit": sample.limit.limit},
-        "error": None if sample.error is None else str(sample.error.message)[:LONGEST_TEXT],
+        "error": None if sample.error is None else str(sample.error.message),
         "started_at": moment(getattr(sample, "started_at", None)),
         "completed_at": moment(getattr(sample, "completed_at", None)),
         "total_time": sample.total_time,
@@ -63,7 +61,7 @@ def record(sample: Any) -> str:
 
 
 def event(one: Any) -> dict[str, Any] | None:
-    """A call of a model or of a tool, or the beginning of a span; None for all else."""
+    """Return a call of a model or a tool, or the start of a span; None for other events."""
     kind = one.event
     if kind == "span_begin":
         return {"event": kind, "id": one.id, "parent": one.parent_id, "type": one.type}
@@ -79,7 +77,7 @@ def event(one: Any) -> dict[str, Any] | None:
         "pending": one.pending,
     }
     if kind == "tool":
-        error = None if one.error is None else {"type": one.error.type, "message": str(one.error.message)[:LONGEST_TEXT]}
+        error = None if one.error is None else {"type": one.error.type, "message": str(one.error.message)}
         return {**about, "id": one.id, "function": one.function, "error": error, "failed": getattr(one, "failed", None)}
     output = one.output
     choice = output.choices[0] if output.choices else None
@@ -96,7 +94,7 @@ def event(one: Any) -> dict[str, Any] | None:
 
 
 def message(one: Any) -> dict[str, Any]:
-    """Who said it, the text, and the tools that were called."""
+    """Return the role, the text and the tool calls of a message."""
     calls = getattr(one, "tool_calls", None) or []
     return {
         "role": one.role,
@@ -109,13 +107,12 @@ def message(one: Any) -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """What was said, of a bearable length."""
-    said = value if isinstance(value, str) else "\n".join(one.text for one in value if one.role == "user")
-    return said[:LONGEST_TEXT]
+    """Return a text, or the text of the user messages."""
+    return value if isinstance(value, str) else "\n".join(one.text for one in value if one.role == "user")
 
 
 def moment(value: Any) -> str | None:
-    """A time in words."""
+    """Return a time in ISO 8601."""
     return None if value is None else value if isinstance(value, str) else value.isoformat()
 
 

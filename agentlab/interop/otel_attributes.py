@@ -1,8 +1,8 @@
-"""The names that telemetry goes by, in one place, since those of OpenTelemetry are still in development and have moved.
+"""The names of spans, metrics and attributes, in one place since OpenTelemetry's are still in development and have moved.
 
 `gen_ai.*` as in https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: gen-ai-spans.md, gen-ai-agent-spans.md and
-gen-ai-metrics.md, read on 22 November 2026. The same names in the package opentelemetry-semantic-conventions are marked as moved to
-there, so they are written out here. `server.*` and `error.type` are stable.
+gen-ai-metrics.md, read on 22 November 2026. The package opentelemetry-semantic-conventions marks the same names as
+moved there, so they are written out here. `server.*` and `error.type` are stable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOOL_TYPE = "gen_ai.tool.type"
 TOOL_CALL_ID = "gen_ai.tool.call.id"
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  not a password
 
-# Written with `content=True` only.
+# With `content=True` only.
 SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES = "gen_ai.input.messages"
 OUTPUT_MESSAGES = "gen_ai.output.messages"
@@ -48,11 +48,11 @@ _PROVIDERS = {
     "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
     "xai": "x_ai",
-}  # those that the conventions call otherwise than we do
+}  # where the conventions have another name
 
 
 def provider_name(name: str) -> str:
-    """A provider of ours as the conventions call it: `gemini@v1` is `gcp.gemini`, `openai-responses` is `openai`."""
+    """Return the conventions' name of a provider: `gemini@v1` is `gcp.gemini`, `openai-responses` is `openai`."""
     bare = name.partition("@")[0].removesuffix("-responses")
     return _PROVIDERS.get(bare, bare)
 

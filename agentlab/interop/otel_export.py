@@ -1,21 +1,21 @@
-"""Runs as OpenTelemetry spans and metrics; the extra `agentlab-jupyter[telemetry]`.
+"""Exports runs as OpenTelemetry spans and metrics; the extra `agentlab-jupyter[telemetry]`.
 
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search], observers=[lab.Telemetry()])
-    run = lab.telemetry.instrument(agent.run("Compare …"))       or one run, or an agent that is there already
+    run = lab.telemetry.instrument(agent.run("Compare …"))       or one run, or an existing agent
 
-One Telemetry may serve any number of runs, also at once: it follows each of them by itself, and forgets it at its end.
+One Telemetry may observe any number of runs, also at once.
 
-    invoke_agent {agent}         a span a run, below the span that was current when it began; a link to the run it was forked from
+    invoke_agent {agent}         one span per run, below the span that was current at its start; a link to the run it was forked from
       chat {model}               a call of the model
-      execute_tool {tool}        a tool; current while the tool runs, so what the tool does is below it, other agents included
+      execute_tool {tool}        a tool; current while the tool runs, so that the tool's own spans, also of other agents, are below it
 
-Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, a value per call; `agentlab.detection.duration` (seconds to
-read an answer and find the reason of its end, a value per call over HTTP); `agentlab.continuations` (attempts to go on with a cut
+Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, one value per call; `agentlab.detection.duration` (time
+to read an answer and detect its finish reason, one value per HTTP call); `agentlab.continuations` (attempts to continue a truncated
 answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED with neither a
-continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (a value per cut step) and
-`agentlab.continuation.duration` (a value per continued one).
+continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (one value per truncated step) and
+`agentlab.continuation.duration` (one value per continued step).
 
-What was said is not written, nor are messages of errors. With `content=True` it is, with everything that looks like a key replaced.
+Messages and error texts are not exported. With `content=True` they are, without keys.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from agentlab.run import Run
 from agentlab.shown import Shown
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import Histogram, MeterProvider
     from opentelemetry.trace import SpanContext, TracerProvider
 
     from agentlab.interop.otel_spans import RunSpans
 
 LINKS_KEPT = 1024
-"""Runs that are remembered by their span's number after their end, so that a fork can be linked to them."""
+"""Ended runs whose span context is kept, so that forks can link to them."""
 
 Instrumented = TypeVar("Instrumented", Agent, Run)
 
@@ -46,10 +46,10 @@ Instrumented = TypeVar("Instrumented", Agent, Run)
 class Telemetry(Shown):
     """An observer that turns runs into OpenTelemetry spans and metrics.
 
-    tracer_provider, meter_provider   where they go; without, to the process's own (nowhere, where no SDK is set up)
-    content                           write what was said too: prompt, answers, arguments and results of tools, messages of errors
+    tracer_provider, meter_provider   the destinations; default the process's own (which discard everything without an SDK)
+    content                           export content too: prompt, answers, arguments and results of tools, error messages
 
-    Raises ConfigurationError where the package opentelemetry-api is missing.
+    Raises ConfigurationError if the package opentelemetry-api is missing.
 
     Example:
         >>> from opentelemetry.sdk.trace import TracerProvider
@@ -82,75 +82,53 @@ class Telemetry(Shown):
         self.content = content
         self.tracer = trace.get_tracer("agentlab", __version__, tracer_provider)
         meter = metrics.get_meter("agentlab", __version__, meter_provider)
-        self.token_usage = meter.create_histogram(
-            names.TOKEN_USAGE,
-            "{token}",
-            "Number of input and output tokens used.",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
-        )
-        self.operation_duration = meter.create_histogram(
-            names.OPERATION_DURATION,
-            "s",
-            "GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self.continuations = meter.create_counter(
-            names.CONTINUATIONS, "{attempt}", "Times that a model was asked to go on with an answer that was cut."
-        )
-        self.truncation_exits = meter.create_counter(
-            names.TRUNCATION_EXITS,
-            "{run}",
-            "Runs that a limit of their budget ended, or a cut answer that nobody tried to continue.",
-        )
-        self.continuation_attempts = meter.create_histogram(
-            names.CONTINUATION_ATTEMPTS,
-            "{attempt}",
-            "Attempts to continue in a step whose answer was cut.",
-            explicit_bucket_boundaries_advisory=names.ATTEMPT_BUCKETS,
-        )
-        self.continuation_duration = meter.create_histogram(
-            names.CONTINUATION_DURATION,
-            "s",
-            "Time from the first cut to the end of the answer, of steps that were continued.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self.detection_duration = meter.create_histogram(
-            names.DETECTION_DURATION,
-            "s",
-            "Time to read an answer and find the reason of its end.",
-            explicit_bucket_boundaries_advisory=names.DETECTION_BUCKETS,
-        )
+
+        def histogram(name: str, unit: str, description: str, buckets: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+
+        used, attempts = "Number of input and output tokens used.", "Attempts to continue in a step whose answer was truncated."
+        took = "Time from the first truncation to the end of the answer, for continued steps."
+        detected = "Time to read an answer and detect its finish reason."
+        self.token_usage = histogram(names.TOKEN_USAGE, "{token}", used, names.TOKEN_BUCKETS)
+        self.operation_duration = histogram(names.OPERATION_DURATION, "s", "GenAI operation duration.", names.DURATION_BUCKETS)
+        self.continuation_attempts = histogram(names.CONTINUATION_ATTEMPTS, "{attempt}", attempts, names.ATTEMPT_BUCKETS)
+        self.continuation_duration = histogram(names.CONTINUATION_DURATION, "s", took, names.DURATION_BUCKETS)
+        self.detection_duration = histogram(names.DETECTION_DURATION, "s", detected, names.DETECTION_BUCKETS)
+        continued = "Attempts to continue a truncated answer."
+        self.continuations = meter.create_counter(names.CONTINUATIONS, "{attempt}", continued)
+        exits = "Runs that ended at a limit of their budget, or truncated without an attempt to continue."
+        self.truncation_exits = meter.create_counter(names.TRUNCATION_EXITS, "{run}", exits)
         self._ended: OrderedDict[str, SpanContext] = OrderedDict()
-        self._under_way: dict[str, SpanContext] = {}
+        self._running: dict[str, SpanContext] = {}
 
     def follow_run(self, run: Run) -> RunSpans:
-        """The observer of one run: what a run calls when it begins, for each of its observers that has this method."""
+        """Return the observer of one run; a run calls this at its start for each observer that has this method."""
         return self._spans_of(self, run)
 
     def __call__(self, event: events.Event, /) -> None:
-        """Raises ConfigurationError: an event does not say whose it is, so only `follow_run` knows what to do with it."""
+        """Raise ConfigurationError: an event does not name its run, so only the observer of `follow_run` can handle it."""
         if isinstance(event, events.TurnStarted):
             raise ConfigurationError(
-                "A Telemetry cannot be handed to run.observe(…) in mid-run: lab.telemetry.instrument(run) does that."
+                "A Telemetry cannot be added with run.observe(…) to a running run: use lab.telemetry.instrument(run)."
             )
 
     # Links between runs -----------------------------------------------------------------------------------------------------
 
     def begun(self, run_id: str, context: SpanContext) -> None:
-        """A run's span is there."""
-        self._under_way[run_id] = context
+        """Keep the span context of a run."""
+        self._running[run_id] = context
 
     def ended(self, run_id: str) -> None:
-        """A run is over: of all its state only the number of its span is kept, and not for ever."""
-        context = self._under_way.pop(run_id, None)
+        """Keep the span context of an ended run, up to LINKS_KEPT of them."""
+        context = self._running.pop(run_id, None)
         if context is not None:
             self._ended[run_id] = context
             while len(self._ended) > LINKS_KEPT:
                 self._ended.popitem(last=False)
 
     def span_of(self, run_id: str) -> SpanContext | None:
-        """The span of a run that goes on or has ended not long ago."""
-        return self._under_way.get(run_id) or self._ended.get(run_id)
+        """Return the span context of a run that is still running or ended recently."""
+        return self._running.get(run_id) or self._ended.get(run_id)
 
     def __repr__(self) -> str:
         return f"Telemetry(content={self.content})"
@@ -163,9 +141,9 @@ def instrument(
     *,
     content: bool = False,
 ) -> Instrumented:
-    """Have an agent's runs from now on, or one run from here on, told to OpenTelemetry; gives back what it was given.
+    """Export an agent's future runs, or one run from here on, to OpenTelemetry; returns its argument.
 
-    What is instrumented already stays as it is. Raises ConfigurationError for anything else than an agent or a run, and where
+    An instrumented agent or run stays as it is. Raises ConfigurationError for anything else than an agent or a run, and if
     opentelemetry-api is missing.
 
     Example:
@@ -187,7 +165,7 @@ def instrument(
 
 
 def is_instrumented(agent_or_run: Agent | Run) -> bool:
-    """Whether a Telemetry is among its observers.
+    """True if a Telemetry is among its observers.
 
     Example:
         >>> lab.telemetry.is_instrumented(brief), lab.telemetry.is_instrumented(lab.telemetry.instrument(brief))

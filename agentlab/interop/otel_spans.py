@@ -1,8 +1,8 @@
 """The spans and metrics of one run, from its events.
 
-A run's events carry its active time, which stands still between steps; spans want the time of day. Each step begins with an event, so
-what happens within it is placed by its distance to that event. Calls have no event at their start and become spans when their step
-is complete; tools are spans from their own events, so that what they do can be below them.
+Events have the run's active time, which stops between steps; spans need the time of day. Each step begins with an event, so times
+within it are computed from that event. Calls have no event at their start and become spans when their step is complete; tools become
+spans from their own events, so that the spans of a tool can be below them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Attributes = dict[str, "AttributeValue"]
 
-LONGEST_NAME = 100
+_TOOL_NAME_CHARS = 100
 """Characters of a tool's name in a span's: it comes from the model."""
-_AT_A_LIMIT = (
+_BUDGET_LIMITS = (
     StopReason.TURN_LIMIT,
     StopReason.CALL_LIMIT,
     StopReason.TOKEN_BUDGET,
@@ -49,39 +49,39 @@ _CALL_FAILURES = (ProviderError, FixtureError, ConfigurationError)
 
 
 class RunSpans:
-    """The observer of one run that a Telemetry makes. It raises what a span processor raised, after having done all it could."""
+    """A Telemetry's observer of one run. Raises errors of span processors after the event is handled."""
 
     def __init__(self, telemetry: Telemetry, run: Run) -> None:
-        self._to = telemetry
+        self._telemetry = telemetry
         self._run = run
         self._span: Span | None = None
-        self._below: Context | None = None  # the context whose current span is the run's
+        self._below: Context | None = None  # the context with the run's span
         self._anchor: tuple[int, float] | None = None  # the time of day in ns at an active time in s
-        self._tools: list[tuple[Span, str]] = []  # with the key under which the context before is kept
+        self._tools: list[tuple[Span, str]] = []  # with the key of the previous context
         self._tools_until_ns = 0
-        self._attempts = 0  # to continue or to repair, in the step under way
-        self._tokens: list[int | None] = [0, 0]  # in and out, of this run alone: a fork's result counts the steps it shares too
+        self._attempts = 0  # to continue or to repair, in the current step
+        self._tokens: list[int | None] = [0, 0]  # input and output, of this run alone: a fork's result includes shared steps
         self._cost_usd: Decimal | None = Decimal(0)
         self._failure: Exception | None = None
         provider = getattr(run.agent.model, "provider", None)
-        self._who: Attributes = {
+        self._model_attributes: Attributes = {
             names.PROVIDER: names.provider_name(run.agent.model.name),
             names.REQUEST_MODEL: _clean(run.agent.model.model),
             **_server(getattr(provider, "base_url", None)),
         }
         key = getattr(provider, "api_key", None)
-        self._hide = Redactor([key] if isinstance(key, str) else []).text
+        self._redact = Redactor([key] if isinstance(key, str) else []).text
 
     def __call__(self, event: events.Event, /) -> None:
-        """Take an event."""
+        """Handle an event."""
         if isinstance(event, events.TextReceived):
             return
         self._failure = None
-        self._take(event)
+        self._handle(event)
         if self._failure is not None:
             raise self._failure
 
-    def _take(self, event: events.Event) -> None:
+    def _handle(self, event: events.Event) -> None:
         match event:
             case events.RunStarted():
                 self._begin(self._now_of(event))
@@ -98,7 +98,7 @@ class RunSpans:
             case events.RunEnded():
                 self._end(event)
             case _:
-                self._happened(event)
+                self._other_event(event)
 
     # The run -------------------------------------------------------------------------------------------------------------------
 
@@ -106,13 +106,17 @@ class RunSpans:
         if self._span is not None:
             return
         run, agent = self._run, self._run.agent
-        attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: _clean(agent.name), names.RUN_ID: run.id} | self._who
+        attributes = {
+            names.OPERATION: names.INVOKE_AGENT,
+            names.AGENT: _clean(agent.name),
+            names.RUN_ID: run.id,
+        } | self._model_attributes
         links = []
         if run.parent_run_id is not None:
             attributes[names.PARENT_RUN_ID] = run.parent_run_id
-            parent = self._to.span_of(run.parent_run_id)
+            parent = self._telemetry.span_of(run.parent_run_id)
             links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.parent_run_id})]
-        if self._to.content:
+        if self._telemetry.content:
             attributes[names.INPUT_MESSAGES] = self._messages("user", run.prompt)
             if agent.instructions:
                 attributes[names.SYSTEM_INSTRUCTIONS] = self._json([{"type": "text", "content": agent.instructions}])
@@ -120,14 +124,14 @@ class RunSpans:
             f"{names.INVOKE_AGENT} {_clean(agent.name)}", SpanKind.INTERNAL, attributes, links=links, start_time=start_ns
         )
         self._below = trace.set_span_in_context(self._span)
-        self._to.begun(run.id, self._span.get_span_context())
+        self._telemetry.begun(run.id, self._span.get_span_context())
 
     def _end(self, event: events.RunEnded) -> None:
         result, span = event.result, self._span
         reason = result.stop_reason
-        if reason in _AT_A_LIMIT or (reason is StopReason.TRUNCATED and not self._attempts):
-            self._try(lambda: self._to.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
-        if span is None:  # stopped before its first step
+        if reason in _BUDGET_LIMITS or (reason is StopReason.TRUNCATED and not self._attempts):
+            self._try(lambda: self._telemetry.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
+        if span is None:  # stopped before the first step
             return
         while self._tools:
             self._close_tool(Status(StatusCode.ERROR), "interrupted")
@@ -137,21 +141,21 @@ class RunSpans:
                 attributes[name] = tokens
         if self._cost_usd is not None:
             attributes[names.COST_USD] = float(self._cost_usd)
-        if self._to.content and result.model_text:
+        if self._telemetry.content and result.model_text:
             attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.model_text)
         if result.stop_reason is StopReason.ERROR:
             attributes[names.ERROR_TYPE] = _error_type(result.error)
             self._try(lambda: span.set_status(self._error(result.detail)))
         self._try(lambda: span.set_attributes(attributes))
         self._try(span.end)
-        self._to.ended(self._run.id)
+        self._telemetry.ended(self._run.id)
 
     # Calls ---------------------------------------------------------------------------------------------------------------------
 
     def _step_completed(self, event: events.TurnCompleted) -> None:
         step = event.step
         end_s = step.started_s + step.duration_s
-        if self._anchor is None:  # we came in mid-step
+        if self._anchor is None:  # observed from the middle of a step
             self._anchor = (self._now_of(event), event.at_s)
         self._begin(self._time_of(step.started_s))
         last_ns = self._time_of(step.started_s)
@@ -165,7 +169,7 @@ class RunSpans:
         self._anchor = None
 
     def _call(self, step: StepResult, call: ModelCall, start_ns: int, end_ns: int) -> None:
-        response, usage = call.response, call.response.usage  # what was reported, whatever counts against the budget
+        response, usage = call.response, call.response.usage  # as reported, not as counted against the budget
         raw = response.signal.raw_value
         attributes = self._of_call(step, call.index) | {
             names.FINISH_REASONS: [_clean(raw) if isinstance(raw, str) and raw else response.signal.finish_reason.value],
@@ -188,49 +192,49 @@ class RunSpans:
         attributes |= {
             name: _clean(value) if isinstance(value, str) else value for name, value in optional.items() if value is not None
         }
-        if self._to.content:
+        if self._telemetry.content:
             attributes[names.OUTPUT_MESSAGES] = self._answer(call)
-        of_metric = {names.OPERATION: names.CHAT} | self._who
+        of_metric = {names.OPERATION: names.CHAT} | self._model_attributes
         if response.model:
             of_metric[names.RESPONSE_MODEL] = _clean(response.model)
         status: Status | None = None
         if response.signal.finish_reason.value == "error":
             attributes[names.ERROR_TYPE] = of_metric[names.ERROR_TYPE] = "error"
             status = self._error(response.signal.message)
-        self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
+        self._finished_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         for place, (kind, tokens) in enumerate((("input", usage.input_tokens), ("output", usage.output_tokens))):
             before = self._tokens[place]
             self._tokens[place] = None if before is None or tokens is None else before + tokens
             if tokens is not None:
-                self._record(self._to.token_usage.record, tokens, of_metric | {names.TOKEN_TYPE: kind})
+                self._record(self._telemetry.token_usage.record, tokens, of_metric | {names.TOKEN_TYPE: kind})
         cost_usd = call.cost.usd
         self._cost_usd = None if self._cost_usd is None or cost_usd is None else self._cost_usd + cost_usd
-        self._record(self._to.operation_duration.record, call.duration_s, of_metric)
+        self._record(self._telemetry.operation_duration.record, call.duration_s, of_metric)
         if response.detection_s is not None:
             with_reason = self._model_only() | {names.FINISH_REASON: response.signal.finish_reason.value}
-            self._record(self._to.detection_duration.record, response.detection_s, with_reason)
+            self._record(self._telemetry.detection_duration.record, response.detection_s, with_reason)
 
     def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
         self._tokens, self._cost_usd = [None, None], None
         attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
         status = self._error("" if step.error is None else text_of(step.error))
-        self._whole_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
-        of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._who
-        self._record(self._to.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
+        self._finished_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
+        of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._model_attributes
+        self._record(self._telemetry.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
 
     def _of_call(self, step: StepResult, index: int | None) -> Attributes:
-        told: Attributes = {names.OPERATION: names.CHAT, names.STEP: step.index, **self._who}
+        attributes: Attributes = {names.OPERATION: names.CHAT, names.STEP: step.index, **self._model_attributes}
         if index is not None:
-            told[names.CALL] = index
+            attributes[names.CALL] = index
         if self._run.agent.stream:
-            told[names.REQUEST_STREAM] = True
-        return told
+            attributes[names.REQUEST_STREAM] = True
+        return attributes
 
     # Tools ---------------------------------------------------------------------------------------------------------------------
 
     def _tool_started(self, event: events.ToolStarted) -> None:
         self._begin()
-        tool_call, name = event.tool_call, _clean(event.tool_call.name)[:LONGEST_NAME]
+        tool_call, name = event.tool_call, _clean(event.tool_call.name)[:_TOOL_NAME_CHARS]
         attributes: Attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL: name,
@@ -238,11 +242,11 @@ class RunSpans:
             names.TOOL_CALL_ID: _clean(tool_call.id),
             names.STEP: event.turn,
         }
-        if self._to.content:
-            attributes[names.TOOL_ARGUMENTS] = _clean(self._hide(tool_call.arguments))
+        if self._telemetry.content:
+            attributes[names.TOOL_ARGUMENTS] = _clean(self._redact(tool_call.arguments))
         span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes, self._below)
-        # Current in the task that runs the tool, which is the one that tells of its start and of its end. Another Telemetry that takes
-        # the same event finds the same key, so that whoever comes first at the end puts back what was there before both.
+        # The span is current in the task that runs the tool, which also emits its start and end. Another Telemetry finds the same key
+        # for the same event, so that the first one at the end restores the context from before both.
         key, before = f"agentlab.before.{id(event)}", contexts.get_current()
         with_span = trace.set_span_in_context(span)
         if contexts.get_value(key) is None:
@@ -251,10 +255,10 @@ class RunSpans:
         self._tools.append((span, key))
 
     def _tool_finished(self, result: ToolResult) -> None:
-        if not self._tools:  # we came in mid-tool
+        if not self._tools:  # observed from the middle of a tool
             return
-        if self._to.content:
-            span, content = self._tools[-1][0], _clean(self._hide(result.content))
+        if self._telemetry.content:
+            span, content = self._tools[-1][0], _clean(self._redact(result.content))
             self._try(lambda: span.set_attribute(names.TOOL_RESULT, content))
         if result.error is None:
             self._close_tool(None, "")
@@ -265,7 +269,7 @@ class RunSpans:
     def _close_tool(self, status: Status | None, error_type: str) -> None:
         span, key = self._tools.pop()
         before = contexts.get_value(key)
-        if before is not None:  # else this is another task, or it has been put back
+        if before is not None:  # else in another task, or restored already
             contexts.attach(cast("Context", before))
         if status is not None:
             self._try(lambda: span.set_status(status))
@@ -273,15 +277,15 @@ class RunSpans:
         self._tools_until_ns = time.time_ns()
         self._try(lambda: span.end(self._tools_until_ns))
 
-    # What happens at an instant ------------------------------------------------------------------------------------------------
+    # Other events --------------------------------------------------------------------------------------------------------------
 
-    def _happened(self, event: events.Event) -> None:
-        """An event on the run's span, and what is counted."""
+    def _other_event(self, event: events.Event) -> None:
+        """Add an event to the run's span, and count it."""
         if self._span is None:
             return
-        told = _TOLD.get(type(event))
-        if told is not None:
-            span, (name, fields) = self._span, told
+        exported = _SPAN_EVENTS.get(type(event))
+        if exported is not None:
+            span, (name, fields) = self._span, exported
             values: Attributes = {
                 f"agentlab.{field}": getattr(event, field) for field in fields if getattr(event, field) is not None
             }
@@ -293,39 +297,39 @@ class RunSpans:
                     if value is not None
                 }
             self._try(lambda: span.add_event(name, values))
-        who = self._model_only()
+        model = self._model_only()
         if isinstance(event, events.ContinuationAttempted):
             self._attempts += 1
-            self._record(self._to.continuations.add, 1, who)
+            self._record(self._telemetry.continuations.add, 1, model)
         elif isinstance(event, events.ToolPayloadRepair):
             self._attempts += event.attempted
         elif isinstance(event, events.ContinuationEnded):
-            with_outcome: Attributes = who | {names.OUTCOME: event.outcome}
-            self._record(self._to.continuation_attempts.record, event.attempts, with_outcome)
+            with_outcome: Attributes = model | {names.OUTCOME: event.outcome}
+            self._record(self._telemetry.continuation_attempts.record, event.attempts, with_outcome)
             if event.attempts:
-                self._record(self._to.continuation_duration.record, event.duration_s, with_outcome)
+                self._record(self._telemetry.continuation_duration.record, event.duration_s, with_outcome)
 
-    # Small things --------------------------------------------------------------------------------------------------------------
+    # Helpers -------------------------------------------------------------------------------------------------------------------
 
     def _model_only(self) -> Attributes:
-        return {name: self._who[name] for name in (names.PROVIDER, names.REQUEST_MODEL)}
+        return {name: self._model_attributes[name] for name in (names.PROVIDER, names.REQUEST_MODEL)}
 
     def _now_of(self, event: events.Event) -> int:
-        """The time of day, in ns, of an event that is being told: other observers may have kept it."""
+        """Return the time of day, in ns, of the event being handled, which other observers may have delayed."""
         return time.time_ns() - int((self._run.clock.elapsed_s() - event.at_s) * 1e9)
 
     def _time_of(self, at_s: float) -> int:
-        """The time of day, in ns, of an active time within the step under way."""
+        """Return the time of day, in ns, of an active time within the current step."""
         wall_ns, anchor_s = self._anchor or (time.time_ns(), at_s)
         return wall_ns + int((at_s - anchor_s) * 1e9)
 
     def _start(self, name: str, kind: SpanKind, attributes: Attributes, below: Context | None = None, **more: Any) -> Span:
-        """A span, begun now unless `start_time` says otherwise; one that records nothing where a processor refused it."""
-        start = self._to.tracer.start_span
+        """Start a span, now or at `start_time`; an invalid one if a processor raised."""
+        start = self._telemetry.tracer.start_span
         return self._try(lambda: start(_clean(name), below, kind, attributes, **more)) or INVALID_SPAN
 
-    def _whole_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
-        """A span of the past, below the run's."""
+    def _finished_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
+        """Write a finished span below the run's."""
         span = self._start(name, SpanKind.CLIENT, attributes, self._below, start_time=start_ns)
         if status is not None:
             self._try(lambda: span.set_status(status))
@@ -335,7 +339,7 @@ class RunSpans:
         self._try(lambda: into(value, attributes))
 
     def _try(self, do: Callable[[], T]) -> T | None:
-        """Do it, and keep what an exporter raised until the event has been dealt with."""
+        """Call `do`, and keep an exporter's error until the event is handled."""
         try:
             return do()
         except Exception as error:
@@ -343,8 +347,8 @@ class RunSpans:
             return None
 
     def _error(self, description: str) -> Status:
-        """The status of what failed; the description may repeat what was said."""
-        return Status(StatusCode.ERROR, _clean(self._hide(description)) if self._to.content and description else None)
+        """Return the status of a failure; its description is content."""
+        return Status(StatusCode.ERROR, _clean(self._redact(description)) if self._telemetry.content and description else None)
 
     def _messages(self, role: str, text: str) -> str:
         return self._json([{"role": role, "parts": [{"type": "text", "content": text}]}])
@@ -358,10 +362,10 @@ class RunSpans:
         return self._json([{"role": "assistant", "parts": parts, "finish_reason": response.signal.finish_reason.value}])
 
     def _json(self, value: object) -> str:
-        return _clean(self._hide(json.dumps(value, ensure_ascii=False)))
+        return _clean(self._redact(json.dumps(value, ensure_ascii=False)))
 
 
-_TOLD: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
+_SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     events.ContinuationAttempted: (
         "agentlab.continuation_attempted",
         (
@@ -381,32 +385,34 @@ _TOLD: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
 
 
 def _failed_call(step: StepResult) -> str:
-    """The error type of a call of this step that did not come back; "" where all did.
+    """Return the error type of a call of this step without a response; "" if all have one.
 
-    No event tells of it. A call refused is an error of its own kind; one that was under way when the step was cut short leaves the
-    step without calls, or with a usage that is unknown although that of its calls is not.
+    There is no event for it. A refused call has its own kind of error; a call that was interrupted leaves the step without calls, or
+    with unknown usage although the usage of its calls is known.
     """
-    error = step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error  # its calls came back, as a rule
+    error = (
+        step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error
+    )  # its calls usually have a response
     if isinstance(error, _CALL_FAILURES) and step.decision.stop_reason is StopReason.ERROR:
         return _error_type(error)
-    cut_short = StopReason.TIMEOUT if step.decision.stop_reason is StopReason.TIMEOUT else step.stop_reason
-    under_way = step.usage.total_tokens is None and all(call.usage.total_tokens is not None for call in step.calls)
-    if not under_way:
+    stopped_by = StopReason.TIMEOUT if step.decision.stop_reason is StopReason.TIMEOUT else step.stop_reason
+    interrupted = step.usage.total_tokens is None and all(call.usage.total_tokens is not None for call in step.calls)
+    if not interrupted:
         return ""
-    if cut_short in (StopReason.TIMEOUT, StopReason.CANCELLED):
-        return cut_short.value
+    if stopped_by in (StopReason.TIMEOUT, StopReason.CANCELLED):
+        return stopped_by.value
     return "" if error is None or step.calls else _error_type(error)
 
 
 def _error_type(error: object) -> str:
-    """An error in one word that has few values: an HTTP status, or the name of the exception."""
+    """Return a low-cardinality word for an error: an HTTP status, or the name of the exception."""
     if isinstance(error, ProviderStatusError):
         return str(error.status)
     return "_OTHER" if error is None else type(error).__qualname__
 
 
 def _server(base_url: object) -> Attributes:
-    """Host and port of a server whose address is known."""
+    """Return host and port of a server with a known address."""
     try:
         parts = urlsplit(base_url) if isinstance(base_url, str) else None
         host, port = (parts.hostname, parts.port) if parts is not None else (None, None)
@@ -418,5 +424,5 @@ def _server(base_url: object) -> Attributes:
 
 
 def _clean(text: str) -> str:
-    """Text that can be sent: without keys, and half a surrogate pair, from an answer cut inside an emoji, becomes `?`."""
+    """Return text that can be exported: without keys, and with `?` for half a surrogate pair, from an answer cut inside an emoji."""
     return without_keys(text).encode(errors="replace").decode()

@@ -1,7 +1,7 @@
-"""Runs as a record tells them, and the frames that they make.
+"""The frames of imported runs, and what all importers share: values from outside, names in other vocabularies, file lookup.
 
-A reader fills in a ReadTurn for each step and a ReadRun for each run, with None for whatever its record does not say. The columns come
-from `agentlab.columns` by name, so that one that is new there is NA here.
+A reader fills in a ReadStep for each step and a ReadRun for each run, with None for what its record does not have. The columns come
+from `agentlab.columns` by name, so that a new one is NA here.
 """
 
 from __future__ import annotations
@@ -24,23 +24,15 @@ from agentlab.recorder import SHOWN, any_array, array, table_of
 from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage, UsageSource
 from agentlab.usage import add_cost, add_usage
 
-LONGEST_TEXT = 1_000_000
-"""Characters of one text that are kept; what is longer is cut, and ends with "…"."""
-
-LARGEST = 10**15
-"""Of a count that is believed: sums of a million of them still fit their column."""
-
-_ENDED_OF_ITS_OWN = (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
-_SOMEONE_ENDED_IT = (StopReason.EXPLICIT_STOP, StopReason.STOP_CONDITION)
+_TERMINATED = (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
+_EITHER = (StopReason.EXPLICIT_STOP, StopReason.STOP_CONDITION)
+"""Terminated or truncated, depending on who stopped the run or on the condition, which a record does not say."""
 UNKNOWN_USAGE, UNKNOWN_COST = Usage(), Cost()
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTurn:
-    """One step. `tools` are the names of the tool calls in order, `children` the ids of the runs of sub-agents called in it.
-
-    `number` is the step's own, where the record has one.
-    """
+class ReadStep:
+    """One step. `tools` are the names of its tool calls, `children` the ids of its child runs, `number` is the record's."""
 
     provider: str | None = None
     model: str | None = None
@@ -62,12 +54,15 @@ class ReadTurn:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """One run. `usage` and `cost` are the record's own sums, taken where it has no steps to add up; `limits` are columns of the steps
-    frame, `about` further columns of the runs frame. `children` are runs of sub-agents that belong to no step. Of a fork, the first
-    `forked_at` turns are its parent's; `begins_later` is True where the record lacks a run's first steps."""
+    """One run.
+
+    `usage` and `cost` are the record's own totals, used if it has no steps; `limits` are columns of the steps frame, `about` further
+    columns of the runs frame. `children` are child runs that belong to no step. The first `forked_at` steps of a fork are its parent's;
+    `begins_later` is True if the record lacks the first steps.
+    """
 
     run_id: str
-    turns: Sequence[ReadTurn] = ()
+    steps: Sequence[ReadStep] = ()
     provider: str | None = None
     model: str | None = None
     prompt: str | None = None
@@ -90,7 +85,7 @@ class ReadRun:
 
 @dataclass(slots=True)
 class _Sums:
-    """What was used: None where a part is unknown; `known_*` without those parts."""
+    """Totals: None if a part is unknown; `known_*` without the unknown parts."""
 
     calls: int | None = 0
     tokens: int | None = 0
@@ -110,16 +105,16 @@ def _plus(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-def _of(usage: Usage, cost: Cost, calls: int | None) -> _Sums:
+def _sums_of(usage: Usage, cost: Cost, calls: int | None) -> _Sums:
     return _Sums(calls, usage.total_tokens, cost.usd, usage.known_tokens, cost.known_usd)
 
 
 def frames(runs: Sequence[ReadRun]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The steps frame and the runs frame."""
+    """Return the steps frame and the runs frame."""
     by_id = {run.run_id: run for run in runs}
     used: dict[str, _Sums] = {}
     for run in runs:
-        _with_children(run, by_id, used)
+        _add_used(run, by_id, used)
     steps = [row for run in runs for row in _step_rows(run, used)]
     rows = [_run_row(run, used) for run in runs]
     runs_frame = _frame(rows, RUN_COLUMNS)
@@ -134,58 +129,50 @@ def _frame(rows: list[dict[str, Any]], columns: Iterable[Any]) -> pd.DataFrame:
     return pd.DataFrame({column.name: array([row.get(column.name) for row in rows], column.dtype) for column in columns})
 
 
-def _with_children(run: ReadRun, by_id: Mapping[str, ReadRun], used: dict[str, _Sums]) -> None:
-    """What a run used, with all that is below it, into `used`; a record that goes round in circles is cut where it closes."""
-    waiting, under_way = [run], set[str]()
-    while waiting:
-        one = waiting[-1]
-        if one.run_id in used:
-            waiting.pop()
-            continue
-        new_turns = one.turns if one.begins_later else one.turns[one.forked_at or 0 :]
-        below = [child for turn in new_turns for child in turn.children] + list(one.children)
-        new = [by_id[child] for child in below if child in by_id and child not in used and child not in under_way]
-        if new and one.run_id not in under_way:
-            under_way.add(one.run_id)
-            waiting += new
-            continue
-        sums = own(one, new_turns)
-        for child in below:
-            sums.add(used.get(child, _Sums()))
-        used[one.run_id] = sums
-        waiting.pop()
+def _add_used(run: ReadRun, by_id: Mapping[str, ReadRun], used: dict[str, _Sums]) -> None:
+    """Add the totals of a run, with all child runs, to `used`."""
+    if run.run_id in used:
+        return
+    used[run.run_id] = _Sums()  # ends where runs are children of each other
+    new_steps = run.steps if run.begins_later else run.steps[run.forked_at or 0 :]
+    sums = _own_sums(run, new_steps)
+    for child in [*(child for step in new_steps for child in step.children), *run.children]:
+        if child in by_id:
+            _add_used(by_id[child], by_id, used)
+            sums.add(used[child])
+    used[run.run_id] = sums
 
 
-def own(run: ReadRun, turns: Sequence[ReadTurn]) -> _Sums:
-    """What a run used itself in these of its steps; its record's own sums where that has no steps."""
-    if not run.turns:
-        return _of(run.usage, run.cost, None)
+def _own_sums(run: ReadRun, steps: Sequence[ReadStep]) -> _Sums:
+    """Return the totals of a run in these of its steps, without child runs; the record's own totals if it has no steps."""
+    if not run.steps:
+        return _sums_of(run.usage, run.cost, None)
     sums = _Sums()
-    for turn in turns:
-        sums.add(_of(turn.usage, turn.cost, turn.calls))
+    for step in steps:
+        sums.add(_sums_of(step.usage, step.cost, step.calls))
     return sums
 
 
 def _step_rows(run: ReadRun, used: Mapping[str, _Sums]) -> list[dict[str, Any]]:
     so_far = _Sums(None, None, None) if run.begins_later else _Sums()
     rows = []
-    for place, turn in enumerate(run.turns, 1):
+    for place, step in enumerate(run.steps, 1):
         below = _Sums()
-        for child in turn.children:
+        for child in step.children:
             below.add(used.get(child, _Sums()))
-        so_far.add(_of(turn.usage, turn.cost, turn.calls))
+        so_far.add(_sums_of(step.usage, step.cost, step.calls))
         so_far.add(below)
-        usage = turn.usage
-        last = place == len(run.turns)
+        usage = step.usage
+        last = place == len(run.steps)
         rows.append({
             "run_id": run.run_id,
-            "provider": turn.provider or run.provider,
-            "model": turn.model or run.model,
-            "step": turn.number or place,
-            "calls": turn.calls,
-            "finish_reason": _word(turn.finish_reason),
-            "raw_finish_reason": turn.raw_finish_reason,
-            "action": turn.action,
+            "provider": step.provider or run.provider,
+            "model": step.model or run.model,
+            "step": step.number or place,
+            "calls": step.calls,
+            "finish_reason": _word(step.finish_reason),
+            "raw_finish_reason": step.raw_finish_reason,
+            "action": step.action,
             "stop_reason": _word(run.stop_reason) if last else None,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
@@ -195,10 +182,10 @@ def _step_rows(run: ReadRun, used: Mapping[str, _Sums]) -> list[dict[str, Any]]:
             "cache_write_1h_tokens": usage.cache_write_1h_tokens,
             "total_tokens": usage.total_tokens,
             "usage_source": usage.source.value,
-            "cost_usd": _float(turn.cost.usd),
-            "cost_source": turn.cost.source.value,
-            "cost_note": turn.cost.reason or None,
-            "price_list": turn.cost.price_list or None,
+            "cost_usd": _float(step.cost.usd),
+            "cost_source": step.cost.source.value,
+            "cost_note": step.cost.reason or None,
+            "price_list": step.cost.price_list or None,
             "service_tier": usage.service_tier,
             "web_searches": usage.web_searches,
             "child_calls": below.calls,
@@ -208,41 +195,40 @@ def _step_rows(run: ReadRun, used: Mapping[str, _Sums]) -> list[dict[str, Any]]:
             "cumulative_cost_usd": _float(so_far.cost_usd),
             "known_tokens": so_far.known_tokens,
             "known_cost_usd": _float(so_far.known_cost_usd),
-            "tool_calls": None if turn.tools is None else len(turn.tools),
-            "tools": None if turn.tools is None else ", ".join(turn.tools),
-            "tool_errors": turn.tool_errors,
-            "text": turn.text,
-            "started_s": turn.started_s,
-            "duration_s": turn.duration_s,
-            "error": turn.error,
+            "tool_calls": None if step.tools is None else len(step.tools),
+            "tools": None if step.tools is None else ", ".join(step.tools),
+            "tool_errors": step.tool_errors,
+            "text": step.text,
+            "started_s": step.started_s,
+            "duration_s": step.duration_s,
+            "error": step.error,
             **run.limits,
         })  # fmt: skip
     return rows
 
 
 def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
-    sums, below = own(run, run.turns), _Sums()
-    for child in [*run.children, *(child for turn in run.turns for child in turn.children)]:
+    sums, below = _own_sums(run, run.steps), _Sums()
+    for child in [*run.children, *(child for step in run.steps for child in step.children)]:
         below.add(used.get(child, _Sums()))
-    cost = summed_cost([turn.cost for turn in run.turns]) if run.turns else run.cost
+    cost = summed_cost([step.cost for step in run.steps]) if run.steps else run.cost
     stop = run.stop_reason
-    text = run.text or next((turn.text for turn in reversed(run.turns) if turn.text), None)
+    text = run.text or next((step.text for step in reversed(run.steps) if step.text), None)
     return {
         "run_id": run.run_id,
         "parent_run_id": run.parent_run_id,
         "forked_at": run.forked_at,
         "parent_step": run.parent_step,
         "called_by": run.called_by,
-        "provider": run.provider or next((turn.provider for turn in run.turns if turn.provider), None),
-        "model": run.model or next((turn.model for turn in run.turns if turn.model), None),
+        "provider": run.provider or next((step.provider for step in run.steps if step.provider), None),
+        "model": run.model or next((step.model for step in run.steps if step.model), None),
         "prompt": run.prompt,
         "stop_reason": _word(stop),
-        # Who stopped it, or which condition did, would have to be known to say whether that was an end of its own.
-        "terminated": None if stop is None or stop in _SOMEONE_ENDED_IT else stop in _ENDED_OF_ITS_OWN,
-        "truncated": None if stop is None or stop in _SOMEONE_ENDED_IT else stop not in _ENDED_OF_ITS_OWN,
+        "terminated": None if stop is None or stop in _EITHER else stop in _TERMINATED,
+        "truncated": None if stop is None or stop in _EITHER else stop not in _TERMINATED,
         "stopped_by_condition": True if stop is StopReason.STOP_CONDITION else None,
         "detail": run.detail,
-        "steps": (run.turns[-1].number or len(run.turns)) if run.turns else None,
+        "steps": (run.steps[-1].number or len(run.steps)) if run.steps else None,
         "calls": None if run.begins_later else sums.calls,
         "total_tokens": None if run.begins_later else sums.tokens,
         "cost_usd": None if run.begins_later else _float(sums.cost_usd),
@@ -257,12 +243,12 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
 
 
 def summed_cost(costs: Sequence[Cost]) -> Cost:
-    """The sum, from the least sure of their sources; unknown where a part is, and of nothing."""
+    """Return the sum, with the least certain of the sources; unknown if a part is unknown or there is none."""
     return reduce(add_cost, costs) if costs else Cost()
 
 
 def score_columns(scores: Sequence[Mapping[str, bool | float]]) -> dict[str, Any]:
-    """A column a score, of as many rows as there are runs: booleans where all of them are, else numbers."""
+    """Return one column per score and one row per run: booleans if all of a score are, else numbers."""
     made = {}
     for name in sorted({name for one in scores for name in one}, key=lambda name: (name != "score", name)):
         values = [one.get(name) for one in scores]
@@ -280,21 +266,21 @@ def _word(value: Any) -> str | None:
     return None if value is None else str(value.value)
 
 
-# Values as they come from outside ------------------------------------------------------------------------------------------------
+# Values from outside -------------------------------------------------------------------------------------------------------------
 
 
 def count_of(value: object) -> int | None:
-    """A number of tokens or of the like: a whole number, not negative, that can be believed; None otherwise."""
+    """Return a count, of tokens for example: a plausible whole number of at least 0, else None."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**15 else None
 
 
 def money_of(value: object) -> Decimal | None:
-    """US dollars: finite and not negative; None otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal) or len(str(value)) > 40:
+    """Return US dollars, finite and at least 0, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
         usd = Decimal(str(value))
@@ -304,10 +290,8 @@ def money_of(value: object) -> Decimal | None:
 
 
 def text_of(value: object) -> str | None:
-    """Text of a bearable length; None where it is none."""
-    if not isinstance(value, str):
-        return None
-    return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + "…"
+    """Return the value if it is text, else None."""
+    return value if isinstance(value, str) else None
 
 
 def usage_of(
@@ -320,7 +304,7 @@ def usage_of(
     service_tier: str | None = None,
     also_charged: tuple[str, ...] = (),
 ) -> Usage:
-    """Tokens that a record reports; of unknown source where it has neither of both counts."""
+    """Return the tokens of a record; the source is UNKNOWN if it has neither input nor output tokens."""
     known = input_tokens is not None or output_tokens is not None
     source = UsageSource.REPORTED if known else UsageSource.UNKNOWN
     counts = (input_tokens, output_tokens, cache_read, cache_write, reasoning)
@@ -328,13 +312,13 @@ def usage_of(
 
 
 def summed_usage(usages: Sequence[Usage]) -> Usage:
-    """The sum over the calls of a step; a part that one of them does not know is unknown."""
+    """Return the sum over the calls of a step; a count is unknown if one call lacks it."""
     return reduce(add_usage, usages) if usages else Usage()
 
 
 _E = FinishReason
 FINISH_REASONS: Mapping[str, FinishReason] = {
-    # OpenAI chat completions, and those who speak that wire; OpenTelemetry's own list has these too, and `tool_call`
+    # OpenAI chat completions and compatible servers; OpenTelemetry's own list has these too, and `tool_call`
     "stop": _E.END_TURN,
     "length": _E.MAX_TOKENS,
     "tool_calls": _E.TOOL_CALLS,
@@ -367,16 +351,16 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "spii": _E.CONTENT_FILTERED,
     "image_safety": _E.CONTENT_FILTERED,
     "malformed_function_call": _E.ERROR,
-    # Inspect, where it has words of its own
+    # Inspect's own
     "model_length": _E.CONTEXT_WINDOW_EXCEEDED,
 }
-"""Lower case: Gemini's are upper case on its wire and lower in many spans. Each means the same wherever it is said."""
+"""In lower case: Gemini's are upper case on its wire and lower case in many spans. Each means the same in every vocabulary."""
 
 
 def finish_reason_of(word: str | None, *, called_tools: bool = False) -> FinishReason | None:
-    """Our word for theirs; UNKNOWN for one that no page lists, None where there is none.
+    """Return our finish reason for theirs; UNKNOWN for an unlisted word, None for none.
 
-    Gemini and OpenAI's Responses say the same of an answer that ends a turn and of one that calls tools; `called_tools` tells which.
+    Gemini and OpenAI's Responses use one word for the end of an answer and for tool calls; `called_tools` decides.
     """
     if not word:
         return None
@@ -399,7 +383,7 @@ _PROVIDERS: Mapping[str, str] = {
 
 
 def provider_of(name: str | None) -> str | None:
-    """A provider by the name it has in agentlab, where it has one there."""
+    """Return agentlab's name of a provider, else the given name."""
     if not name:
         return None
     small = name.lower()
@@ -410,12 +394,8 @@ Where: TypeAlias = str | Path | Iterable[str | Path]
 
 
 def files_of(where: Where, endings: tuple[str, ...], what: str) -> list[Path]:
-    """The files, each once; those of a folder by name, at any depth. Raises ConfigurationError where there is none."""
-    if not isinstance(where, str | Path | Iterable):
-        raise ConfigurationError(
-            f"{what}: {type(where).__name__} is no path; pass a file, a folder, a pattern or a list of them."
-        )
-    several = [where] if isinstance(where, str | Path) else list(where)
+    """Return the files, each once; those of a folder by name, at any depth. Raises ConfigurationError if there is none."""
+    several = list(where) if isinstance(where, Iterable) and not isinstance(where, str | Path) else [where]
     found: dict[Path, None] = {}
     for one in several:
         if not isinstance(one, str | Path):
@@ -439,15 +419,15 @@ def files_of(where: Where, endings: tuple[str, ...], what: str) -> list[Path]:
     return list(found)
 
 
-ROWS_SHOWN = 10
+_ROWS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Imported:
-    """Runs that were read from a record.
+    """Imported runs.
 
-    `steps` has a row a step and `runs` a row a run, with the columns and dtypes of agentlab's own frames. `notes` are sentences on what
-    was left out, and why, and on how the record was read where that could have been done otherwise. `source` says what was read.
+    `steps` has one row per step and `runs` one row per run, with the columns and dtypes of agentlab's own frames. `notes` are sentences
+    on what was left out, and why, and on how ambiguous records were read. `source` names what was read.
 
     Example:
         >>> store = lab.Store()
@@ -465,16 +445,16 @@ class Imported:
     source: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # they quote what was read
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # they quote the record
         object.__setattr__(self, "source", printable(self.source))
 
     def __repr__(self) -> str:
         counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
-        told = "".join(f"\n  - {note}" for note in self.notes)
-        return cut(f"Imported({counted}{' from ' if self.source else ''}{self.source}){told}", 4_000)
+        notes = "".join(f"\n  - {note}" for note in self.notes)
+        return cut(f"Imported({counted}{' from ' if self.source else ''}{self.source}){notes}", 4_000)
 
     def _repr_html_(self) -> str:
-        shown = self.steps[["run_id", *SHOWN, "stop_reason"]].head(ROWS_SHOWN)
+        shown = self.steps[["run_id", *SHOWN, "stop_reason"]].head(_ROWS_SHOWN)
         table = table_of(shown)
         head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)

@@ -1,5 +1,7 @@
-"""For tests and tutorials: a model that says what it was told to say, providers that fail as they are told to, and what a provider and
-a place for runs have to fulfil. Nothing in agentlab imports this."""
+"""For users' tests and tutorials: a scripted model, failing providers, and the contracts of providers and storages as tests.
+
+May import everything; nothing in agentlab imports it.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,11 @@
-"""Faults of a body that was true: cut, garbled, repeated, padded. All faults in one table, and under one name: faults.py."""
+"""What faults are made of, and the faults that damage a real body: cut, garbled, repeated, padded. `faults.py` lists all of them."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
@@ -14,25 +14,24 @@ from agentlab.transport.aws_eventstream import FIRST_BYTES
 from agentlab.transport.http import HttpAnswer
 
 Ask: TypeAlias = Callable[[], Awaitable[HttpAnswer]]
-"""Passes the request on, and gives the true answer."""
+"""Sends the request and returns the real answer."""
 
 JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The request that a fault meets: where it goes (without its query), and how many seconds each wait for data may take (None: for
-    ever)."""
+    """A request that meets a fault: its URL without the query, and the seconds of each wait for data (None: no limit)."""
 
     place: str
     timeout_s: float | None
 
     def broke_off(self) -> ProviderConnectionError:
-        """The error of a connection that breaks off."""
+        """Return the error of a connection that breaks off."""
         return ProviderConnectionError(f"{self.place}: the connection broke off (an injected reset). Try again.")
 
     async def silence(self) -> ProviderConnectionError:
-        """Wait as long as a silent provider is waited for; the error that follows."""
+        """Wait until the time-out, and return its error."""
         await asyncio.Event().wait() if self.timeout_s is None else await asyncio.sleep(self.timeout_s)
         return ProviderConnectionError(
             f"{self.place}: the provider sent nothing within the time allowed (an injected silence). Try again, or allow more time."
@@ -40,7 +39,7 @@ class Attempt:
 
 
 class Given:
-    """An answer of a fault's own, or the true one with another body."""
+    """An answer that a fault makes, or the real one with another body."""
 
     __slots__ = ("_chunks", "headers", "status")
 
@@ -50,16 +49,16 @@ class Given:
         self._chunks = chunks
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
+        """Yield the body as it arrives."""
         return self._chunks()
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         return b"".join([chunk async for chunk in self._chunks()])
 
 
 def given(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> Given:
-    """An answer with this body."""
+    """Return an answer with this body."""
     data = body.encode() if isinstance(body, str) else body
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -69,35 +68,35 @@ def given(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = 
 
 
 def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> Given:
-    """The answer, its body changed on the way."""
+    """Return the answer with its body changed while it is read."""
     return Given(answer.status, answer.headers, lambda: change(answer.chunks()))
 
 
 class Fault:
-    """One way to fail. A frozen dataclass below this one has its own `answer`.
+    """One way to fail. A subclass, usually a frozen dataclass, has its own `answer`.
 
     Example:
         >>> from agentlab.errors import ProviderConnectionError
         >>> from agentlab.testing import faults, faulty
         >>> class Unplugged(faults.Fault):
         ...     async def answer(self, ask, attempt):
-        ...         raise ProviderConnectionError(f"{attempt.place}: somebody fell over the cable")
+        ...         raise ProviderConnectionError(f"{attempt.place}: the cable was pulled")
         >>> with lab.replay("fixtures/trip"), faulty(Unplugged(), at=2, times=None):
         ...     result = await agent.run(TASK)
         >>> len(result.history), result.detail
-        (2, 'ProviderConnectionError: https://api.anthropic.com/v1/messages: somebody fell over the cable')
+        (2, 'ProviderConnectionError: https://api.anthropic.com/v1/messages: the cable was pulled')
     """
 
     __slots__ = ()
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """What the run gets: an answer, or a ProviderConnectionError. `await ask()` is the true answer; without it nothing is sent.
+        """Return the run's answer, or raise ProviderConnectionError. `await ask()` sends the request and returns the real answer.
 
         Example:
             >>> from agentlab.testing import faults
             >>> class Late(faults.Fault):
             ...     async def answer(self, ask, attempt):
-            ...         answer = await ask()  # the true one
+            ...         answer = await ask()  # the real one
             ...         return answer
             >>> with lab.replay("fixtures/trip"), lab.testing.faulty(Late()) as switch:
             ...     result = await agent.run(TASK)
@@ -107,11 +106,44 @@ class Fault:
         raise NotImplementedError
 
 
+_LEAST = {"times": 2, "bytes_at_once": 1}
+
+
+class CheckedFault(Fault):
+    """A fault whose numbers are checked."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError for an impossible number; store a timedelta as seconds."""
+        for field in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            raw = getattr(self, field.name)
+            value, least = in_seconds(raw) if field.name.endswith("_s") else raw, _LEAST.get(field.name, 0)
+            if value is not raw:
+                object.__setattr__(self, field.name, value)
+            is_valid = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf
+            if not (is_valid or value is field.default or field.name == "body"):
+                raise ConfigurationError(f"{type(self).__name__}({field.name}={value!r}): give a number of at least {least}.")
+
+
+class BodyFault(CheckedFault):
+    """A fault in the body of the real answer; subclasses have `_change`."""
+
+    __slots__ = ()
+
+    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
+        """Return the real answer with its body changed."""
+        return with_body(await ask(), lambda chunks: self._change(chunks, attempt))
+
+    def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        raise NotImplementedError
+
+
 # Bytes ----------------------------------------------------------------------------------------------------------------------
 
 
 async def first(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
-    """The first so many bytes."""
+    """Yield the first `count` bytes."""
     async for chunk in chunks:
         if len(chunk) >= count:
             if count:
@@ -122,7 +154,7 @@ async def first(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes
 
 
 def events(body: bytes) -> list[bytes]:
-    """The events of a stream, in text or in binary frames; a body that is neither, as one."""
+    """Return the events of a stream, of text or binary frames; any other body as one event."""
     start = body[:1]
     if start and start[0] in FIRST_BYTES:
         found = []
@@ -137,29 +169,12 @@ def events(body: bytes) -> list[bytes]:
     return [event + blank for event in body.split(blank) if event.strip()]
 
 
-def check_bytes(fault: Fault, **counts: int | None) -> None:
-    """Raise ConfigurationError for a number of bytes that cannot be."""
-    for name, count in counts.items():
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-            raise ConfigurationError(f"{type(fault).__name__}({name}={count!r}): give a number of bytes, 0 or more.")
-
-
-def check_seconds(fault: Fault, **values: float | timedelta | None) -> None:
-    """Raise ConfigurationError for a time that cannot be; a timedelta is kept as seconds."""
-    for name, given in values.items():
-        value = in_seconds(given)
-        if value is not given:
-            object.__setattr__(fault, name, value)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf")):
-            raise ConfigurationError(f"{type(fault).__name__}({name}={value!r}): give seconds, 0 or more.")
-
-
 _PIECE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Fault):
-    """The body ends after so many bytes, in good order: what invalid JSON most often is. No header says how many there should be.
+class Cut(CheckedFault):
+    """The body ends cleanly after `after_bytes`, the most common invalid JSON. No header gives its length.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -171,19 +186,16 @@ class Cut(Fault):
 
     after_bytes: int = 200
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The beginning of the true answer."""
+        """Return the beginning of the real answer."""
         answer = await ask()
         headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-        return with_body(Given(answer.status, headers, answer.chunks), lambda chunks: first(chunks, self.after_bytes))
+        return Given(answer.status, headers, lambda: first(answer.chunks(), self.after_bytes))
 
 
 @dataclass(frozen=True, slots=True)
-class Garbled(Fault):
-    """The byte at this place of the body, counted from 0, has its highest bit flipped: what was text there is none any more.
+class Garbled(BodyFault):
+    """The byte `at_byte` of the body, from 0, has its highest bit flipped, so that it is no text any more.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -195,25 +207,17 @@ class Garbled(Fault):
 
     at_byte: int = 0
 
-    def __post_init__(self) -> None:
-        check_bytes(self, at_byte=self.at_byte)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer but for one byte."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            at = self.at_byte
-            async for chunk in chunks:
-                hit = 0 <= at < len(chunk)
-                yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
-                at -= len(chunk)
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        at = self.at_byte
+        async for chunk in chunks:
+            hit = 0 <= at < len(chunk)
+            yield chunk[:at] + bytes([chunk[at] ^ 0x80]) + chunk[at + 1 :] if hit else chunk
+            at -= len(chunk)
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenGzip(Fault):
-    """After so many bytes of it, the body cannot be unpacked any further.
+class BrokenGzip(BodyFault):
+    """The body cannot be decompressed beyond `after_bytes`.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -225,26 +229,18 @@ class BrokenGzip(Fault):
 
     after_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """A body that raises."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for piece in first(chunks, self.after_bytes):
-                yield piece
-            raise ProviderConnectionError(
-                f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
-                "is the server's fault."
-            )
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for piece in first(chunks, self.after_bytes):
+            yield piece
+        raise ProviderConnectionError(
+            f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
+            "is the server's fault."
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated(Fault):
-    """Each event of a stream comes `times` times, one after the other; a body that is no stream of events is repeated as a whole.
+class Repeated(BodyFault):
+    """Each event of a stream arrives `times` times in a row; a body without events is repeated as a whole.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -256,25 +252,16 @@ class Repeated(Fault):
 
     times: int = 2
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.times, int) or self.times < 2:
-            raise ConfigurationError(f"Repeated(times={self.times!r}): give a whole number of at least 2.")
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer, more than once."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            body = b"".join([chunk async for chunk in chunks])
-            for piece in events(body):
-                for _ in range(self.times):
-                    yield piece
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in chunks])
+        for piece in events(body):
+            for _ in range(self.times):
+                yield piece
 
 
 @dataclass(frozen=True, slots=True)
-class Padded(Fault):
-    """So many bytes of white space before the body: as good an answer as without them, and a large one.
+class Padded(BodyFault):
+    """`size_bytes` of white space before the body: a valid answer, and a large one.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -286,19 +273,11 @@ class Padded(Fault):
 
     size_bytes: int = 50_000_000
 
-    def __post_init__(self) -> None:
-        check_bytes(self, size_bytes=self.size_bytes)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer, at last."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            left = self.size_bytes
-            while left > 0:
-                yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
-                left -= _PIECE_BYTES
-                await asyncio.sleep(0)  # others get their turn, as they would between packets
-            async for chunk in chunks:
-                yield chunk
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        left = self.size_bytes
+        while left > 0:
+            yield b" " * (min(left, _PIECE_BYTES) - 1) + b"\n"
+            left -= _PIECE_BYTES
+            await asyncio.sleep(0)  # let other tasks run, as they would between packets
+        async for chunk in chunks:
+            yield chunk

@@ -1,30 +1,30 @@
-"""The ways in which a provider fails, as values: what `agentlab.testing.faulty` does to a run's requests.
+"""The ways in which a provider fails, as values for `agentlab.testing.faulty`.
 
-    fault                          what the run meets                                                        what comes of it
+    fault                          what the run sees                                                         outcome
     ------------------------------ ------------------------------------------------------------------------- ---------------------
-    Refused()                      connection refused                                                        tried again
-    Reset()                        reset before or within the headers                                        tried again
-    Reset(after_bytes=200)         … after so many bytes of the body: a stream in mid-stream                 tried again, or kept¹
-    Stalled(), Stalled(200)        nothing comes (any more): the wait for data runs out                      tried again, or kept¹
+    Refused()                      connection refused                                                        retried
+    Reset()                        reset before or within the headers                                        retried
+    Reset(after_bytes=200)         reset after so many bytes of the body: a stream breaks off                retried, or kept¹
+    Stalled(), Stalled(200)        no data (any more) until the time-out                                     retried, or kept¹
     Slow(200, pause_s=0.01)        a slow body, in pieces of so many bytes, a pause before each              answered
-    Status(429, retry_after_s=2)   too many requests, with Retry-After; without `retry_after_s` none         tried again²
-    Status(500)                    a server that is down: 500, 502, 503, 504, 529                            tried again
+    Status(429, retry_after_s=2)   too many requests, with Retry-After; without `retry_after_s` none         retried²
+    Status(500)                    a server that is down: 500, 502, 503, 504, 529                            retried
     Status(400)                    any other refusal                                                         an error
     ErrorInBody()                  an error object under status 200                                          an error
-    InvalidJson()                  a body that is no JSON, in good order                                     an error
+    InvalidJson()                  a complete body that is no JSON                                           an error
     Page()                         a wrong content type: an HTML page, as of a proxy that wants a login      an error
-    Relabelled("text/plain")       a wrong content type, and the true body under it                          answered
-    Cut(after_bytes=200)           the body ends early, in good order, in the middle of its JSON             tried again, or kept¹
-    Garbled(at_byte=200)           one byte of the body is no text any more                                  a stream is asked for again
-    BrokenGzip(after_bytes=200)    broken gzip: from there on the body cannot be unpacked                    tried again, or kept¹
+    Relabelled("text/plain")       the real body with a wrong content type                                   answered
+    Cut(after_bytes=200)           the body ends early but cleanly, in the middle of its JSON                retried, or kept¹
+    Garbled(at_byte=200)           one byte of the body is no text any more                                  a stream is requested again
+    BrokenGzip(after_bytes=200)    broken gzip: from there on the body cannot be unpacked                    retried, or kept¹
     Repeated()                     duplicate chunks: each event of a stream comes twice                      answered³
-    Padded(50_000_000)             a large answer: so many bytes of white space, and then the body           answered
+    Padded(50_000_000)             a large answer: so many bytes of white space before the body              answered
 
-¹ Of a stream what had come is kept, as a step that ends in an error: it was paid for, and asking again would be another answer.
-² Unless it asks for more than `RetryPolicy(longest_wait_s=…)`.
-³ A tool call that came twice is executed once or not at all. A body that is no stream is repeated as a whole, which is no JSON.
+¹ The received part of a stream is kept as a step that ends in an error: it was paid for, and a retry would be another answer.
+² Unless it requests a longer wait than `RetryPolicy(longest_wait_s=…)`.
+³ A repeated tool call is executed once or not at all. A body that is no stream is repeated as a whole, which is no JSON.
 
-A fault of your own is a subclass of `Fault` with one method.
+Your own fault is a subclass of `Fault` with one method.
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ from agentlab.no_such_name import only
 from agentlab.testing.fault_bodies import (
     Ask,
     Attempt,
+    BodyFault,
     BrokenGzip,
+    CheckedFault,
     Cut,
     Fault,
     Garbled,
     Given,
     Padded,
     Repeated,
-    check_bytes,
-    check_seconds,
     first,
     given,
-    with_body,
 )
 from agentlab.transport.http import HttpAnswer
 
@@ -73,7 +72,7 @@ __all__ = [
     "Status",
 ]
 
-_PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in to go on.</body></html>"
+_PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in to continue.</body></html>"
 
 
 # No answer ------------------------------------------------------------------------------------------------------------------
@@ -81,7 +80,7 @@ _PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please si
 
 @dataclass(frozen=True, slots=True)
 class Refused(Fault):
-    """No connection: nobody listens there.
+    """The connection is refused.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -92,7 +91,7 @@ class Refused(Fault):
     """
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Raises."""
+        """Raise the error."""
         raise ProviderConnectionError(
             f"{attempt.place}: no connection (an injected refusal). Check the address and that the server runs, then the network and "
             "the proxy settings."
@@ -100,8 +99,8 @@ class Refused(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Reset(Fault):
-    """The connection breaks off: while the headers are awaited (None), or after so many bytes of the body, at the latest at its end.
+class Reset(BodyFault):
+    """The connection breaks off: before the headers (None), or after `after_bytes` of the body, at the latest at its end.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -113,27 +112,22 @@ class Reset(Fault):
 
     after_bytes: int | None = None
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Raises, or gives a body that does."""
-        after = self.after_bytes
-        if after is None:
+        """Raise the error, or return a body that does."""
+        if self.after_bytes is None:
             raise attempt.broke_off()
+        return await BodyFault.answer(self, ask, attempt)
 
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for piece in first(chunks, after):
-                yield piece
-            raise attempt.broke_off()
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for piece in first(chunks, self.after_bytes or 0):
+            yield piece
+        raise attempt.broke_off()
 
 
 @dataclass(frozen=True, slots=True)
-class Stalled(Fault):
-    """Nothing comes (None), or nothing after so many bytes of the body. The wait for data runs out, after five minutes on its own:
-    `longest_s` makes that shorter for a test.
+class Stalled(BodyFault):
+    """No data arrives (None), or none after `after_bytes` of the body, until the time-out: five minutes by default, and at most
+    `longest_s`.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -146,29 +140,23 @@ class Stalled(Fault):
     after_bytes: int | None = None
     longest_s: float | None = None
 
-    def __post_init__(self) -> None:
-        check_bytes(self, after_bytes=self.after_bytes)
-        check_seconds(self, longest_s=self.longest_s)
-
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Raises after the wait, or gives a body that does."""
+        """Raise the error after the wait, or return a body that does."""
         limits = [limit for limit in (self.longest_s, attempt.timeout_s) if limit is not None]
         waiting = Attempt(attempt.place, min(limits, default=None))
-        after = self.after_bytes
-        if after is None:
+        if self.after_bytes is None:
             raise await waiting.silence()
+        return await BodyFault.answer(self, ask, waiting)
 
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for piece in first(chunks, after):
-                yield piece
-            raise await waiting.silence()
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for piece in first(chunks, self.after_bytes or 0):
+            yield piece
+        raise await attempt.silence()
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(Fault):
-    """The body in pieces of `bytes_at_once`, a pause before each. Nothing is wrong with it.
+class Slow(BodyFault):
+    """The body arrives in pieces of `bytes_at_once`, with a pause before each. The answer is valid.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -181,29 +169,19 @@ class Slow(Fault):
     bytes_at_once: int = 200
     pause_s: float = 0.01
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.bytes_at_once, int) or self.bytes_at_once < 1:
-            raise ConfigurationError(f"Slow(bytes_at_once={self.bytes_at_once!r}): give a whole number of at least 1.")
-        check_seconds(self, pause_s=self.pause_s)
-
-    async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer, slowly."""
-
-        async def change(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            async for chunk in chunks:
-                for start in range(0, len(chunk), self.bytes_at_once):
-                    await asyncio.sleep(self.pause_s)
-                    yield chunk[start : start + self.bytes_at_once]
-
-        return with_body(await ask(), change)
+    async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            for start in range(0, len(chunk), self.bytes_at_once):
+                await asyncio.sleep(self.pause_s)
+                yield chunk[start : start + self.bytes_at_once]
 
 
 # Another answer -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Fault):
-    """A refusal with an HTTP status, which is not passed on. `body` is text, or a dict that is sent as JSON; None says which it was.
+class Status(CheckedFault):
+    """An error status; the request is not sent. `body` is text, or a dict sent as JSON; None is an error object with the status.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -220,10 +198,10 @@ class Status(Fault):
     def __post_init__(self) -> None:
         if not isinstance(self.status, int) or not 300 <= self.status <= 599:
             raise ConfigurationError(f"Status({self.status!r}): give an HTTP status from 300 to 599.")
-        check_seconds(self, retry_after_s=self.retry_after_s)
+        CheckedFault.__post_init__(self)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The refusal."""
+        """Return the error status."""
         after = {} if self.retry_after_s is None else {"retry-after": f"{self.retry_after_s:g}"}
         body = {"error": {"message": f"an injected status {self.status}"}} if self.body is None else self.body
         text, kind = (body, "text/html") if isinstance(body, str) else (json.dumps(body), "application/json")
@@ -232,7 +210,7 @@ class Status(Fault):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInBody(Fault):
-    """An error object where the answer should be, under status 200.
+    """An error object in place of the answer, with status 200.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -246,13 +224,13 @@ class ErrorInBody(Fault):
     kind: str = "server_error"
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The error."""
+        """Return the error object."""
         return given(json.dumps({"error": {"message": self.message, "type": self.kind}}))
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidJson(Fault):
-    """A body that is no JSON, though it begins as if it were and has its end: it does not look as if there were more to come.
+    """A body that is no JSON, although it looks complete.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -265,13 +243,13 @@ class InvalidJson(Fault):
     body: str = '{"choices": [oops], "usage": }'
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The body."""
+        """Return the body."""
         return given(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Fault):
-    """A page for people under status 200, as of a proxy that wants a login.
+    """An HTML page with status 200, for example from a proxy that requires a login.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -284,13 +262,13 @@ class Page(Fault):
     html: str = _PAGE
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The page."""
+        """Return the page."""
         return given(self.html, headers={"content-type": "text/html; charset=utf-8"})
 
 
 @dataclass(frozen=True, slots=True)
 class Relabelled(Fault):
-    """The true body under another content type. Nothing else is wrong with it.
+    """The real body with another content type. The answer is otherwise valid.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -303,9 +281,9 @@ class Relabelled(Fault):
     content_type: str = "text/plain"
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """The true answer, mislabelled."""
-        true = await ask()
-        return Given(true.status, {**true.headers, "content-type": self.content_type}, true.chunks)
+        """Return the real answer, mislabelled."""
+        answer = await ask()
+        return Given(answer.status, {**answer.headers, "content-type": self.content_type}, answer.chunks)
 
 
 if not TYPE_CHECKING:

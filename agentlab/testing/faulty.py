@@ -1,4 +1,4 @@
-"""A transport that spoils some of a run's requests, over any other: `with lab.testing.faulty(faults.Reset(after_bytes=200)): …`."""
+"""A transport that injects faults into a run's requests: `with lab.testing.faulty(faults.Reset(after_bytes=200)): …`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Plan: TypeAlias = Fault | Sequence[Fault | None] | Callable[[int], Fault | None]
 
 
 class Faulty(Switch):
-    """Made by `faulty`. Use it in `with`, or give it to a run as its transport. `injected` counts the requests it has spoilt.
+    """Made by `faulty`. Use it in `with`, or pass it to a run as its transport. `injected` counts the injected faults.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -27,31 +27,31 @@ class Faulty(Switch):
         1
     """
 
-    def __init__(self, plan: Callable[[int], Fault | None], over: Transport, said: str) -> None:
+    def __init__(self, plan: Callable[[int], Fault | None], over: Transport, description: str) -> None:
         self.injected = 0
         self._plan = plan
         self._over = over
-        self._said = said
+        self._description = description
         self._numbers: dict[str, int] = {}
         self._kept: dict[str, tuple[HttpRequest, _Kept]] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"faulty({self._said}, over={self._over!r}): {self.injected} injected"
+        return f"faulty({self._description}, over={self._over!r}): {self.injected} injected"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Faulty, (self._plan, self._over, self._said)  # another process counts for itself
+        return Faulty, (self._plan, self._over, self._description)  # another process counts for itself
 
     @property
     def needs_key(self) -> bool:
-        """Whether requests reach a provider."""
+        """True if requests reach a provider."""
         return self._over.needs_key
 
     @asynccontextmanager
     async def open(
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
-        """Pass the request on, or do to it what the plan says."""
+        """Send the request, or inject the plan's fault."""
         with self._lock:
             number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
             before, kept = self._kept.pop(lane, (None, None))
@@ -80,16 +80,16 @@ class Faulty(Switch):
             yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
 
     def run_ended(self, lane: str) -> None:
-        """The run of this lane asks for nothing else: one that takes its place counts from 1 again."""
+        """Forget a run that has ended."""
         with self._lock:
             self._numbers.pop(lane, None)
             self._kept.pop(lane, None)
-        if told := getattr(self._over, "run_ended", None):
-            told(lane)
+        if run_ended := getattr(self._over, "run_ended", None):
+            run_ended(lane)
 
 
 class _Kept(Given):
-    """A recorded answer that was spoilt: a recording gives it once, and the request that is tried again finds it here."""
+    """A recorded answer that a fault damaged, kept for the retry: a recording serves it only once."""
 
     __slots__ = ()
 
@@ -113,17 +113,17 @@ class _Kept(Given):
 
 
 def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | None = None) -> Faulty:
-    """Spoil a run's requests, to see what comes of it.
+    """Inject faults into a run's requests.
 
     with lab.replay("fixtures/trip"), lab.testing.faulty(faults.Status(429), at=2):
         result = await agent.run("…")
 
-    `plan` is a fault of `agentlab.testing.faults`, done to the run's request number `at` (from 1; each attempt of a call is one) and
-    to those that follow it, `times` in all, None to every one. Or it is a list, whose first item is for the first request, and so on,
-    None for one that is left alone; or a function from the number to a fault or None. Each run counts for itself.
+    `plan` is a fault of `agentlab.testing.faults`, injected into the run's request number `at` (from 1; each attempt of a call is one)
+    and the following ones, `times` in all, None for every one. Or a list with one item per request, None for no fault; or a function
+    from the number to a fault or None. Each run counts its own requests.
 
-    `over` is what the requests go to: `lab.replay(…)`, or another `faulty(…)`; without it, whatever is around the caller. Over a
-    recording retries do not wait, and an answer that was spoilt is there again for the request that is tried again.
+    `over` is the transport below: `lab.replay(…)`, or another `faulty(…)`; default is the current one of the caller. Over a recording
+    retries do not wait, and a damaged answer is served again to the retry.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -132,29 +132,29 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
         >>> switch.injected, result.stop_reason, result.history[1].calls[0].retries
         (2, <StopReason.STOP_CONDITION: 'stop_condition'>, 2)
     """
-    beneath = current() if over is None else over
+    below = current() if over is None else over
     if isinstance(plan, Fault):
         if not isinstance(at, int) or isinstance(at, bool) or at < 1:
             raise ConfigurationError(f"faulty(at={at!r}): give the number of a request, from 1.")
         if times is not None and (not isinstance(times, int) or isinstance(times, bool) or times < 1):
             raise ConfigurationError(f"faulty(times={times!r}): give a whole number of at least 1, or None for every request.")
         how_often = "always" if times is None else f"times={times}"
-        return Faulty(_From(plan, at, times), beneath, f"{plan!r}, at={at}, {how_often}")
+        return Faulty(_From(plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
     if (at, times) != (1, 1):
-        raise ConfigurationError("faulty(at=…, times=…) goes with one fault; a list and a function say themselves which request.")
+        raise ConfigurationError("faulty(at=…, times=…) goes with one fault; a list and a function name the requests themselves.")
     if callable(plan) and not isinstance(plan, type):
-        return Faulty(plan, beneath, getattr(plan, "__name__", repr(plan)))
+        return Faulty(plan, below, getattr(plan, "__name__", repr(plan)))
     items: list[Any] = list(plan) if isinstance(plan, list | tuple) else [plan]
     wrong = [item for item in items if not isinstance(item, Fault | None)]
     if wrong:
         raise ConfigurationError(
             f"{wrong[0]!r} is no fault: take one of agentlab.testing.faults, such as faults.Reset(), or None."
         )
-    return Faulty(_Listed(tuple(items)), beneath, repr(items))
+    return Faulty(_Listed(tuple(items)), below, repr(items))
 
 
 class _From:
-    """One fault, from one request on. A class, so that it can go to another process."""
+    """A fault from one request on; a class, so that it can be pickled."""
 
     def __init__(self, fault: Fault, at: int, times: int | None) -> None:
         self.fault, self.at, self.times = fault, at, times
@@ -164,7 +164,7 @@ class _From:
 
 
 class _Listed:
-    """One fault after the other."""
+    """One fault per request."""
 
     def __init__(self, faults: tuple[Fault | None, ...]) -> None:
         self.faults = faults

@@ -1,16 +1,16 @@
-"""What a provider has to fulfil, as tests: subclass `ProviderContract` in a test file, and pytest does the rest.
+"""The contract of a provider, as tests for pytest: subclass `ProviderContract` in a test file.
 
 class TestMyProvider(ProviderContract):
     @pytest.fixture
     def provider(self):
-        return MyProvider(model="some-model", api_key="a key that is none")
+        return MyProvider(model="some-model", api_key="a made-up key")
 
     @pytest.fixture
-    def bodies(self):  # what the vendor answers, and why each of them ended
+    def bodies(self):  # the vendor's answers, with their finish reasons
         return [(json.loads(text), FinishReason.END_TURN), …]
 
     @pytest.fixture
-    def stream(self):  # a whole stream that ends in good order; None where the wire has none
+    def stream(self):  # a complete stream; None if the wire has none
         return b'data: {"choices": …'
 
 In a notebook, without pytest: `verify(ProviderContract, provider=…, bodies=…, stream=…)`.
@@ -34,7 +34,7 @@ Bodies: TypeAlias = Sequence[tuple[JSON, FinishReason]]
 
 _SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
 _TOOL = ToolSpec("look_at_the_sky", "What the sky is like.", _SCHEMA, json.dumps(_SCHEMA))
-_ASKED = ModelRequest((Message("user", "Is it Grüße, or ☂?"),), "Say it in short.", (_TOOL,), max_output_tokens=77)
+_REQUEST = ModelRequest((Message("user", "Is it Grüße, or ☂?"),), "Say it in short.", (_TOOL,), max_output_tokens=77)
 _ODD: tuple[JSON, ...] = (
     None,
     True,
@@ -55,8 +55,8 @@ _CLEAN = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.TOOL_C
 class ProviderContract:
     """Subclass it with the fixtures `provider`, `bodies` and `stream`.
 
-    `provider` is what is tried, with a made-up key; `bodies` are answers with the reason for which each ended; `stream` is a whole
-    stream, as bytes, or None where the wire has none.
+    `provider` is the provider to test, with a made-up key; `bodies` are answers with their finish reasons; `stream` is a complete
+    stream as bytes, or None if the wire has none.
 
     Example:
         >>> from agentlab.testing import ProviderContract, verify
@@ -71,8 +71,8 @@ class ProviderContract:
         (8, {}, 3)
     """
 
-    def test_it_says_who_it_is(self, provider: Provider) -> None:
-        """A name for `provider:model` strings, a wire, a model, and what it can do."""
+    def test_it_names_itself(self, provider: Provider) -> None:
+        """It has a name for `provider:model` strings, a wire, a model and its capabilities."""
         assert provider.name
         assert not set(provider.name) & set(":@ ")
         assert provider.wire
@@ -80,77 +80,77 @@ class ProviderContract:
         assert isinstance(provider.capabilities, Capabilities)
 
     def test_it_is_a_value(self, provider: Provider) -> None:
-        """One object serves any number of runs, and goes to another process."""
-        copied = pickle.loads(pickle.dumps(provider))  # noqa: S301  what was pickled in the same line
+        """It can be copied to another process, and compared."""
+        copied = pickle.loads(pickle.dumps(provider))  # noqa: S301  pickled in the same line
         assert copied == provider
         assert hash(copied) == hash(provider)
 
     def test_it_shows_no_key(self, provider: Provider) -> None:
-        """Neither its repr nor its requests, which are recorded, have what authenticates it."""
-        request = provider.build_request(_ASKED)
-        said = f"{provider!r} {provider!s} {request.url} {dict(request.headers)!r} {request.body!r}"
+        """Neither its repr nor its requests, which are recorded, contain a key."""
+        request = provider.build_request(_REQUEST)
+        shown = f"{provider!r} {provider!s} {request.url} {dict(request.headers)!r} {request.body!r}"
         for value in _auth(provider, request).values():
-            assert value not in said
-            assert value.removeprefix("Bearer ") not in said
+            assert value not in shown
+            assert value.removeprefix("Bearer ") not in shown
 
-    def test_what_is_asked_is_in_the_request(self, provider: Provider) -> None:
-        """The prompt, the instructions, the cap, and the tools where it can call some; as JSON, to an http address."""
+    def test_a_request_has_what_was_asked(self, provider: Provider) -> None:
+        """Requests are JSON with the prompt, the instructions, the cap and, if supported, the tools."""
         for stream in (False, True) if provider.capabilities.streaming else (False,):
-            request = provider.build_request(replace(_ASKED, stream=stream))
+            request = provider.build_request(replace(_REQUEST, stream=stream))
             assert isinstance(request, HttpRequest)
             assert request.url.startswith(("http://", "https://"))
             body = json.dumps(json.loads(request.body), ensure_ascii=False)
-            assert _ASKED.messages[0].text in body
-            assert _ASKED.instructions in body
-            assert str(_ASKED.max_output_tokens) in body
+            assert _REQUEST.messages[0].text in body
+            assert _REQUEST.instructions in body
+            assert str(_REQUEST.max_output_tokens) in body
             assert _TOOL.name in body or not provider.capabilities.tools
 
     def test_the_same_question_is_the_same_request(self, provider: Provider) -> None:
-        """Byte for byte, or no recording of it would ever be found again."""
-        assert provider.build_request(_ASKED) == provider.build_request(_ASKED)
+        """Requests are equal byte for byte; otherwise no recording would match."""
+        assert provider.build_request(_REQUEST) == provider.build_request(_REQUEST)
 
-    def test_ends_are_read_as_they_are_documented(self, provider: Provider, bodies: Bodies) -> None:
-        """The reason of each of the bodies, with the vendor's own word kept."""
+    def test_finish_reasons_are_as_documented(self, provider: Provider, bodies: Bodies) -> None:
+        """Each body has its finish reason, and the vendor's own word."""
         for body, reason in bodies:
             signal = provider.parse(body).signal
             assert signal.finish_reason is reason, f"{signal.raw_value!r} means {reason}, and is read as {signal.finish_reason}"
             assert signal.provider == provider.name
             assert signal.raw_field
 
-    def test_a_call_is_whole_or_not_closed(self, provider: Provider, bodies: Bodies) -> None:
-        """Arguments of a call that counts as closed are JSON."""
+    def test_closed_tool_calls_are_complete(self, provider: Provider, bodies: Bodies) -> None:
+        """The arguments of a closed tool call are JSON."""
         for body, _ in bodies:
             for call in provider.parse(body).tool_calls:
                 assert call.name
                 assert not call.closed or isinstance(json.loads(call.arguments), dict)
 
-    def test_nothing_that_a_server_sends_raises(self, provider: Provider, bodies: Bodies) -> None:
-        """JSON of something else, and bodies with any one part of them missing or odd."""
-        for body in (*_ODD, *(spoilt for whole, _ in bodies for spoilt in _spoilt(whole))):
+    def test_no_response_raises(self, provider: Provider, bodies: Bodies) -> None:
+        """Neither other JSON nor a body with a missing or odd part raises."""
+        for body in (*_ODD, *(damaged for whole, _ in bodies for damaged in _damaged(whole))):
             assert isinstance(provider.parse(body), ModelResponse)
             assert isinstance(provider.error_message(body), str)
         for body in _ODD:
-            assert not _is_sure_end(provider.parse(body))
+            assert not _is_clean_end(provider.parse(body))
 
-    def test_a_stream_says_the_same_however_it_is_cut(self, provider: Provider, stream: bytes | None) -> None:
-        """In two pieces anywhere, byte by byte, or at once."""
-        whole = _needed(stream)
+    def test_a_stream_reads_the_same_in_any_pieces(self, provider: Provider, stream: bytes | None) -> None:
+        """A stream gives the same response in two pieces anywhere, byte by byte, or at once."""
+        whole = _require(stream)
         expected = _read(provider, whole)
         assert expected.text or expected.tool_calls
-        assert _is_sure_end(expected), f"its end is read as {expected.signal.finish_reason} ({expected.signal.confidence})"
+        assert _is_clean_end(expected), f"its end is read as {expected.signal.finish_reason} ({expected.signal.confidence})"
         assert _read(provider, *(bytes([byte]) for byte in whole)) == expected
         for at in range(len(whole)):
             assert _read(provider, whole[:at], whole[at:]) == expected
 
-    def test_a_stream_that_breaks_off_is_no_sure_end(self, provider: Provider, stream: bytes | None) -> None:
-        """Wherever it does before its last event."""
-        whole = _needed(stream)
+    def test_a_broken_stream_is_not_a_clean_end(self, provider: Provider, stream: bytes | None) -> None:
+        """A stream that breaks off before its last event does not end with high confidence."""
+        whole = _require(stream)
         for at in range(_last_event(whole) + 1):
-            assert not _is_sure_end(_read(provider, whole[:at]))
+            assert not _is_clean_end(_read(provider, whole[:at]))
 
     def test_streams_do_not_mix(self, provider: Provider, stream: bytes | None) -> None:
-        """Two through one provider at a time, piece by piece; and one parser for two streams, one after the other."""
-        whole = _needed(stream)
+        """Two streams at once through one provider, and two through one parser, give their own responses."""
+        whole = _require(stream)
         expected = _read(provider, whole)
         first, second = provider.stream_parser(), provider.stream_parser()
         for at in range(0, len(whole), 7):
@@ -171,11 +171,11 @@ def _auth(provider: Provider, request: HttpRequest) -> dict[str, str]:
     try:
         found: dict[str, str] = provider.auth_headers() if sign is None else sign(request)
     except MissingKeyError as error:
-        raise AssertionError("give the provider a made-up key, so that it can be looked for") from error
+        raise AssertionError("give the provider a made-up key for the test to look for") from error
     return found
 
 
-def _needed(stream: bytes | None) -> bytes:
+def _require(stream: bytes | None) -> bytes:
     if stream is None:
         raise SkipTest("no stream was given")
     return stream
@@ -191,28 +191,28 @@ def _read(provider: Provider, *pieces: bytes) -> ModelResponse:
     return response
 
 
-def _is_sure_end(response: ModelResponse) -> bool:
+def _is_clean_end(response: ModelResponse) -> bool:
     return response.signal.confidence is Confidence.HIGH and response.signal.finish_reason in _CLEAN
 
 
 def _last_event(stream: bytes) -> int:
-    """Where the last event of a stream of text begins; of binary frames, its middle."""
+    """Return the start of the last event of a text stream, or the middle of a binary one."""
     text = stream.replace(b"\r\n", b"\n\n").rstrip(b"\n")  # as long as it was
     found = text.rfind(b"\n\n")
     return len(stream) // 2 if found < 0 else found
 
 
-def _spoilt(body: JSON) -> Iterator[JSON]:
-    """The body with each of its parts in turn left out, or replaced by something odd."""
+def _damaged(body: JSON) -> Iterator[JSON]:
+    """Yield the body with each of its parts missing, or replaced by an odd value."""
     if isinstance(body, dict):
         for key, value in body.items():
             yield {name: kept for name, kept in body.items() if name != key}
-            for odd in (*_ODD[:8], *_spoilt(value)):
+            for odd in (*_ODD[:8], *_damaged(value)):
                 yield {**body, key: odd}
     elif isinstance(body, list):
         for index, value in enumerate(body):
             yield body[:index] + body[index + 1 :]
-            for odd in (*_ODD[:8], *_spoilt(value)):
+            for odd in (*_ODD[:8], *_damaged(value)):
                 yield _with(body, index, odd)
 
 

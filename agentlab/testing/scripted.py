@@ -1,4 +1,4 @@
-"""A model that says what it was told to say."""
+"""A model that answers from a script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Script: TypeAlias = Sequence[Said] | Callable[[ModelRequest, int], Said]
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ScriptedProvider:
-    """A model that answers from a script, at once and with no network.
+    """A model that answers from a script, immediately and without a network.
 
     `script` is a sequence, or a function of (request, number of the call from 1); an item is a ModelResponse (see `say` and
     `call`), a text (a completed answer), or an exception to raise. Every run reads the script from its start.
@@ -46,25 +46,25 @@ class ScriptedProvider:
     model: str = "script"
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """The script's next answer."""
+        """Return the script's next answer."""
         if callable(self.script):
-            said = self.script(request, context.index)
+            answer = self.script(request, context.index)
         elif context.index <= len(self.script):
-            said = self.script[context.index - 1]
+            answer = self.script[context.index - 1]
         else:
             raise FixtureError(
-                f"The script has {len(self.script)} answers and the run asks for number {context.index}: write another."
+                f"The script has {len(self.script)} answers and the run asks for number {context.index}: add another."
             )
-        if isinstance(said, Exception):
-            raise said
-        response = say(said) if isinstance(said, str) else said
+        if isinstance(answer, Exception):
+            raise answer
+        response = say(answer) if isinstance(answer, str) else answer
         if response.text:
             context.on_text(response.text)
         return response
 
 
 def usage(input_tokens: int | None, output_tokens: int | None) -> Usage:
-    """A usage as a provider reports it; None for what it does not.
+    """Return a usage as a provider reports it; None for a missing count.
 
     Example:
         >>> lab.testing.usage(10, 5).total_tokens, lab.testing.usage(10, None).total_tokens
@@ -82,7 +82,7 @@ def say(
     cost: float | str | None = None,
     calls: Sequence[ToolCall] = (),
 ) -> ModelResponse:
-    """A response with this text; `tokens` are (input, output), `cost` is what the provider reports, in US dollars.
+    """Return a response with this text; `tokens` are (input, output), `cost` is the provider's, in US dollars.
 
     Example:
         >>> say("A cut answ", finish=lab.FinishReason.MAX_TOKENS).signal.finish_reason
@@ -101,7 +101,7 @@ def say(
 
 
 def call(name: str, arguments: dict[str, Any] | str | None = None, *, id: str = "", **more: Any) -> ModelResponse:  # noqa: A002
-    """A response that calls one tool; `more` are those of `say`, `arguments` a dict or raw JSON text.
+    """Return a response that calls one tool; `arguments` is a dict or raw JSON text, `more` are arguments of `say`.
 
     Example:
         >>> call("search", {"words": "umbrella"}).tool_calls[0]

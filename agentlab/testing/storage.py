@@ -1,4 +1,4 @@
-"""What a place for runs has to fulfil, as tests: subclass `StorageContract` in a test file, and pytest does the rest.
+"""The contract of a storage, as tests for pytest: subclass `StorageContract` in a test file.
 
 class TestMyStorage(StorageContract):
     @pytest.fixture
@@ -21,17 +21,17 @@ ODD_TEXT = '{"text":"Grüße, \\ud83d, \x7f \u2028 ☂ 日本"}'
 
 
 def head(run_id: str = "run", *, writer: str = "w1", begun_at: float = 1.5, body: str = "{}") -> StoredHead:
-    """The beginning of a run."""
+    """Return the head of a run."""
     return StoredHead(run_id, begun_at, writer, body)
 
 
 def steps(*numbers: int) -> list[StoredStep]:
-    """Steps of these numbers."""
+    """Return steps with these numbers."""
     return [StoredStep(number, f'{{"row":{number}}}', f'{{"body":{number}}}') for number in numbers]
 
 
 def refused(do: Callable[[], object]) -> str:
-    """What the StorageError says that this has to raise."""
+    """Return the message of the StorageError that `do` must raise."""
     try:
         do()
     except StorageError as error:
@@ -40,24 +40,24 @@ def refused(do: Callable[[], object]) -> str:
 
 
 class StorageContract:
-    """Subclass it with a fixture `make`: a function without arguments that opens the same, at first empty, place each time.
+    """Subclass it with a fixture `make`: a function without arguments that opens the same storage each time, empty at first.
 
-    `lasts` is whether what was written is still there when the place is opened again.
+    `lasts` is True if runs are still there when the storage is opened again.
 
     Example:
         >>> from agentlab.storage import MemoryStorage
         >>> class TestMine(lab.testing.StorageContract):
         ...     lasts = False
-        >>> place = MemoryStorage()
-        >>> TestMine().test_a_run_comes_back_as_it_was_given(lambda: place)
-        >>> len(place.runs())
+        >>> storage = MemoryStorage()
+        >>> TestMine().test_a_run_comes_back_as_it_was_given(lambda: storage)
+        >>> len(storage.runs())
         1
     """
 
     lasts: ClassVar[bool] = True
 
     def test_a_run_comes_back_as_it_was_given(self, make: Make) -> None:
-        """Head, steps and end, text for text."""
+        """Head, steps and end are unchanged."""
         storage, kept = make(), head(body=ODD_TEXT)
         storage.begin(kept)
         assert storage.runs() == [StoredRun(kept, 0, None)]
@@ -71,16 +71,16 @@ class StorageContract:
         assert list(storage.rows()) == [("run", step.row) for step in storage.steps("run")]
         storage.close()
 
-    def test_a_run_may_be_begun_with_what_it_has_done(self, make: Make) -> None:
-        """A fork, and a run that is kept from its middle on."""
+    def test_a_run_may_begin_with_steps(self, make: Make) -> None:
+        """Forks do, and runs stored from their middle on."""
         storage = make()
         storage.begin(head(), steps(1, 2), "{}")
         assert storage.runs() == [StoredRun(head(), 2, "{}")]
         assert storage.steps("run") == steps(1, 2)
         storage.close()
 
-    def test_what_is_noted_of_a_run_comes_back(self, make: Make) -> None:
-        """The newest text of each name, until the run is forgotten."""
+    def test_notes_come_back(self, make: Make) -> None:
+        """The newest text of each name is kept until the run is deleted."""
         storage = make()
         storage.begin(head())
         storage.begin(head("other"))
@@ -102,8 +102,8 @@ class StorageContract:
         assert "no run 'absent'" in refused(lambda: storage.runs(["absent"]))
         storage.close()
 
-    def test_an_end_may_be_given_again(self, make: Make) -> None:
-        """The last one counts; without one it stays."""
+    def test_an_end_may_be_replaced(self, make: Make) -> None:
+        """The last one counts; None keeps it."""
         storage = make()
         storage.begin(head())
         for end in ("first", "second", None):
@@ -111,8 +111,8 @@ class StorageContract:
         assert storage.runs()[0].end == "second"
         storage.close()
 
-    def test_runs_stand_in_the_order_in_which_they_began(self, make: Make) -> None:
-        """Whatever their ids are, and in whatever order they are asked for."""
+    def test_runs_are_in_the_order_of_their_start(self, make: Make) -> None:
+        """Neither their ids nor the order of the request matters."""
         storage = make()
         for number, run_id in enumerate(("z", "a", "m")):
             storage.begin(head(run_id, begun_at=9.0 - number), steps(1))
@@ -124,8 +124,8 @@ class StorageContract:
         assert (storage.runs([]), list(storage.rows([]))) == ([], [])
         storage.close()
 
-    def test_steps_follow_on_each_other(self, make: Make) -> None:
-        """What does not is refused, all of it, and nothing changes."""
+    def test_steps_are_consecutive(self, make: Make) -> None:
+        """Others are refused as a whole, and nothing changes."""
         storage = make()
         storage.begin(head())
         storage.add("run", "w1", steps(1))
@@ -136,8 +136,8 @@ class StorageContract:
         assert storage.steps("run") == steps(1)
         storage.close()
 
-    def test_a_run_is_begun_once(self, make: Make) -> None:
-        """The second one is refused, and the first stays as it is."""
+    def test_a_run_begins_once(self, make: Make) -> None:
+        """A second start is refused, and the first stays as it is."""
         storage = make()
         storage.begin(head(), steps(1))
         assert "run" in refused(lambda: storage.begin(head(writer="w2", body="other")))
@@ -145,7 +145,7 @@ class StorageContract:
         storage.close()
 
     def test_only_its_writer_writes_to_a_run(self, make: Make) -> None:
-        """From a claim on the old one is refused, and so is a second claim on what was."""
+        """After a claim the old writer is refused, and so is a second claim from it."""
         storage = make()
         storage.begin(head())
         storage.claim("run", "w2", instead_of="w1")
@@ -157,23 +157,23 @@ class StorageContract:
         assert storage.runs() == [StoredRun(head(writer="w2"), 1, None)]
         storage.close()
 
-    def test_what_is_not_there_is_told(self, make: Make) -> None:
-        """By its id, whatever is done with it."""
+    def test_a_missing_run_is_an_error(self, make: Make) -> None:
+        """Every operation names its id."""
         storage = make()
         storage.begin(head())
         for do in (
-            lambda: storage.runs(["run", "nobody"]),
-            lambda: storage.steps("nobody"),
-            lambda: list(storage.rows(["nobody"])),
-            lambda: storage.add("nobody", "w1", steps(1)),
-            lambda: storage.claim("nobody", "w2", instead_of="w1"),
-            lambda: storage.delete("nobody"),
+            lambda: storage.runs(["run", "missing"]),
+            lambda: storage.steps("missing"),
+            lambda: list(storage.rows(["missing"])),
+            lambda: storage.add("missing", "w1", steps(1)),
+            lambda: storage.claim("missing", "w2", instead_of="w1"),
+            lambda: storage.delete("missing"),
         ):
-            assert "nobody" in refused(do)
+            assert "missing" in refused(do)
         storage.close()
 
     def test_a_deleted_run_is_gone_and_the_others_are_not(self, make: Make) -> None:
-        """Its id is free again."""
+        """Its id can be used again."""
         storage = make()
         for run_id in ("a", "b"):
             storage.begin(head(run_id), steps(1))
@@ -185,7 +185,7 @@ class StorageContract:
         storage.close()
 
     def test_threads_may_write_at_the_same_time(self, make: Make) -> None:
-        """Each to a run of its own, while another one reads."""
+        """Each writes to its own run, while another one reads."""
         storage, failures = make(), []
 
         def write(number: int) -> None:
@@ -206,8 +206,8 @@ class StorageContract:
         assert sorted((run.head.run_id, run.steps) for run in storage.runs()) == [(f"r{number}", 20) for number in range(4)]
         storage.close()
 
-    def test_what_was_written_lasts(self, make: Make) -> None:
-        """Opened again, it is as it was; to close twice does no harm."""
+    def test_runs_outlive_the_storage_object(self, make: Make) -> None:
+        """A storage opened again has its runs; closing it twice is allowed."""
         storage = make()
         storage.begin(head(), steps(1), "end")
         storage.close()
@@ -216,8 +216,8 @@ class StorageContract:
         assert again.runs() == ([StoredRun(head(), 1, "end")] if self.lasts else [])
         again.close()
 
-    def test_reading_does_not_hold_up_writing(self, make: Make) -> None:
-        """Rows may be read one by one while steps are added."""
+    def test_reading_does_not_block_writing(self, make: Make) -> None:
+        """Steps can be added while rows are read one by one."""
         storage = make()
         storage.begin(head(), steps(1, 2))
         rows: Iterator[tuple[str, str]] = iter(storage.rows())

@@ -1,4 +1,4 @@
-"""Holds a class of tests against something, without pytest: what `StorageContract` and `ProviderContract` ask, in a notebook."""
+"""Runs a contract (`StorageContract`, `ProviderContract`) without pytest, in a notebook for example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentlab.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What became of each claim: `kept` by name, `broken` and `left_out` with what was said of it.
+    """The outcome of each claim: the names `kept`, and `broken` and `left_out` with their reasons.
 
     Example:
         >>> from agentlab.storage import MemoryStorage
@@ -35,13 +35,13 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether every claim that was tried holds, and at least one was.
+        """True if every claim that was checked holds, and at least one was.
 
         Example:
             >>> from agentlab.storage import MemoryStorage
             >>> tried = lab.testing.verify(lab.testing.StorageContract, make=lambda: MemoryStorage)
             >>> tried.ok, list(tried.broken)
-            (False, ['what was written lasts'])
+            (False, ['runs outlive the storage object'])
         """
         return bool(self.kept) and not self.broken
 
@@ -49,19 +49,19 @@ class Verified:
         tried = len(self.kept) + len(self.broken)
         lines = [f"{self.contract}: {len(self.kept)} of {tried} hold"]
         lines += [f"  holds     {name}" for name in self.kept]
-        lines += [f"  BROKEN    {name}: {said}" for name, said in self.broken.items()]
-        lines += [f"  left out  {name}: {said}" for name, said in self.left_out.items()]
+        lines += [f"  BROKEN    {name}: {reason}" for name, reason in self.broken.items()]
+        lines += [f"  left out  {name}: {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
 
 
 def verify(contract: type, **fixtures: Callable[[], Any]) -> Verified:
-    """Run the tests of a contract and tell what became of each.
+    """Run the tests of a contract and return the outcome of each.
 
     verify(StorageContract, make=lambda: MyStorage)
     verify(ProviderContract, provider=lambda: MyProvider(…), bodies=lambda: BODIES, stream=lambda: STREAM)
 
-    A fixture is a function without arguments, called anew for each test that has its name as an argument, as pytest would. Raises
-    ConfigurationError for one that is missing.
+    A fixture is a function without arguments, called for each test that has its name as a parameter, as in pytest. Raises
+    ConfigurationError for a missing one.
 
     Example:
         >>> from agentlab.storage import MemoryStorage
@@ -81,7 +81,7 @@ def verify(contract: type, **fixtures: Callable[[], Any]) -> Verified:
         missing = [fixture for fixture in wanted if fixture not in fixtures]
         if missing:
             raise ConfigurationError(
-                f"verify({contract.__name__}) needs {missing[0]}=, a function without arguments: `{name}` asks for it."
+                f"verify({contract.__name__}) needs {missing[0]}=, a function without arguments: `{name}` uses it."
             )
         try:
             with _quiet():
@@ -89,7 +89,7 @@ def verify(contract: type, **fixtures: Callable[[], Any]) -> Verified:
         except SkipTest as reason:
             left_out[claim] = str(reason)
         except Exception as error:
-            broken[claim] = _said(error)
+            broken[claim] = _error_line(error)
         else:
             kept.append(claim)
     return Verified(contract.__name__, tuple(kept), broken, left_out)
@@ -97,7 +97,7 @@ def verify(contract: type, **fixtures: Callable[[], Any]) -> Verified:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing logged by agentlab meanwhile: a contract feeds nonsense to what it tests, which tells of it."""
+    """Silence agentlab's logs: contracts feed nonsense to what they test."""
     logger = logging.getLogger("agentlab")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -107,8 +107,8 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _said(error: Exception) -> str:
-    """The error in one line: what it says, else the line of the test that it comes from."""
+def _error_line(error: Exception) -> str:
+    """Return the error's message in one line, else the line of the test that raised it."""
     line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     words = str(error).partition("\n")[0] or line
     return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"

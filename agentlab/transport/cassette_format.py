@@ -110,7 +110,7 @@ def _represent_text(dumper: Any, text: str) -> yaml.Node:
     return node
 
 
-def _represent_list(dumper: Any, values: list[JSON]) -> yaml.Node:
+def _represent_list(dumper: Any, values: Any) -> yaml.Node:
     flow = all(isinstance(value, int | float) for value in values)
     node: yaml.Node = dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=flow)
     return node

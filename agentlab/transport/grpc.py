@@ -1,10 +1,9 @@
-"""Cassettes that hold what xAI's SDK said and got over gRPC, as the HTTP that would have carried the same.
+"""Reads gRPC samples of xAI's SDK in cassettes as the equivalent HTTP interactions.
 
     - request_sample: {json, raw}           or request_stream
       response_sample: {json, raw}          or response_stream: {chunks_json: [{chunk}, …], chunks_raw}
 
-Each is served as a POST to chat completions whose body is the sample's JSON; a stream as one event a chunk, and `[DONE]`. Whether a
-provider understands the sample is the provider's affair.
+Each is served as a POST to chat completions with the sample's JSON as its body; a stream as one event per chunk, and `[DONE]`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ADDRESS = "https://api.x.ai/v1/chat/completions"
 
 
 def as_http(entry: Mapping[str, JSON]) -> dict[str, JSON] | None:
-    """The interaction as a cassette would hold it in HTTP; None where it is no sample of this kind."""
+    """Return the interaction in HTTP's form; None if it is not such a sample."""
     asked = _part(entry, "request_sample", "json") or _part(entry, "request_stream", "json")
     whole, chunks = _part(entry, "response_sample", "json"), _part(entry, "response_stream", "chunks_json")
     if not isinstance(asked, dict):

@@ -1,4 +1,4 @@
-"""HTTP requests and responses as plain values, without an HTTP library: providers build them and transports send them."""
+"""HTTP as plain values, which providers build and transports send. Imports no HTTP library."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from agentlab.types import JSON, RateLimit
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request without authentication: `Provider.auth_headers()` or a signature is added to live calls only, so that keys stay away
-    from what is recorded or shown.
+    """A request as plain values, without authentication.
+
+    `Provider.auth_headers()`, or a signature, is added to live calls only, so that a recording or a display never has a key.
 
     Example:
         >>> from agentlab.providers import HttpRequest
@@ -42,7 +43,7 @@ class Recorded:
 class HttpAnswer(Protocol):
     """A response whose body may not be complete yet. Header names are in lower case.
 
-    An answer from a recording has an attribute `recorded: Recorded` as well.
+    An answer from a recording also has an attribute `recorded: Recorded`.
     """
 
     @property
@@ -74,11 +75,11 @@ RATE_LIMIT_HEADERS: Mapping[str, tuple[str, ...]] = {
     "tokens_limit": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit"),
     "tokens_renew_s": ("x-ratelimit-reset-tokens", "anthropic-ratelimit-tokens-reset"),
 }
-"""The headers for each field of a RateLimit; the first one present counts. As found on 2026-11-23:
+"""The headers of each field of a RateLimit; the first one present counts. As found on 2026-11-23:
 
 OpenAI      durations such as "6m0s" and "12ms": https://community.openai.com/t/1268905, after
             https://platform.openai.com/docs/guides/rate-limits
-Groq        the same, as other compatible servers: https://console.groq.com/docs/rate-limits
+Groq        the same, like other compatible servers: https://console.groq.com/docs/rate-limits
 Azure       whole seconds, and -1 for unknown: https://learn.microsoft.com/en-us/answers/questions/5625878
 Anthropic   times of RFC 3339: https://platform.claude.com/docs/en/api/rate-limits
 OpenRouter  requests only, with milliseconds since 1970, and in the body of a status 429 (`headers_in_body`):
@@ -89,30 +90,37 @@ _PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _FIRST_DATE_S = 10**9
 _FIRST_DATE_MS = 10**11
-"""Numbers from here on are times in seconds, or in milliseconds, since 1970, not waits."""
+"""From these values on a number is a time since 1970, in seconds or in milliseconds, and not a duration."""
 
 
 def read_rate_limit(headers: Mapping[str, str], now_s: Callable[[], float | None]) -> RateLimit | None:
-    """Return the account's limits from the headers of a response, None if they have none.
+    """Return the account's limits from the headers of an answer, None if there are none.
 
-    `now_s` returns the time of the response in seconds since 1970, None if unknown; it is called only for headers that are times.
+    `now_s` returns the time of the answer in seconds since 1970, None if unknown; it is called only for headers that are a time.
     """
     if not any("ratelimit" in name for name in headers):
         return None
-    fields: dict[str, Any] = {}
-    for field, names in RATE_LIMIT_HEADERS.items():
-        value = next((headers[name].strip() for name in names if name in headers), "")
-        fields[field] = _wait_s(value, now_s) if field.endswith("_s") else _count(value)
-    found = RateLimit(**fields)
+    values = {
+        field: next((headers[name].strip() for name in names if name in headers), "")
+        for field, names in RATE_LIMIT_HEADERS.items()
+    }
+    found = RateLimit(
+        _count(values["requests_left"]),
+        _count(values["requests_limit"]),
+        _wait_s(values["requests_renew_s"], now_s),
+        _count(values["tokens_left"]),
+        _count(values["tokens_limit"]),
+        _wait_s(values["tokens_renew_s"], now_s),
+    )
     return None if found == RateLimit() else found
 
 
 def headers_in_body(payload: JSON) -> dict[str, str]:
-    """Return the headers that OpenRouter puts into the body of an error response, in lower case; empty if there are none."""
-    value = payload
+    """Return the headers that OpenRouter puts into the body of an error, with names in lower case."""
+    found = payload
     for name in ("error", "metadata", "headers"):
-        value = value.get(name) if isinstance(value, dict) else None
-    return {name.lower(): text for name, text in value.items() if isinstance(text, str)} if isinstance(value, dict) else {}
+        found = found.get(name) if isinstance(found, dict) else None
+    return {name.lower(): value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
 def _count(text: str) -> int | None:
@@ -121,14 +129,14 @@ def _count(text: str) -> int | None:
 
 
 def _wait_s(text: str, now_s: Callable[[], float | None]) -> float | None:
-    """Parse a wait: seconds, a duration such as `6m0s`, or a time as RFC 3339 or since 1970."""
+    """Return seconds from a number, from a duration such as `6m0s`, or until a time (RFC 3339, or since 1970)."""
     number, pieces = _number(text), _PIECE.findall(text)
     if number is not None and number < _FIRST_DATE_S:
         return number
     if number is not None:
         until = number if number < _FIRST_DATE_MS else number / 1000
     elif pieces and "".join(map("".join, pieces)) == text:
-        waits = [value * _SECONDS[unit] for digits, unit in pieces if (value := _number(digits)) is not None]
+        waits = [value * _SECONDS[unit] for amount, unit in pieces if (value := _number(amount)) is not None]
         return round(sum(waits), 9) if len(waits) == len(pieces) else None
     else:
         try:
@@ -141,7 +149,7 @@ def _wait_s(text: str, now_s: Callable[[], float | None]) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """Parse a number from 0 up; servers write -1 for unknown."""
+    """Return a number of at least 0, else None; servers write -1 for unknown."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The only user of httpx: the live transport, and record and replay transports for an `httpx.AsyncClient` of your own."""
+"""The only user of httpx: the live transport, and record and replay transports for your own `httpx.AsyncClient`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 import httpx
 
@@ -24,28 +23,40 @@ from agentlab.transport.http import HttpAnswer, HttpRequest
 from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
+CONNECT_TIMEOUT_S = 10.0
+CONNECTIONS_PER_HOST = 256
+"""Connections that are open at most to one host from one event loop; further requests wait for one."""
+KEPT_IDLE_S = 30.0
+"""Seconds for which an idle connection stays open."""
+_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
+LANE = "agentlab.lane"
+"""The request extension of httpx that names the lane."""
+
+# Logs --------------------------------------------------------------------------------------------------------------------------
+
 _LOGGERS = (
     *("agentlab.providers", "agentlab.signals", "agentlab.serving.serve", "httpx"),
     *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"
-        for part in ("auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils")
+        for part in ["auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils"]
     ),
 )
+"""httpx logs URLs, httpcore response headers, botocore what it signs."""
 
 
 class WithoutKeys(logging.Filter):
-    """Lets every record through, its message and its traceback without keys. For a logger or a handler of your own, too."""
+    """Redacts keys in the message and the traceback of each log record. Works for your own logger or handler too."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replace what is a key in this record."""
+        """Redact this record; always returns True."""
         try:
-            said = record.getMessage()
-        except Exception:  # a format that does not fit: logging itself tells of it
+            message = record.getMessage()
+        except Exception:  # the arguments do not fit: logging itself reports that
             return True
-        hidden = without_keys(said)
-        if hidden != said:
-            record.msg, record.args = hidden, ()
+        redacted = without_keys(message)
+        if redacted != message:
+            record.msg, record.args = redacted, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = _FORMATTER.formatException(record.exc_info)
         if record.exc_text:
@@ -57,48 +68,35 @@ _FORMATTER = logging.Formatter()
 _FILTER = WithoutKeys()
 
 
-def hide_keys() -> None:
-    """Have those libraries' loggers without keys from here on."""
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_FILTER)  # twice is once
+for _name in _LOGGERS:
+    logging.getLogger(_name).addFilter(_FILTER)
 
-
-CONNECT_TIMEOUT_S = 10.0
-CONNECTIONS_PER_HOST = 256
-"""At most so many connections are open to one host from one event loop; further requests wait in line for a place."""
-KEPT_IDLE_S = 30.0
-"""How long a connection that nobody uses is kept."""
-_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
-LANE = "agentlab.lane"
-"""The request extension of httpx that names the lane."""
-
-
-hide_keys()
+# Live --------------------------------------------------------------------------------------------------------------------------
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """One for all clients: reading the certificates takes tens of milliseconds."""
+    """Return one context for all clients: reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
 class _Connections:
-    """The connections to one host from one event loop, each in an httpx client of its own.
+    """The connections to one host from one event loop, each in its own httpx client.
 
-    One client's pool looks through all of its connections and all waiting requests at each request: 1,000 runs at once took minutes,
-    and timers came so late that connections timed out. Here a request costs the same however many there are.
+    The pool of a single client looks through all connections and waiting requests at each request: 1,000 runs at once took minutes,
+    and connections timed out. Here the cost of a request does not depend on their number.
     """
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._places = asyncio.Semaphore(CONNECTIONS_PER_HOST)
+        self._free = asyncio.Semaphore(CONNECTIONS_PER_HOST)
         self._idle: deque[tuple[float, httpx.AsyncClient]] = deque()
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Wait for a place, without a time-out, in the order of the requests; then give the client that was used last."""
+    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Wait for a free connection, in the order of the requests and without a time-out; yields the client used last."""
         try:
-            await self._places.acquire()
+            await self._free.acquire()
         except asyncio.CancelledError as cut:
             cut.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._host}")
             raise
@@ -111,16 +109,16 @@ class _Connections:
                 while self._idle[0][0] < self._idle[-1][0] - KEPT_IDLE_S:
                     await self._idle.popleft()[1].aclose()
         finally:
-            self._places.release()
+            self._free.release()
 
     async def aclose(self) -> None:
-        """Close what nobody uses."""
+        """Close idle connections."""
         while self._idle:
             await self._idle.pop()[1].aclose()
 
 
 class LiveTransport:
-    """To the provider, over connections that each event loop has of its own. Made when first used, closed when the loop shuts down."""
+    """Sends requests to the provider. Each event loop has its own connections, made when first used and closed with the loop."""
 
     needs_key = True
 
@@ -133,7 +131,7 @@ class LiveTransport:
         return "live transport"
 
     def __reduce__(self) -> tuple[Callable[[], LiveTransport], tuple[()]]:
-        return live, ()  # in another process, that one's
+        return live, ()  # another process uses its own
 
     @asynccontextmanager
     async def open(
@@ -144,7 +142,7 @@ class LiveTransport:
         if (connections := hosts.get(host)) is None:
             connections = hosts[host] = _Connections(host.rpartition("/")[2].rpartition("@")[2])
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        async with connections.place() as client:
+        async with connections.client() as client:
             with _readable_errors(request.url):
                 outgoing = client.build_request(
                     request.method, request.url, headers={**request.headers, **auth}, content=request.body, timeout=timeout
@@ -170,7 +168,7 @@ class LiveTransport:
         return hosts
 
     async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, hosts: dict[str, _Connections]) -> AsyncGenerator[None]:
-        """A generator that waits to be closed, which a loop does to all of its generators before it shuts down."""
+        """A generator that an event loop closes before it shuts down, like all of its generators."""
         try:
             yield
         finally:
@@ -182,12 +180,12 @@ class LiveTransport:
 
 @cache
 def live() -> LiveTransport:
-    """The one live transport of this process."""
+    """Return the live transport of this process."""
     return LiveTransport()
 
 
 class _LiveAnswer:
-    """An open response."""
+    """A response whose body is being received."""
 
     __slots__ = ("_response", "_url")
 
@@ -208,7 +206,7 @@ class _LiveAnswer:
             return await self._response.aread()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        # Where nothing is to be decoded, the stream itself spares httpx's two layers around it.
+        # Without encoding, the stream itself is read, which saves httpx's two layers around it.
         response = self._response
         plain = "content-encoding" not in response.headers and isinstance(response.stream, httpx.AsyncByteStream)
         with _readable_errors(self._url):
@@ -216,63 +214,45 @@ class _LiveAnswer:
                 yield chunk
 
 
-class _readable_errors:  # noqa: N801  reads like contextlib's
-    """httpx's errors as ours, with what to do next."""
-
-    __slots__ = ("_url",)
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
-            return
-        ours, cause = _as_ours(error, redact_url(self._url).partition("?")[0])
-        if ours is not None:
-            # No variable here holds what httpx raised, which may repeat a key: some tracebacks show variables.
-            del error, trace
-            raise ours from cause
-
-
-def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
-    """An error of httpx as one of ours, and what it is said to come of; None for any other error."""
-    if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
-        # Not chained: the error's text holds the header, which may be the key.
-        told = (
+@contextmanager
+def _readable_errors(url: str) -> Iterator[None]:
+    """Turn httpx's errors into agentlab's, with what to do next."""
+    place = redact_url(url).partition("?")[0]
+    cause: Exception | None = None
+    try:
+        yield
+        return
+    except (httpx.LocalProtocolError, UnicodeEncodeError):  # without a cause: its text holds the header, which may be the key
+        ours: Exception = ConfigurationError(
             f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
             "or a space copied along with the API key: set the key again."
         )
-        return ConfigurationError(told), None
-    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        told = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
-        return ConfigurationError(told), _fit_to_be_shown(error)
-    if isinstance(error, httpx.HTTPError):
-        return ProviderConnectionError(f"{place}: {_explain(error)}"), _fit_to_be_shown(error)
-    return None, None
-
-
-def _fit_to_be_shown(error: BaseException) -> BaseException | None:
-    """What an error of ours came of; nothing, where it holds a key: of a server that broke off while it repeated one."""
-    return error if holds_no_key(error) else None
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        ours = ConfigurationError(f"{place!r} is no address: {error}. Set base_url to something like https://host/v1.")
+        cause = error
+    except httpx.HTTPError as error:
+        ours = ProviderConnectionError(f"{place}: {_explain(error)}")
+        cause = error
+    # Servers may break off while they repeat a key, and tracebacks show causes and variables.
+    shown = cause if cause is not None and holds_no_key(cause) else None
+    del cause
+    raise ours from shown
 
 
 def _explain(error: httpx.HTTPError) -> str:
-    said = f" ({error})" if str(error) else ""
+    detail = f" ({error})" if str(error) else ""
     match error:
         case httpx.ConnectTimeout():
             return f"no connection within {CONNECT_TIMEOUT_S:g} s. Check the address, the network and the proxy settings."
         case httpx.ConnectError():
-            return f"no connection{said}. Check the address and that the server runs, then the network and the proxy settings."
+            return f"no connection{detail}. Check the address and that the server runs, then the network and the proxy settings."
         case httpx.ReadTimeout() | httpx.WriteTimeout():
             return "the provider sent nothing within the time allowed. Try again, or allow more time."
         case httpx.DecodingError():
-            return f"the body is not in the encoding its header names{said}. Try again; if it stays, it is the server's fault."
+            return f"the body is not in the encoding its header names{detail}. Try again; if it stays, it is the server's fault."
         case httpx.ProxyError():
-            return f"the proxy refused{said}. Check HTTPS_PROXY and NO_PROXY."
-    return f"the connection broke off{said}. Try again."
+            return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
+    return f"the connection broke off{detail}. Try again."
 
 
 class _PacedStream(httpx.AsyncByteStream):
@@ -288,7 +268,7 @@ class _PacedStream(httpx.AsyncByteStream):
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
-    """For an `httpx.AsyncClient` of your own: `httpx.AsyncClient(transport=ReplayTransport("fixtures/research"))`."""
+    """Replays in your own client: `httpx.AsyncClient(transport=ReplayTransport("fixtures/research"))`."""
 
     def __init__(self, path: str | Path, match: Match = "strict", pace: float = 0.0) -> None:
         self._index = ReplayIndex.load(path, match)
@@ -298,7 +278,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         return f"ReplayTransport: {self._index!r}"
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The recorded response. The request extension `agentlab.lane` names the lane."""
+        """Return the recorded response. The request extension `agentlab.lane` names the lane."""
         interaction = self._index.find(request.method, str(request.url), await request.aread(), request.extensions.get(LANE, ""))
         recorded, pace = interaction.response, self._pace
         whole = not (recorded.chunks or recorded.incomplete or pace)
@@ -307,7 +287,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
 
 class RecordTransport(httpx.AsyncBaseTransport):
-    """For an `httpx.AsyncClient` of your own: passes everything on to `transport` and writes down what is answered."""
+    """Records in your own `httpx.AsyncClient`: sends requests through `transport` and writes their responses."""
 
     def __init__(
         self,
@@ -330,55 +310,38 @@ class RecordTransport(httpx.AsyncBaseTransport):
         )
         response = await self._transport.handle_async_request(request)
         tape.headers(response.status_code, response.reason_phrase, response.headers)
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  what an async transport gives
-        stream = _TapedStream(response.stream, tape, response.headers.get("content-encoding", ""))
-        return httpx.Response(response.status_code, headers=response.headers, stream=stream, extensions=response.extensions)
+        decoded = [(name, value) for name, value in response.headers.multi_items() if name not in _ENCODING]
+        headers = decoded if "content-encoding" in response.headers else response.headers
+        stream = _TapedStream(response, tape)
+        return httpx.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
     async def aclose(self) -> None:
         """Close the transport underneath."""
         await self._transport.aclose()
 
 
-class _TapedStream(httpx.AsyncByteStream):
-    """Bytes on their way to the caller as they came, and to the tape decoded."""
+_ENCODING = ("content-encoding", "content-length")
 
-    def __init__(self, stream: httpx.AsyncByteStream, tape: Tape, encoding: str) -> None:
-        self._stream = stream
+
+class _TapedStream(httpx.AsyncByteStream):
+    """Passes the decoded body to the caller and to the tape."""
+
+    def __init__(self, response: httpx.Response, tape: Tape) -> None:
+        self._response = response
         self._tape = tape
-        self._encoding = encoding
-        self._raw: list[tuple[float, bytes]] = []
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._stream:
-                if self._encoding:
-                    self._raw.append((time.monotonic(), chunk))
-                else:
-                    self._tape.chunk(chunk)
+            async for chunk in self._response.aiter_bytes():
+                self._tape.chunk(chunk)
                 yield chunk
         except httpx.TransportError:
             self._tape.broke()
             raise
-        self._decode()
         self._tape.complete()
 
     async def aclose(self) -> None:
         try:
-            await self._stream.aclose()
+            await self._response.aclose()
         finally:
-            self._decode()
             self._tape.close()
-
-    def _decode(self) -> None:
-        """Give the tape what the compressed chunks hold, each at its own time."""
-        raw, self._raw = self._raw, []
-        at = 0.0
-
-        def feed() -> Iterator[bytes]:
-            nonlocal at
-            for at, chunk in raw:  # noqa: B007  the time of the chunk that is being decoded
-                yield chunk
-
-        with suppress(httpx.DecodingError):  # broken off in the middle
-            for piece in httpx.Response(200, headers={"content-encoding": self._encoding}, content=feed()).iter_bytes():
-                self._tape.chunk(piece, at)

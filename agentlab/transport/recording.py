@@ -261,10 +261,10 @@ class Tape:
         self._status, self._headers = status, {name.lower(): value for name, value in headers.items()}
         self._message = message or (HTTPStatus(status).phrase if status in set(HTTPStatus) else "")
 
-    def chunk(self, data: bytes, at: float | None = None) -> None:
-        """Take the next piece of the decoded body; `at` is its arrival by the monotonic clock."""
+    def chunk(self, data: bytes) -> None:
+        """Take the next piece of the decoded body."""
         self._chunks.append(data)
-        self._times.append(time.monotonic() if at is None else at)
+        self._times.append(time.monotonic())
 
     def broke(self) -> None:
         """Note that the connection broke off."""

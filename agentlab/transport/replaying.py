@@ -1,4 +1,4 @@
-"""Which recorded response a request gets: a hash look-up, and for a miss a report of what differs."""
+"""Finds the recorded response for a request by hash, and explains a miss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentlab.transport.cassette import Cassette, Interaction, RecordedResponse,
 from agentlab.transport.request_matching import describe_difference, nearest, with_numbered_calls
 
 VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
-"""Fields at the top level of a body that name who asks and what for; they do not change what is answered, and are not compared."""
+"""Top-level fields of a body that name the user or the purpose; they do not change the answer, and are not compared."""
 
 Match = Literal["strict", "order"]
 _PORTS = {"http": 80, "https": 443}
@@ -27,8 +27,7 @@ _REGIONAL = re.compile(r"(bedrock-runtime)\.[a-z0-9-]+(\.amazonaws\.com)")
 
 @lru_cache(maxsize=4096)
 def address(method: str, url: str) -> str:
-    """Method, host, path and query, in one spelling: as they are written, without keys; http equals https, and a region of AWS, which
-    the environment chooses, another one."""
+    """Return method, host, path and query in one spelling: without keys, http equal to https, all AWS regions equal."""
     parts = urlsplit(redact_url(url))
     try:
         port = parts.port
@@ -41,8 +40,11 @@ def address(method: str, url: str) -> str:
 
 
 def canonical_body(body: bytes) -> bytes:
-    """A body in one spelling: of JSON the keys sorted, white space and VOLATILE_FIELDS left out, 1.0 as 1, and an instruction in
-    mid-conversation as the user's, as older recordings have it; of others the bytes."""
+    """Return a body in one spelling.
+
+    For JSON: keys sorted, without white space and VOLATILE_FIELDS, 1.0 as 1, and later instructions with the role of the user, as in
+    older recordings. Other bodies stay as they are.
+    """
     if not body:
         return b""
     try:
@@ -50,26 +52,26 @@ def canonical_body(body: bytes) -> bytes:
         if isinstance(value, dict) and not VOLATILE_FIELDS.isdisjoint(value):
             value = {key: part for key, part in value.items() if key not in VOLATILE_FIELDS}
         if b'"system"' in body or b'"developer"' in body:
-            _say_as_the_user(value)
+            _rename_later_instructions(value)
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
         return body
 
 
-def _say_as_the_user(value: object) -> None:
-    """Give the instructions behind the first other message the role of the user."""
+def _rename_later_instructions(value: object) -> None:
+    """Give instructions that follow another message the role of the user."""
     for name in ("messages", "input"):
         messages = value.get(name) if isinstance(value, dict) else None
-        behind = False
+        is_later = False
         for message in messages if isinstance(messages, list) else ():
             is_instruction = isinstance(message, dict) and message.get("role") in ("system", "developer")
-            if is_instruction and behind:
+            if is_instruction and is_later:
                 message["role"] = "user"
-            behind = behind or not is_instruction
+            is_later = is_later or not is_instruction
 
 
 def same_question(body: bytes) -> bytes:
-    """The canonical form with numbers for the ids of tool calls: what two recordings of one request share, whenever they were made."""
+    """Return the canonical form with numbers for the ids of tool calls, equal for all recordings of one request."""
     return canonical_body(with_numbered_calls(body) or body)
 
 
@@ -78,27 +80,8 @@ def _number(text: str) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-class _Queue:
-    """The recordings of one request, or of one address, in order; `labels` holds those of each label again."""
-
-    __slots__ = ("interactions", "labels")
-
-    def __init__(self) -> None:
-        self.interactions: list[Interaction] = []
-        self.labels: dict[str, list[Interaction]] = {}
-
-    def add(self, interaction: Interaction) -> None:
-        self.interactions.append(interaction)
-        if interaction.lane:
-            self.labels.setdefault(interaction.lane, []).append(interaction)
-
-    def of(self, lane: str) -> list[Interaction]:
-        """What this lane goes through."""
-        return self.labels.get(lane.partition("#")[2], self.interactions) if self.labels else self.interactions
-
-
 class _Lane:
-    """How far one lane has come."""
+    """The position of one lane."""
 
     __slots__ = ("positions", "served")
 
@@ -117,17 +100,17 @@ class _Lane:
         return recorded[position]
 
 
+_Queue = dict[str, list[Interaction]]
+"""The recordings of one request, or of one address, in order: all of them under "", and those of each label again."""
 _Queues = dict[tuple[str, bytes], _Queue]
 
 
 class ReplayIndex:
     """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
 
-    A request gets the recording of the same bytes if there is one left, else one of the same canonical form, in recorded order;
-    where there was none ever, one that differs in the ids of tool calls alone.
-    Each lane (a run has its own) goes through the recordings on its own: the first time it asks it gets the first one. A lane may
-    end in `#label`: it is given what was recorded under that label, if anything was, so that the repeats of an experiment each
-    find their own recording.
+    A request gets the next recording with the same bytes, else with the same canonical form, else one that differs only in the ids of
+    tool calls. Each lane (one per run) starts at the first recording. A lane may end in `#label`: it gets the recordings of that label,
+    if there are any, so that each repeat of an experiment finds its own.
     """
 
     def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", path: str = "") -> None:
@@ -144,30 +127,29 @@ class ReplayIndex:
     def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
         queues: _Queues = {}
         for interaction in self.interactions:
-            key = (self._place(interaction.method, interaction.uri), form(interaction.body))
-            queue = queues.get(key)
-            if queue is None:
-                queue = queues[key] = _Queue()
-            queue.add(interaction)
+            queue = queues.setdefault((self._place(interaction.method, interaction.uri), form(interaction.body)), {})
+            queue.setdefault("", []).append(interaction)
+            if interaction.lane:
+                queue.setdefault(interaction.lane, []).append(interaction)
         return queues
 
     def _place(self, method: str, url: str) -> str:
-        """The address; in order without its query, which other clients fill in their own way (`?beta=true`)."""
+        """Return the address; for `match="order"` without the query, which clients fill differently (`?beta=true`)."""
         return address(method, url) if self._strict else address(method, url).partition("?")[0]
 
     @cached_property
     def _by_form(self) -> _Queues:
-        """By canonical form: made when a request comes that was recorded in other bytes."""
+        """By canonical form; built when the first request arrives that was recorded in other bytes."""
         return self._group(canonical_body)
 
     @cached_property
-    def _by_question(self) -> _Queues:
-        """By what was asked, whatever the ids of the calls in it: made when a request comes that was never recorded with its own."""
+    def _by_numbered_calls(self) -> _Queues:
+        """Without regard to the ids of tool calls; built when the first request needs it."""
         return self._group(same_question)
 
     @classmethod
     def load(cls, path: str | Path, match: Match = "strict") -> Self:
-        """The index of a file or a folder."""
+        """Return the index of a file or a folder."""
         if match not in ("strict", "order"):
             raise ConfigurationError(f'match={match!r}: use "strict" (the same request) or "order" (one after the other).')
         return cls(load_cassettes(path), match, str(path))
@@ -182,36 +164,36 @@ class ReplayIndex:
         return f"{self.path!r}, match={self.match!r}: {inside}"
 
     def find(self, method: str, url: str, body: bytes, lane: str = "") -> Interaction:
-        """The recording to serve. Raises ReplayMissError with the nearest one and what differs."""
+        """Return the recording to serve. Raises ReplayMissError with the nearest recording and the differences."""
         place = self._place(method, url)
         with self._lock:
             here = self._lanes.get(lane)
             if here is None:
                 here = self._lanes[lane] = _Lane()
             queue = self._by_bytes.get((place, body if self._strict else b""))
-            found = here.next_of(queue.of(lane)) if queue else None
+            found = here.next_of(_of_lane(queue, lane)) if queue else None
             if found is None and self._strict:
                 queue = self._same_form(place, body)
-                found = here.next_of(queue.of(lane)) if queue else None
+                found = here.next_of(_of_lane(queue, lane)) if queue else None
         if found is not None:
             return found
-        raise self._unknown(place, body) if queue is None else self._exhausted(place, queue.of(lane))
+        raise self._unknown(place, body) if queue is None else self._exhausted(place, _of_lane(queue, lane))
 
     def forget(self, lane: str) -> None:
-        """How far a lane has come is of no use any more: it asks for nothing else."""
+        """Forget the position of a lane that sends no more requests."""
         with self._lock:
             self._lanes.pop(lane, None)
 
     def _same_form(self, place: str, body: bytes) -> _Queue | None:
         queue = self._by_form.get((place, canonical_body(body)))
-        if queue is None:  # what was recorded had its keys replaced
+        if queue is None:  # keys are redacted in recordings
             redacted, _ = Redactor().body(body)
             queue = self._by_form.get((place, canonical_body(redacted))) if redacted != body else None
             if queue is None and with_numbered_calls(redacted) is not None:
-                queue = self._by_question.get((place, same_question(redacted)))
+                queue = self._by_numbered_calls.get((place, same_question(redacted)))
         return queue
 
-    # misses --------------------------------------------------------------------------------------------------------------------
+    # Misses --------------------------------------------------------------------------------------------------------------------
 
     def _exhausted(self, place: str, recorded: list[Interaction]) -> ReplayMissError:
         times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
@@ -219,7 +201,7 @@ class ReplayIndex:
         if self.match == "order":
             what = f"{place} was recorded {times} and all of it has been served to this run (the last was {last})"
         else:
-            what = f"this request to {place} was recorded {times} and this run asks for it once more (the last was {last})"
+            what = f"this request to {place} was recorded {times} and this run asks for it again (the last was {last})"
         return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
@@ -243,15 +225,19 @@ class ReplayIndex:
         return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
 
 
+def _of_lane(queue: _Queue, lane: str) -> list[Interaction]:
+    return queue.get(lane.partition("#")[2]) or queue[""]
+
+
 def check_pace(pace: float) -> float:
-    """A pace that can be kept."""
+    """Return the pace. Raises ConfigurationError for an impossible one."""
     if not 0 <= pace < float("inf"):
         raise ConfigurationError(f"pace={pace!r}: use 0 (at once), 1 (as recorded), or a factor such as 0.5 (twice as fast).")
     return pace
 
 
 async def paced(response: RecordedResponse, pace: float) -> AsyncIterator[bytes]:
-    """The body's chunks, each after its recorded delay times `pace`."""
+    """Yield the body's chunks, each after its recorded delay times `pace`."""
     delays = response.delays_s if pace else ()
     for index, piece in enumerate(response.pieces()):
         if index < len(delays):

@@ -1,4 +1,7 @@
-"""What differs between a request and the nearest recorded one, field by field, for the message of a miss. Keys are never shown."""
+"""Compares a request with recorded ones: without the ids of tool calls, which change, and field by field for the message of a miss.
+
+Ids that a body refers to but does not declare stay: they refer to something that the server keeps.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from agentlab.transport.cassette import Interaction
 from agentlab.types import JSON
 
 _Place = tuple[dict[str, Any], str]
-"""A part of a body and the field of it in which an id stands."""
+"""A part of a body and its field that holds an id."""
 
 
 def with_numbered_calls(body: bytes) -> bytes | None:
-    """The body with numbers for the ids of its calls; None where it has none, or is no such JSON."""
+    """Return the body with numbers for the ids of its tool calls; None if it has none."""
     try:
         value = json.loads(body)
         numbers: dict[str, str] = {}
-        for part, name in _declared(value):
+        for part, name in _declared_ids(value):
             numbers.setdefault(part[name], f"call {len(numbers) + 1}")
         if not numbers:
             return None
-        places = [(part, name) for part, name in (*_declared(value), *_referred_to(value)) if part[name] in numbers]
+        places = [(part, name) for part, name in (*_declared_ids(value), *_referenced_ids(value)) if part[name] in numbers]
         for part, name in {(id(part), name): (part, name) for part, name in places}.values():
             part[name] = numbers[part[name]]
         return json.dumps(value).encode()
@@ -31,38 +34,38 @@ def with_numbered_calls(body: bytes) -> bytes | None:
         return None
 
 
-def _declared(body: Any) -> Iterator[_Place]:
-    """Where the ids of calls stand, and on the Responses wire those of what a server said."""
+def _declared_ids(body: Any) -> Iterator[_Place]:
+    """Yield the ids of tool calls, and on the Responses wire those of output items."""
     for part in _parts(body):
         kind = part.get("type")
         kind = kind if isinstance(kind, str) else ""
         for call in _dicts(part.get("tool_calls")):  # chat completions
-            yield from _text(call, "id")
+            yield from _id_field(call, "id")
         if kind.endswith("tool_use"):  # Anthropic
-            yield from _text(part, "id")
+            yield from _id_field(part, "id")
         elif kind.endswith("_call"):  # Responses
-            yield from _text(part, "call_id")
-            yield from _text(part, "id")
+            yield from _id_field(part, "call_id")
+            yield from _id_field(part, "id")
         elif kind == "message" and part.get("content"):
-            yield from _text(part, "id")
-        yield from _text(part.get("toolUse"), "toolUseId")  # Bedrock
-        yield from _text(part.get("functionCall"), "id")  # Gemini
+            yield from _id_field(part, "id")
+        yield from _id_field(part.get("toolUse"), "toolUseId")  # Bedrock
+        yield from _id_field(part.get("functionCall"), "id")  # Gemini
 
 
-def _referred_to(body: Any) -> Iterator[_Place]:
-    """Where such an id stands again."""
+def _referenced_ids(body: Any) -> Iterator[_Place]:
+    """Yield references to such ids."""
     for part in _parts(body):
-        yield from _text(part, "tool_call_id")
-        yield from _text(part, "tool_use_id")
-        yield from _text(part, "call_id")
+        yield from _id_field(part, "tool_call_id")
+        yield from _id_field(part, "tool_use_id")
+        yield from _id_field(part, "call_id")
         if part.get("type") == "item_reference":
-            yield from _text(part, "id")
-        yield from _text(part.get("toolResult"), "toolUseId")
-        yield from _text(part.get("functionResponse"), "id")
+            yield from _id_field(part, "id")
+        yield from _id_field(part.get("toolResult"), "toolUseId")
+        yield from _id_field(part.get("functionResponse"), "id")
 
 
 def _parts(body: Any) -> Iterator[dict[str, Any]]:
-    """Messages and items, and the blocks in them; no deeper, where arguments and schemas are."""
+    """Yield messages and items, and their blocks; not the arguments and schemas in those."""
     if isinstance(body, dict):
         for conversation in ("messages", "input", "contents"):
             for one in _dicts(body.get(conversation)):
@@ -76,38 +79,33 @@ def _dicts(value: object) -> Iterator[dict[str, Any]]:
         yield from (one for one in value if isinstance(one, dict))
 
 
-def _text(part: object, name: str) -> Iterator[_Place]:
+def _id_field(part: object, name: str) -> Iterator[_Place]:
     if isinstance(part, dict) and isinstance(part.get(name), str) and part[name]:
         yield part, name
 
 
-MOST_COMPARED = 200
-MOST_SHOWN = 8
+_MOST_COMPARED = 200
+_FIELDS_SHOWN = 8
 _WIDTH = 70
 _MISSING = object()
 
 
 def nearest(body: bytes, candidates: Sequence[Interaction]) -> Interaction:
-    """The candidate whose body agrees most with this one; the first of equals."""
+    """Return the candidate whose body agrees most with this one."""
     asked = _parsed(body)
-    try:
-        return max(candidates[:MOST_COMPARED], key=lambda candidate: _likeness(_parsed(candidate.body), asked))
-    except RecursionError:
-        return candidates[0]
+    return max(candidates[:_MOST_COMPARED], key=lambda candidate: _likeness(_parsed(candidate.body), asked))
 
 
 def describe_difference(recorded: bytes, asked: bytes, *, ignored: Collection[str] = ()) -> str:
-    """One line for each field that differs."""
-    before, after = _parsed(recorded), _parsed(asked)
+    """Return one line for each field that differs."""
+    redact = Redactor().body  # before values are cut: half a key is a key too
+    before, after = (_parsed(redact(body)[0]) for body in (recorded, asked))
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = ({key: value for key, value in body.items() if key not in ignored} for body in (before, after))
-    try:
-        found = list(_differences(before, after, ""))
-    except RecursionError:
-        found = [("", "…", "something nested very deeply")]
-    lines = [f"  {Redactor().text(path) or 'body'}: {_pair(old, new)}" for path, old, new in found]
-    more = f"\n  and {len(lines) - MOST_SHOWN} more fields" if len(lines) > MOST_SHOWN else ""
-    return "\n".join(lines[:MOST_SHOWN]) + more
+    found = list(_differences(before, after, ""))
+    lines = [f"  {path or 'body'}: {_pair(old, new)}" for path, old, new in found]
+    more = f"\n  and {len(lines) - _FIELDS_SHOWN} more fields" if len(lines) > _FIELDS_SHOWN else ""
+    return "\n".join(lines[:_FIELDS_SHOWN]) + more
 
 
 def _parsed(body: bytes) -> JSON:
@@ -118,7 +116,7 @@ def _parsed(body: bytes) -> JSON:
 
 
 def _likeness(recorded: JSON, asked: JSON) -> float:
-    """From 0 to 1, how much agrees. Lists (the messages, the tools) weigh most, and count as far as they begin alike."""
+    """Return from 0 to 1 how much agrees. Lists (messages, tools) weigh most, and count up to their first difference."""
     if recorded == asked:
         return 1.0
     if isinstance(recorded, dict) and isinstance(asked, dict):
@@ -136,7 +134,7 @@ def _likeness(recorded: JSON, asked: JSON) -> float:
 
 
 def _common(first: str, second: str) -> int:
-    """How many leading characters are equal."""
+    """Return the number of equal leading characters."""
     low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
@@ -161,7 +159,7 @@ def _differences(recorded: JSON, asked: JSON, path: str) -> Iterator[tuple[str, 
 
 
 def _pair(recorded: JSON, asked: JSON) -> str:
-    """Both values, without keys, cut to where they begin to differ."""
+    """Return both values, cut to where they begin to differ."""
     old, new = _shown(recorded), _shown(asked)
     common = _common(old, new)
     if max(len(old), len(new)) > _WIDTH and common > 25:
@@ -170,7 +168,7 @@ def _pair(recorded: JSON, asked: JSON) -> str:
 
 
 def _shown(value: JSON) -> str:
-    return "nothing" if value is _MISSING else Redactor().text(json.dumps(value, ensure_ascii=False))
+    return "nothing" if value is _MISSING else json.dumps(value, ensure_ascii=False)
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a run's requests go: to the provider, to the provider and a recording, or to a recording alone. `current()` says where."""
+"""Which transport a run uses: the provider, the provider and a recording, or a recording alone."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Where a run's requests go."""
+    """Sends a run's requests."""
 
     @property
     def needs_key(self) -> bool:
-        """Whether requests reach a provider, so that a key is needed."""
+        """True if requests reach a provider, so that a key is needed."""
         ...
 
     def open(
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AbstractAsyncContextManager[HttpAnswer]:
-        """Send the request; the answer is open until the context ends. `timeout_s` bounds each wait for data, None not at all.
+        """Send the request; the answer is open until the context ends. `timeout_s` bounds each wait for data, None means no bound.
 
         Raises ProviderConnectionError (also while the body is read), and from a recording ReplayMissError.
         """
@@ -42,33 +42,33 @@ _stack: ContextVar[tuple[Any, ...]] = ContextVar("agentlab.transport", default=(
 
 
 def _live() -> Transport:
-    """The live transport, imported when it is first needed: replay needs no HTTP library."""
+    """Return the live transport, imported when first needed: replay needs no HTTP library."""
     from agentlab.transport.live import live
 
     return live()
 
 
 def current() -> Transport:
-    """The transport of the innermost `replay` or `record` around the caller, else the live one."""
+    """Return the transport of the innermost `replay` or `record` around the caller, else the live one."""
     stack = _stack.get()
     found: Transport = stack[-1] if stack else _live()
     return found
 
 
 def is_chosen() -> bool:
-    """Whether there is a `replay` or a `record` around the caller."""
+    """True if there is a `replay` or a `record` around the caller."""
     return bool(_stack.get())
 
 
 class Switch:
-    """A transport that is also a context manager: inside it, it is the current one. Nests, and may be left in any context."""
+    """A transport that is a context manager: within its block it is the current one. Blocks nest, and may end in any context."""
 
     def __enter__(self) -> Self:
         _stack.set((*_stack.get(), self))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        stack = _stack.get()  # without this one in it where the block is left in another context than it was entered in
+        stack = _stack.get()  # does not contain this one if the block ends in another context than it began in
         for index in range(len(stack) - 1, -1, -1):
             if stack[index] is self:
                 _stack.set(stack[:index] + stack[index + 1 :])
@@ -79,9 +79,9 @@ class Switch:
 
 
 class Replay(Switch):
-    """Recorded responses in place of a provider: no key, no network. Use it in `with`, or give it to a run as its transport.
+    """Recorded responses in place of a provider: no key, no network. Use it in `with`, or pass it to a run as its transport.
 
-    Any number of runs, threads and event loops may share it.
+    Runs, threads and event loops may share it.
     """
 
     needs_key = False
@@ -91,7 +91,7 @@ class Replay(Switch):
         self.pace = pace
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Replay, (self.index, self.pace)  # another process gets the recordings along, and need not see the folder
+        return Replay, (self.index, self.pace)  # another process gets the recordings, and need not see the folder
 
     def __repr__(self) -> str:
         return f"replay({self.index!r}, pace={self.pace:g})"
@@ -100,13 +100,13 @@ class Replay(Switch):
     async def open(
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
-        """Look the request up. `auth` and `timeout_s` play no part."""
-        await asyncio.sleep(0)  # other tasks get their turn, as they would while a provider thinks
+        """Look the request up. `auth` and `timeout_s` are ignored."""
+        await asyncio.sleep(0)  # let other tasks run, as they would during a real call
         interaction = self.index.find(request.method, request.url, request.body, lane)
         yield _ReplayedAnswer(interaction, self.pace)
 
     def run_ended(self, lane: str) -> None:
-        """The run of this lane asks for nothing else: how far it has come need not be remembered."""
+        """Forget the position of a run that has ended."""
         self.index.forget(lane)
 
 
@@ -154,7 +154,7 @@ class _ReplayedAnswer:
 
 
 class Record(Switch):
-    """A provider whose responses are written down, each as soon as it is complete. Use it in `with`, or give it to a run."""
+    """A provider whose responses are recorded, each as soon as it is complete. Use it in `with`, or pass it to a run."""
 
     needs_key = True
 
@@ -173,7 +173,7 @@ class Record(Switch):
     async def open(
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
-        """Send the request, and write down what comes."""
+        """Send the request and record the response."""
         tape = self.recorder.begin(request.method, request.url, request.headers, request.body, auth=auth, lane=lane)
         async with self._transport.open(request, auth=auth, lane=lane, timeout_s=timeout_s) as answer:
             tape.headers(answer.status, "", answer.headers)
@@ -184,7 +184,7 @@ class Record(Switch):
 
 
 class _TapedAnswer:
-    """An answer that is written down while it is read."""
+    """An answer that is recorded while it is read."""
 
     __slots__ = ("_answer", "_tape")
 
@@ -221,9 +221,9 @@ class _TapedAnswer:
 def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Replay:
     """Answer requests from recorded cassettes: a file, or a folder of them. `with agentlab.replay("fixtures/research"): …`
 
-    `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` play no part),
-    "order" serves what was recorded at an address one after the other, whatever is asked. Either way each run goes through the
-    recordings on its own. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
+    `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` do not matter),
+    "order" serves the recordings of an address one after the other, whatever the request is. Each run goes through the recordings
+    from their start. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
 
     Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError where a request matches nothing.
 
@@ -238,26 +238,23 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
             ...
         agentlab.errors.ReplayMissError: No recording matches this request to POST api.anthropic.com/v1/messages...
     """
-    from agentlab.transport.replaying import (  # loaded when a recording is: a live run needs neither them nor yaml
-        ReplayIndex,
-        check_pace,
-    )
+    from agentlab.transport.replaying import ReplayIndex, check_pace  # not loaded by a live run
 
     return Replay(ReplayIndex.load(path, match), check_pace(pace))
 
 
 def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None) -> Record:
-    """Send requests to their providers and write what is answered into cassettes. `with agentlab.record("fixtures/research"): …`
+    """Send requests to their providers and write the responses into cassettes. `with agentlab.record("fixtures/research"): …`
 
-    `path` is a folder (one file for each host is made in it) or a file ending in .yaml or .json. What is there stays; a request that
-    is recorded again replaces its earlier recordings (comments in a file that is written anew are lost). Keys, cookies and
-    organisation ids are not written. `origin` says where the recordings come from; without it the date and the host are noted.
+    `path` is a folder (with one file per host) or a file ending in .yaml or .json. Existing recordings stay; a request that is
+    recorded again replaces its earlier recordings (comments in a rewritten file are lost). Keys, cookies and organisation ids are not
+    written. `origin` says where the recordings come from; without it the date and the host are noted.
 
     Example:
         >>> from tempfile import mkdtemp
         >>> folder = mkdtemp()
         >>> with lab.record(folder):
-        ...     run = agent.run(TASK)  # `await run` would ask the model, and write down what it answers
+        ...     run = agent.run(TASK)  # `await run` would call the model and record its responses
         >>> run
         Run(anthropic:claude-sonnet-4-6, ready, 0 steps, Budget(max_turns=20))
     """

@@ -294,7 +294,7 @@ def test_one_call_told_by_two_instrumentations_is_one() -> None:
     outer = span(2, "chat", 1, 1, **{"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": ["stop"]})
     found = otel(written([agent(1), outer, chat(3, 2, 1.1), chat(4, 1, 3), chat(5, 4, 3.1)]))
     assert row(found, "total_tokens") == [15, 15]
-    assert any("the same call told twice" in note for note in found.notes)
+    assert any("the same call recorded twice" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_spans_that_go_round_in_circles_and_stand_there_twice() -> None:
     spans = written([chat(1, 2), agent(2, 3), agent(3, 2), chat(1, 2), tool(4, 4), chat(5, 4)])
     found = otel(spans)
     assert int(found.steps["total_tokens"].sum()) == 30
-    assert any("1 span stood there twice" in note for note in found.notes)
+    assert any("1 span duplicated" in note for note in found.notes)
 
 
 def test_a_long_chain_takes_no_longer_for_it() -> None:

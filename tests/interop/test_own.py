@@ -94,7 +94,7 @@ def test_bare_steps_make_their_runs(tmp_path: Path) -> None:
     assert found.steps["model"].isna().all()
     assert found.steps["known_tokens"].to_list() == lab.frame(results)["known_tokens"].to_list()
     assert "mine" in " ".join(found.notes)
-    assert "put together from their steps" in " ".join(found.notes)
+    assert "built from their steps" in " ".join(found.notes)
 
 
 def test_as_little_as_tokens_by_run_is_enough(tmp_path: Path) -> None:

@@ -124,19 +124,19 @@ def held(kind: type[Gateway], **others: Callable[[], Any]) -> Any:
 def test_a_provider_of_ones_own_fulfils_it() -> None:
     found = held(Gateway)
     assert found.ok
-    assert repr(found).splitlines()[:2] == ["ProviderContract: 11 of 11 hold", "  holds     it says who it is"]
+    assert repr(found).splitlines()[:2] == ["ProviderContract: 11 of 11 hold", "  holds     it names itself"]
 
 
 def test_what_is_wrong_is_told() -> None:
     assert set(held(Leaky).broken) == {"it shows no key"}
     hasty = held(Hasty)
-    assert set(hasty.broken) == {"nothing that a server sends raises"}
-    assert "BROKEN    nothing that a server sends raises: TypeError" in repr(hasty)
+    assert set(hasty.broken) == {"no response raises"}
+    assert "BROKEN    no response raises: TypeError" in repr(hasty)
     wrong = held(Gateway, bodies=lambda: [(bodies.chat("stop"), FinishReason.MAX_TOKENS)])
-    assert set(wrong.broken) == {"ends are read as they are documented"}
+    assert set(wrong.broken) == {"finish reasons are as documented"}
     assert "'stop' means max_tokens, and is read as end_turn" in repr(wrong)
     keyless = held(Gateway, provider=lambda: Gateway(model="m"))
-    assert keyless.broken == {"it shows no key": "give the provider a made-up key, so that it can be looked for"}
+    assert keyless.broken == {"it shows no key": "give the provider a made-up key for the test to look for"}
 
 
 def test_what_is_left_out_is_told_and_does_not_count() -> None:

@@ -154,7 +154,6 @@ WRITE: dict[str, tuple[Callable[[Path, Path], Any], str]] = {
         "recorded",
     ),
     "the host's file is a folder": (lambda file, outside: file.mkdir(), REFUSED),
-    "the host's file is a pipe": (lambda file, outside: os.mkfifo(file), REFUSED),
     "another file is a broken cassette": (
         lambda file, outside: file.with_name("a.yaml").write_text("!!python/object:x {}"),
         MALFORMED,
@@ -192,12 +191,6 @@ def _zip(*members: tuple[str, bytes | str]) -> Made:
     return make
 
 
-def _bomb(at: Path) -> None:
-    with zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as log, log.open("samples/1_epoch_1.json", "w", force_zip64=True) as file:
-        for _ in range(600):
-            file.write(b" " * 2**20)
-
-
 def _cut(at: Path) -> None:
     _zip(("header.json", "{}" * 1000))(at)
     at.write_bytes(at.read_bytes()[:-30])
@@ -207,7 +200,6 @@ LOGS: dict[str, tuple[Made, str]] = {
     "noise": (lambda at: at.write_bytes(b"\x93" * 5000), "no zip file"),
     "an empty file": (lambda at: at.write_bytes(b""), "no zip file"),
     "a zip that is cut off": (_cut, "no zip file"),
-    "a bomb: 600 MB in 600 KB": (_bomb, "unpacks to 629,145,600 bytes"),
     "a zip with nothing in it": (_zip(), ""),
     "members with ../ and / in their names": (_zip(("../../owned", "x"), ("/tmp/owned", "x"), ("header.json", "{}")), ""),
     "a header that is no JSON": (_zip(("header.json", "{"), ("_journal/start.json", "{")), ""),

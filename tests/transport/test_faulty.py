@@ -183,12 +183,12 @@ def test_what_comes_before_a_break(kind: Callable[[int], faults.Fault], after: i
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "reset": (lambda: faults.Reset(-1), "Reset(after_bytes=-1): give a number of bytes, 0 or more."),
-    "stalled": (lambda: faults.Stalled(longest_s=-1), "Stalled(longest_s=-1): give seconds, 0 or more."),
+    "reset": (lambda: faults.Reset(-1), "Reset(after_bytes=-1): give a number of at least 0."),
+    "stalled": (lambda: faults.Stalled(longest_s=-1), "Stalled(longest_s=-1): give a number of at least 0."),
     "status": (lambda: faults.Status(200), "Status(200): give an HTTP status from 300 to 599."),
-    "wait": (lambda: faults.Status(429, retry_after_s=float("nan")), "Status(retry_after_s=nan): give seconds"),
-    "slow": (lambda: faults.Slow(0), "Slow(bytes_at_once=0): give a whole number of at least 1."),
-    "repeated": (lambda: faults.Repeated(1), "Repeated(times=1): give a whole number of at least 2."),
+    "wait": (lambda: faults.Status(429, retry_after_s=float("nan")), "Status(retry_after_s=nan): give a number of at least 0."),
+    "slow": (lambda: faults.Slow(0), "Slow(bytes_at_once=0): give a number of at least 1."),
+    "repeated": (lambda: faults.Repeated(1), "Repeated(times=1): give a number of at least 2."),
     "at": (lambda: faulty(faults.Refused(), at=0), "faulty(at=0): give the number of a request, from 1."),
     "times": (lambda: faulty(faults.Refused(), times=0), "faulty(times=0): give a whole number of at least 1, or None"),
     "list and at": (lambda: faulty([faults.Refused()], at=2), "goes with one fault"),

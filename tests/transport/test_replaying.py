@@ -124,7 +124,7 @@ def test_repeated_requests_get_their_recordings_in_order_in_each_lane(cassette: 
     where = index(*(interaction({"q": 1}, n) for n in (1, 2, 3)), interaction({"q": 2}, 9), cassette=cassette)
     assert [served(where, {"q": 1}, "a"), served(where, {"q": 1}, "b"), served(where, {"q": 1}, "a")] == [1, 1, 2]
     assert [served(where, {"q": 1}), served(where, {"q": 2}), served(where, {"q": 1}), served(where, {"q": 1})] == [1, 9, 2, 3]
-    with pytest.raises(ReplayMissError, match="recorded 3 times and this run asks for it once more"):
+    with pytest.raises(ReplayMissError, match="recorded 3 times and this run asks for it again"):
         served(where, {"q": 1})
     assert served(where, {"q": 1}, "c") == 1
 
