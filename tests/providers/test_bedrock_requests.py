@@ -92,7 +92,7 @@ def test_the_region(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_REGION", "example.org/")
     with pytest.raises(ConfigurationError, match=r"example\.org"):
         host()
-    with pytest.raises(ConfigurationError, match="no region"):
+    with pytest.raises(ConfigurationError, match="is not an AWS region"):
         host(region="example.org/")
 
 
