@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentlab.pricing import models_of
-from agentlab.providers import registry as _registry
+from agentlab.providers import registry
 
 
 def providers() -> tuple[str, ...]:
     """The names of all providers."""
-    return _registry.names()
+    return registry.names()
 
 
 def used(names: Mapping[str, Any]) -> set[str]:
@@ -27,7 +27,7 @@ def fitting(begun: str, names: Mapping[str, Any]) -> list[str]:
     name, colon, _ = begun.partition(":")
     if not colon:
         return [f"{one}:" for one in providers() if one.startswith(begun)]
-    bare, _ = _registry.split_version(name)
+    bare, _ = registry.split_version(name)
     if bare not in providers():
         return []
     whole = {f"{name}:{model}" for model in models_of(bare)} | used(names)

@@ -20,7 +20,6 @@ import agentlab as lab
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.http import HttpRequest
 from agentlab.loop.calls import HttpModel
-from agentlab.providers import bedrock as _bedrock_auth
 from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
 from agentlab.providers.registry import resolve
 from agentlab.redaction import Redactor, secrets_in_headers
@@ -45,7 +44,7 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(_bedrock_auth, "_credentials_of_profile", {})
+    monkeypatch.setattr("agentlab.providers.bedrock._credentials_of_profile", {})
 
 
 def body(*messages: Message, **more: Any) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_the_key_goes_where_the_version_has_it(version: str, key: dict[str, str]
 
 
 def test_compatible_has_no_versions() -> None:
-    with pytest.raises(ConfigurationError, match="compatible has no API versions. Write compatible:m"):
+    with pytest.raises(ConfigurationError, match=r"compatible has no API versions\. Write compatible:m"):
         lab.Provider("compatible@v1", model="m", base_url="http://h/v1")
 
 
