@@ -285,7 +285,7 @@ def read_usage(reported: JSON, blocks: list[dict[str, Any]] | None = None) -> Us
     )
     if fresh is None and output is None:
         return Usage()
-    tiers = [word for name in ("service_tier", "speed") if (word := read.some_text(usage.get(name))) not in (None, "standard")]
+    tiers = [tier for name in ("service_tier", "speed") if (tier := read.some_text(usage.get(name))) not in (None, "standard")]
     return Usage(
         input_tokens=read.added(fresh, cache_read, cache_write),
         output_tokens=output,

@@ -61,92 +61,8 @@ REASONING_KEYS = ("reasoning_content", "reasoning")
 _KEPT_REASONING_KEYS = ("reasoning_content", "reasoning_details")
 """Fields that go back with a turn that calls tools: servers with interleaved reasoning need them."""
 
-_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
-"""Names of cache reads at the top of the usage, if `prompt_tokens_details` has none. They are part of `prompt_tokens`."""
-
 _COST_PARTS = ("usd", "total_cost")
 """Names of the total, in US dollars, in a cost that is an object."""
-
-_TICK_USD = Decimal("1e-10")
-
-
-def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the usage from the top, from under a vendor's key, or from the choice; empty if there is none."""
-    for place in (body, read.as_dict(body.get("x_groq")), choice):
-        if isinstance(usage := place.get("usage"), dict):
-            return usage
-    return {}
-
-
-def read_usage(
-    usage: dict[str, Any], *, reasoning_on_top: bool = False, tier: JSON = None, message: dict[str, Any] | None = None
-) -> Usage:
-    """Return the usage by the convention of `Usage`.
-
-    `prompt_tokens` includes cache reads and writes, unless the total shows that reads are added. `completion_tokens` includes
-    reasoning, unless the total shows that it is added (as at xAI); `reasoning_on_top` decides that for a usage without a total. `tier`
-    is the body's `service_tier`. A `message` that cites pages, or lists tools that the server ran, was charged for them; this wire has
-    no count that the price list knows.
-    """
-    prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
-    if prompt is None and completion is None:
-        return Usage()
-    details, given = read.as_dict(usage.get("prompt_tokens_details")), read.as_dict(usage.get("completion_tokens_details"))
-    cached = read.count(details.get("cached_tokens"))
-    if cached is None:
-        cached = _first_count(usage, _CACHE_READS)
-    written = read.count(details.get("cache_write_tokens"))
-    reasoning = read.count(given.get("reasoning_tokens"))
-    if reasoning is None:
-        reasoning = read.count(usage.get("reasoning_tokens"))
-    total = read.count(usage.get("total_tokens"))
-    if reasoning and completion is not None:
-        if total is None or prompt is None:
-            completion += reasoning if reasoning_on_top else 0
-        elif total == prompt + completion + reasoning:
-            completion += reasoning
-    if cached and prompt is not None and total == prompt + cached + (completion or 0):
-        prompt += cached
-    return Usage(
-        input_tokens=prompt,
-        output_tokens=completion,
-        cache_read_tokens=cached,
-        cache_write_tokens=written if written is not None else read.count(usage.get("cache_creation_input_tokens")),
-        reasoning_tokens=reasoning,
-        source=UsageSource.REPORTED,
-        cache_write_1h_tokens=read.count(read.as_dict(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
-        input_audio_tokens=read.count(details.get("audio_tokens")),
-        output_audio_tokens=read.count(given.get("audio_tokens")),
-        input_image_tokens=read.count(details.get("image_tokens")),
-        output_image_tokens=read.count(given.get("image_tokens")),
-        service_tier=_tier(usage, tier),
-        also_charged=tuple(dict.fromkeys(_also_charged(usage, message or {}))),
-    )
-
-
-def _tier(usage: dict[str, Any], tier: JSON) -> str | None:
-    """Return the tier from the top of the body, or from the usage, where Anthropic's or Google's is behind this wire."""
-    places = (tier, usage.get("service_tier"), usage.get("trafficType"))
-    return next((text.lower() for place in places if (text := read.some_text(place))), None)
-
-
-def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[str]:
-    cited = [read.as_dict(one).get("type") for one in read.as_list(message.get("annotations"))]
-    if "url_citation" in cited or read.count(usage.get("num_search_queries")):
-        yield "web searches"
-    if read.count(usage.get("num_sources_used")):
-        yield "sources of a live search"
-    # xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
-    for tool in read.as_list(usage.get("server_side_tools_used")):
-        name = read.as_text(tool).removeprefix("SERVER_SIDE_TOOL_").lower().replace("_", " ")
-        if name != "mcp" and not name.startswith("view"):  # these cost their tokens only
-            yield name
-    if message.get("executed_tools"):  # Groq's compound systems
-        yield "tools that the server ran"
-
-
-def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((found for name in names if (found := read.count(usage.get(name))) is not None), None)
 
 
 def reported_cost(usage: dict[str, Any]) -> Decimal | None:
@@ -165,15 +81,7 @@ def reported_cost(usage: dict[str, Any]) -> Decimal | None:
     return None if upstream is None else paid + upstream
 
 
-def cost_in_ticks(usage: dict[str, Any]) -> Decimal | None:
-    """Return the cost in US dollars that xAI reports in ticks, of which 10^10 are one dollar."""
-    ticks = usage.get("cost_in_usd_ticks")
-    digits = isinstance(ticks, str) and ticks.isascii() and ticks.isdecimal()  # protobuf's JSON writes large integers as text
-    amount = read.money(ticks) if digits else read.count(ticks)
-    return None if amount is None else amount * _TICK_USD
-
-
-def native_word(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
+def native_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
     """Return the native_finish_reason of a choice, if it has one."""
     native = read.some_text(choice.get("native_finish_reason"))
     return {} if native is None else {"native_finish_reason": native}
@@ -200,7 +108,7 @@ class Dialect:
     not_yet: frozenset[str] = frozenset({""})
     native: Table | None = None
     cost: Callable[[dict[str, Any]], Decimal | None] = reported_cost
-    details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_word
+    details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_details
     kept: tuple[str, ...] = ()
     reasoning_on_top: bool = False
 
@@ -327,7 +235,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
         ),
         origin,
     )
-    reasoning = next((words for key in REASONING_KEYS if (words := read.as_text(message.get(key)))), "") or thoughts
+    reasoning = next((shown for key in REASONING_KEYS if (shown := read.as_text(message.get(key)))), "") or thoughts
     return ModelResponse(
         text=text,
         signal=signal,
@@ -346,11 +254,11 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
 def read_signal(finish: JSON, facts: Facts, origin: Origin) -> TerminationSignal:
     """Return why the response ended, by the finish reason and the native one, if the vendor passes it on."""
     dialect = origin.dialect
-    word = None if dialect.says_nothing(finish) else finish
-    signal = judge(dialect.table_of(word), word, facts, provider=origin.provider, model=origin.model)
-    if word is None and finish is not None and signal.raw_value is None:
+    value = None if dialect.says_nothing(finish) else finish
+    signal = judge(dialect.table_of(value), value, facts, provider=origin.provider, model=origin.model)
+    if value is None and finish is not None and signal.raw_value is None:
         signal = replace(signal, raw_value=finish)
-    return signal if dialect.native is None else weigh_native(signal, dialect.meaning(word), dialect.native, facts)
+    return signal if dialect.native is None else weigh_native(signal, dialect.meaning(value), dialect.native, facts)
 
 
 def _cut(finish: JSON, metadata: dict[str, JSON], dialect: Dialect) -> bool:
@@ -402,14 +310,7 @@ def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bo
         function, arguments = called(entry)
         last = number == len(entries)
         closed = not damaged and (not cut or (_complete(arguments) and not (last and broken)))
-        calls.append(
-            ToolCall(
-                id=read.as_text(entry.get("id")) or f"call_{number}",
-                name=read.as_text(function.get("name")),
-                arguments=read.arguments_text(arguments, closed=closed),
-                closed=closed,
-            )
-        )
+        calls.append(read.tool_call(entry.get("id"), number, function.get("name"), arguments, closed=closed))
     return tuple(calls)
 
 
@@ -453,3 +354,98 @@ def _native(
             rebuilt.update({key: value for key, value in entry.items() if key not in ("id", "type", "function", "index")})
         content.update({key: message[key] for key in _KEPT_REASONING_KEYS if message.get(key)})
     return NativeContent(wire=wire, content=content)
+
+
+# Usage and cost ------------------------------------------------------------------------------------------------------------
+
+_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
+"""Names of cache reads at the top of the usage, if `prompt_tokens_details` has none. They are part of `prompt_tokens`."""
+
+_TICK_USD = Decimal("1e-10")
+
+
+def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the usage from the top, from under a vendor's key, or from the choice; empty if there is none."""
+    for place in (body, read.as_dict(body.get("x_groq")), choice):
+        if isinstance(usage := place.get("usage"), dict):
+            return usage
+    return {}
+
+
+def read_usage(
+    usage: dict[str, Any], *, reasoning_on_top: bool = False, tier: JSON = None, message: dict[str, Any] | None = None
+) -> Usage:
+    """Return the usage by the convention of `Usage`.
+
+    `prompt_tokens` includes cache reads and writes, unless the total shows that reads are added. `completion_tokens` includes
+    reasoning, unless the total shows that it is added (as at xAI); `reasoning_on_top` decides that for a usage without a total. `tier`
+    is the body's `service_tier`. A `message` that cites pages, or lists tools that the server ran, was charged for them; this wire has
+    no count that the price list knows.
+    """
+    prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
+    if prompt is None and completion is None:
+        return Usage()
+    details, given = read.as_dict(usage.get("prompt_tokens_details")), read.as_dict(usage.get("completion_tokens_details"))
+    cached = read.count(details.get("cached_tokens"))
+    if cached is None:
+        cached = _first_count(usage, _CACHE_READS)
+    written = read.count(details.get("cache_write_tokens"))
+    reasoning = read.count(given.get("reasoning_tokens"))
+    if reasoning is None:
+        reasoning = read.count(usage.get("reasoning_tokens"))
+    total = read.count(usage.get("total_tokens"))
+    if reasoning and completion is not None:
+        if total is None or prompt is None:
+            completion += reasoning if reasoning_on_top else 0
+        elif total == prompt + completion + reasoning:
+            completion += reasoning
+    if cached and prompt is not None and total == prompt + cached + (completion or 0):
+        prompt += cached
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=completion,
+        cache_read_tokens=cached,
+        cache_write_tokens=written if written is not None else read.count(usage.get("cache_creation_input_tokens")),
+        reasoning_tokens=reasoning,
+        source=UsageSource.REPORTED,
+        cache_write_1h_tokens=read.count(read.as_dict(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        input_audio_tokens=read.count(details.get("audio_tokens")),
+        output_audio_tokens=read.count(given.get("audio_tokens")),
+        input_image_tokens=read.count(details.get("image_tokens")),
+        output_image_tokens=read.count(given.get("image_tokens")),
+        service_tier=_tier(usage, tier),
+        also_charged=tuple(dict.fromkeys(_also_charged(usage, message or {}))),
+    )
+
+
+def _tier(usage: dict[str, Any], tier: JSON) -> str | None:
+    """Return the tier from the top of the body, or from the usage, where Anthropic's or Google's is behind this wire."""
+    places = (tier, usage.get("service_tier"), usage.get("trafficType"))
+    return next((text.lower() for place in places if (text := read.some_text(place))), None)
+
+
+def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[str]:
+    cited = [read.as_dict(one).get("type") for one in read.as_list(message.get("annotations"))]
+    if "url_citation" in cited or read.count(usage.get("num_search_queries")):
+        yield "web searches"
+    if read.count(usage.get("num_sources_used")):
+        yield "sources of a live search"
+    # xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
+    for tool in read.as_list(usage.get("server_side_tools_used")):
+        name = read.as_text(tool).removeprefix("SERVER_SIDE_TOOL_").lower().replace("_", " ")
+        if name != "mcp" and not name.startswith("view"):  # these cost their tokens only
+            yield name
+    if message.get("executed_tools"):  # Groq's compound systems
+        yield "tools that the server ran"
+
+
+def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((found for name in names if (found := read.count(usage.get(name))) is not None), None)
+
+
+def cost_in_ticks(usage: dict[str, Any]) -> Decimal | None:
+    """Return the cost in US dollars that xAI reports in ticks, of which 10^10 are one dollar."""
+    ticks = usage.get("cost_in_usd_ticks")
+    digits = isinstance(ticks, str) and ticks.isascii() and ticks.isdecimal()  # protobuf's JSON writes large integers as text
+    amount = read.money(ticks) if digits else read.count(ticks)
+    return None if amount is None else amount * _TICK_USD

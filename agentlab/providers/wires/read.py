@@ -211,6 +211,15 @@ def plain_id(text: str) -> str:
     return _NOT_IN_ID.sub("_", text)
 
 
+# Tool calls ----------------------------------------------------------------------------------------------------------------
+
+
+def tool_call(call_id: JSON, number: int, name: JSON, arguments: JSON, *, closed: bool) -> ToolCall:
+    """Return a tool call from unchecked values; `number` makes its id if the server sent none."""
+    text = arguments_text(arguments, closed=closed)
+    return ToolCall(as_text(call_id) or f"call_{number}", as_text(name), text, closed=closed)
+
+
 Asked: TypeAlias = tuple[JSON, JSON, JSON]
 """The unchecked id, name and arguments of a call in a block."""
 
@@ -225,15 +234,7 @@ def tool_calls(
         if found is None:
             continue
         call_id, name, arguments = found
-        closed = not (cut and number == len(blocks))
-        calls.append(
-            ToolCall(
-                id=as_text(call_id) or f"call_{len(calls) + 1}",
-                name=as_text(name),
-                arguments=arguments_text(arguments, closed=closed),
-                closed=closed,
-            )
-        )
+        calls.append(tool_call(call_id, len(calls) + 1, name, arguments, closed=not (cut and number == len(blocks))))
     return tuple(calls)
 
 

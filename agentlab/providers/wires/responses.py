@@ -88,11 +88,11 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     body = unwrapped(payload)
     items = items_of(body.get("output"))
     waiting = waiting_items(items)
-    table, word = _word(body)
+    table, value = _status(body)
     usage = read_usage(body, items)
     cap = read.count(body.get("max_output_tokens")) if origin.requested_cap is None else origin.requested_cap
     at_cap = _is_at_cap(usage, cap)
-    proper = _is_proper(table, word, ended) and (origin.trusted or not at_cap)
+    proper = _is_proper(table, value, ended) and (origin.trusted or not at_cap)
     calls = _tool_calls(waiting, proper=proper, damaged=damaged)
     text = "".join(map(text_of, items))
     refusals = [refusal for item in items for refusal in refusals_of(item)]
@@ -136,7 +136,7 @@ def unwrapped(payload: JSON) -> dict[str, Any]:
 # Why it ended --------------------------------------------------------------------------------------------------------------
 
 
-def _word(body: Mapping[str, Any]) -> tuple[Table, JSON]:
+def _status(body: Mapping[str, Any]) -> tuple[Table, JSON]:
     """Return the provider's value and its table."""
     status, kind = body.get("status"), body.get("type")
     reason = read.as_dict(body.get("incomplete_details")).get("reason")
@@ -147,9 +147,9 @@ def _word(body: Mapping[str, Any]) -> tuple[Table, JSON]:
     return STATUSES, status
 
 
-def _is_proper(table: Table, word: JSON, ended: Ended) -> bool:
+def _is_proper(table: Table, value: JSON, ended: Ended) -> bool:
     """True if the response says that it is complete, or is a whole body without a status."""
-    return word in ("completed", "response.completed") or (word is None and table is STATUSES and ended == "whole")
+    return value in ("completed", "response.completed") or (value is None and table is STATUSES and ended == "whole")
 
 
 def _is_at_cap(usage: Usage, cap: int | None) -> bool:
@@ -170,18 +170,18 @@ def _metadata(body: Mapping[str, Any], table: Table, waiting: list[Item]) -> dic
 
 
 def _signal(body: Mapping[str, Any], items: list[Item], facts: Facts, origin: Origin) -> TerminationSignal:
-    table, word = _word(body)
+    table, value = _status(body)
     at_cap = facts.output_tokens is not None
-    facts = replace(facts, message=_message(word, facts))
-    if word in ("failed", "response.failed") and facts.error is not None:  # the error explains the status
+    facts = replace(facts, message=_message(value, facts))
+    if value in ("failed", "response.failed") and facts.error is not None:  # the error explains the status
         where, code = error_code(facts.error)
         message = f"The provider reports an error: {error_text(facts.error) or code}"
         facts = replace(facts, error=None, message=message, metadata={**facts.metadata, where: code})
-    signal = judge(table, word, facts, provider=origin.provider, model=origin.model)
+    signal = judge(table, value, facts, provider=origin.provider, model=origin.model)
     if facts.error is not None:
         return signal
     message_status = next((item.get("status") for item in reversed(items) if item.get("type") == "message"), None)
-    if word is None:
+    if value is None:
         return signal if facts.ended != "whole" else _inferred(signal, facts, message_status, at_cap=at_cap)
     if at_cap and not origin.trusted and signal.finish_reason in _ORDINARY_ENDS:
         message = f"The provider says that the response is completed; but it fills its cap of {facts.requested_cap} tokens."
@@ -189,12 +189,12 @@ def _signal(body: Mapping[str, Any], items: list[Item], facts: Facts, origin: Or
     return _doubted(signal, body, facts, message_status, at_cap=at_cap)
 
 
-def _message(word: JSON, facts: Facts) -> str:
-    if isinstance(word, str) and word in _OPEN:
-        return f"The response has not ended: its status is {word!r}."
+def _message(value: JSON, facts: Facts) -> str:
+    if isinstance(value, str) and value in _OPEN:
+        return f"The response has not ended: its status is {value!r}."
     kinds = facts.metadata.get("waiting_for")
     return (
-        f"The response waits for an answer to {', '.join(kinds)}." if kinds and not facts.refused and word == "completed" else ""
+        f"The response waits for an answer to {', '.join(kinds)}." if kinds and not facts.refused and value == "completed" else ""
     )
 
 
@@ -253,14 +253,8 @@ def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[To
         complete = isinstance(arguments, dict) or (isinstance(arguments, str) and read.is_json_object(arguments))
         closed = complete or status != "incomplete" if proper else complete and status not in ("incomplete", "in_progress")
         closed = closed and not damaged
-        calls.append(
-            ToolCall(
-                id=call_id_of(item, len(calls) + 1),
-                name=read.as_text(item.get("name")),
-                arguments=read.arguments_text(arguments, closed=closed),
-                closed=closed,
-            )
-        )
+        number = len(calls) + 1
+        calls.append(read.tool_call(call_id_of(item, number), number, item.get("name"), arguments, closed=closed))
     return tuple(calls)
 
 
