@@ -17,7 +17,6 @@ from agentlab.types import (
     SignalSeen,
     StreamEvent,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
 )
 
@@ -74,6 +73,9 @@ class _Block:
 
     def id(self) -> str:
         return read.as_text(self.fields.get("id")) or f"call_{self.call + 1}"
+
+    def name(self) -> str:
+        return read.as_text(self.fields.get("name"))
 
     def content(self) -> dict[str, Any]:
         """Return the block as in a whole message. Arguments that are not JSON stay text."""
@@ -146,7 +148,7 @@ class AnthropicStreamParser(BlockParser):
             events.append(TextDelta(text))
         elif kind == "tool_use":
             self._tools += 1
-            events.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
+            events.append(ToolCallDelta(calls, block.id(), block.name(), ""))
 
     def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
         block = self._blocks.get(block_number(index))
@@ -172,7 +174,7 @@ class AnthropicStreamParser(BlockParser):
         elif key == "thinking":
             events.append(ReasoningDelta(piece))
         elif key == "partial_json" and block.fields.get("type") == "tool_use":
-            events.append(ToolCallDelta(block.call, block.id(), read.as_text(block.fields.get("name")), piece))
+            events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
 
     def _message_delta(self, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         # Its usage is cumulative; what it leaves out was in message_start.
@@ -184,19 +186,9 @@ class AnthropicStreamParser(BlockParser):
                     self._over = True
                     events.append(SignalSeen(self._signal_now()))
 
-    def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
-        settled = settled_tools([block.fields for block in self._blocks.values()])
-        return tuple(
-            ToolCall(
-                id=block.id(),
-                name=read.as_text(block.fields.get("name")),
-                arguments=block.arguments(),
-                closed=block.closed and sound,
-            )
-            for _, block in sorted(self._blocks.items())
-            if is_call(block.fields, settled)
-        )
+    def _waiting(self, blocks: list[_Block]) -> list[_Block]:
+        settled = settled_tools([block.fields for block in blocks])
+        return [block for block in blocks if is_call(block.fields, settled)]
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
         return self._message.get("stop_reason"), end_details(self._message)

@@ -21,7 +21,6 @@ from agentlab.types import (
     SignalSeen,
     StreamEvent,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
 )
 
@@ -223,13 +222,8 @@ class BedrockStreamParser(BlockParser):
         if redacted := read.as_text(piece.get("redactedContent")):
             block.redacted.append(redacted)
 
-    def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
-        return tuple(
-            ToolCall(id=block.id(), name=block.name(), arguments=block.arguments(), closed=block.closed and sound)
-            for _, block in sorted(self._blocks.items())
-            if block.tool_use is not None and is_own_tool(block.tool_use)
-        )
+    def _waiting(self, blocks: list[_Block]) -> list[_Block]:
+        return [block for block in blocks if block.tool_use is not None and is_own_tool(block.tool_use)]
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
         return self._body.get("stopReason"), end_details(self._body)

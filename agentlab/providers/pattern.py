@@ -217,10 +217,8 @@ class PatternStreamParser:
                 if self._hole is None and data.strip() not in (b"", b"[DONE]"):
                     self._hole = Hole(len(self._text()), len(data.removeprefix(UNREADABLE)) or None, BROKEN)
                 continue
-            kind = label.decode("utf-8", "replace")
-            self._values.append(
-                {kind: value} if kind in _CONVERSE_EVENTS else value
-            )  # a frame has the event's name in its headers
+            kind = label.decode("utf-8", "replace")  # a frame has the event's name in its headers
+            self._values.append({kind: value} if kind in _CONVERSE_EVENTS else value)
         name = next((name for value in self._values[self._examined :] if (name := reader_of(value))), None)
         self._examined = len(self._values)
         if name is None:

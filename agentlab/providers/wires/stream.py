@@ -292,6 +292,12 @@ class BlockParser(BodyParser):
         return self._signaller(stop_reason, facts)
 
     def _calls(self) -> tuple[ToolCall, ...]:
+        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
+        blocks = self._waiting([block for _, block in sorted(self._blocks.items())])
+        return tuple(ToolCall(block.id(), block.name(), block.arguments(), closed=block.closed and sound) for block in blocks)
+
+    def _waiting(self, blocks: list[Any]) -> list[Any]:
+        """Return the blocks that are calls of the request's tools."""
         raise NotImplementedError
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
