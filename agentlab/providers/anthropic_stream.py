@@ -5,6 +5,7 @@ Vendor page: https://platform.claude.com/docs/en/build-with-claude/streaming; th
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentlab.providers.wires import read
@@ -53,16 +54,14 @@ def end_details(message: dict[str, Any]) -> dict[str, JSON]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """One content block, assembled from its pieces. `call` is its number among the tool calls."""
 
-    __slots__ = ("call", "closed", "fields", "pieces")
-
-    def __init__(self, fields: dict[str, Any], call: int) -> None:
-        self.fields = fields
-        self.pieces: dict[str, list[str]] = {}
-        self.closed = False
-        self.call = call
+    fields: dict[str, Any]
+    call: int
+    closed: bool = False
+    pieces: dict[str, list[str]] = field(default_factory=dict)
 
     def joined(self, key: str) -> str:
         return read.whole_text("".join(self.pieces.get(key, ())))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentlab.providers.wires import read
@@ -44,20 +45,18 @@ def end_details(body: dict[str, Any]) -> dict[str, JSON]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """One content block, assembled from its pieces. `call` is its number among the tool calls."""
 
-    __slots__ = ("call", "citations", "closed", "image", "pieces", "redacted", "results", "start")
-
-    def __init__(self, start: dict[str, Any], call: int) -> None:
-        self.start = start
-        self.call = call
-        self.closed = False
-        self.pieces: dict[str, list[str]] = {}
-        self.redacted: list[str] = []
-        self.citations: list[JSON] = []
-        self.results: list[JSON] = []
-        self.image: dict[str, Any] = {}
+    start: dict[str, Any]
+    call: int
+    closed: bool = False
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    redacted: list[str] = field(default_factory=list)
+    citations: list[JSON] = field(default_factory=list)
+    results: list[JSON] = field(default_factory=list)
+    image: dict[str, Any] = field(default_factory=dict)
 
     @property
     def tool_use(self) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ they streamed, and a stream may break off: then the output is assembled from the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json
@@ -225,8 +226,7 @@ class ResponsesStreamParser(BodyParser):
         """Begin an item, at the next place if the event has none. `headless`: its first event is missing."""
         if not isinstance(index, int):
             index = max(self._at, default=-1) + 1
-        item = ItemPieces(dict(fields), len(self._items), index)
-        item.headless = headless
+        item = ItemPieces(dict(fields), len(self._items), index, headless)
         if item.fields.get("type") == "function_call":
             item.call = self._calls
             self._calls += 1
@@ -355,6 +355,7 @@ _PARTS = {
 """By a part's type: its field, and the key of its text."""
 
 
+@dataclass(slots=True, eq=False)
 class ItemPieces:
     """One output item, assembled from its pieces.
 
@@ -363,20 +364,17 @@ class ItemPieces:
     emitted. `headless`: its first event is missing.
     """
 
-    __slots__ = ("call", "closed", "done", "emitted", "fields", "final", "headless", "index", "number", "parts", "pieces")
-
-    def __init__(self, fields: Item, number: int, index: int) -> None:
-        self.fields = fields
-        self.number = number
-        self.index = index
-        self.call: int | None = None
-        self.closed = False
-        self.emitted = False
-        self.headless = False
-        self.done: set[tuple[str, int]] = set()
-        self.final: Item | None = None
-        self.pieces: dict[tuple[str, int], list[str]] = {}
-        self.parts: dict[int, dict[str, Any]] = {}
+    fields: Item
+    number: int
+    index: int
+    headless: bool = False
+    call: int | None = None
+    closed: bool = False
+    emitted: bool = False
+    done: set[tuple[str, int]] = field(default_factory=set)
+    final: Item | None = None
+    pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    parts: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def name(self) -> str:
         """Return the name of the called function."""
