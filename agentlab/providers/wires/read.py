@@ -121,7 +121,7 @@ def ends_early(text: str | bytes) -> bool:
 
 
 def dumps(value: JSON) -> bytes:
-    """Return compact UTF-8 JSON in the given order. NaN and infinities become null, and so does a value that is nested too deeply."""
+    """Return compact UTF-8 JSON in the given order. NaN, infinities, endless integers and too deep values become null."""
     try:
         try:
             text = _ENCODER.encode(value)
@@ -144,6 +144,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 def _writable(value: JSON) -> JSON:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if value.bit_length() < 10_000 else None  # Python refuses to write more than 4,300 digits
     if isinstance(value, dict):
         return {key: _writable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
