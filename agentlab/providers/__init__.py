@@ -1,12 +1,14 @@
-"""Providers: one file each, found by scanning this folder or by the entry point group `agentlab.providers`.
+"""Providers: pure translators between agentlab's values and a vendor's HTTP wire, one file per vendor.
 
-What a provider of your own is made of is here under names to rely on; the files with an underscore may change.
+What your own provider needs can be imported from here; the files below may change.
 
-    from agentlab.providers import Capabilities, ChatCompletions, Responses     a server on a wire that is there already
-    from agentlab.providers import Dialect, Table, FINISH_REASONS, find_key     its own finish reasons, its key
-    from agentlab.providers import HttpRequest, Provider, Signer, StreamParser  a wire of its own: the protocols to fulfil
+    from agentlab.providers import Capabilities, ChatCompletions, Responses     a server on a known wire
+    from agentlab.providers import Dialect, Table, FINISH_REASONS, find_key     its finish reasons and its key
+    from agentlab.providers import HttpRequest, Provider, Signer, StreamParser  the protocols of a new wire
 
-`agentlab.testing.ProviderContract` has the tests for it.
+`registry` finds providers by name, here or by the entry point group `agentlab.providers`. `finish_detection` (`lab.signals`) reads why
+recorded responses ended. `wires/` holds what several vendors share. No vendor's file imports another's; none does I/O.
+`agentlab.testing.ProviderContract` has the tests for a provider.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ __all__ = sorted(_PLACE_OF)  # noqa: PLE0605  a sorted list is a list
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, whose file is imported when it is asked for."""
+    """Import a public name when it is first used."""
     if name not in _PLACE_OF:
         raise no_such_name("agentlab.providers", name, __all__)
     return getattr(import_module(_PLACE_OF[name]), name)

@@ -80,13 +80,7 @@ read 2026-11-22."""
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _AS_IF_ENDED = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
-_COUNTS = (
-    ("input_tokens",),
-    ("output_tokens",),
-    ("cache_read_input_tokens",),
-    ("cache_creation_input_tokens",),
-    ("cache_creation", "ephemeral_1h_input_tokens"),
-)
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _CHARGED_OTHERWISE = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex")
 """The vendor's tools that cost nothing beyond the reported usage."""
 
@@ -280,12 +274,11 @@ def read_usage(reported: JSON, blocks: list[dict[str, Any]] | None = None) -> Us
     usage = read.as_dict(reported)
     iterations = [one for one in read.as_list(usage.get("iterations")) if isinstance(one, dict)]
     parts = [usage, *(one for one in iterations if one.get("type") == "compaction")]
-    fresh, output, cache_read, cache_write, cache_write_1h = (
-        _summed(read.count(_at(part, path)) for part in parts) for path in _COUNTS
-    )
+    fresh, output, cache_read, cache_write = (_summed(part.get(name) for part in parts) for name in _COUNTS)
+    cache_write_1h = _summed(read.as_dict(part.get("cache_creation")).get("ephemeral_1h_input_tokens") for part in parts)
     if fresh is None and output is None:
         return Usage()
-    tiers = [word for name in ("service_tier", "speed") if (word := read.some_text(usage.get(name))) not in (None, "standard")]
+    tiers = [tier for name in ("service_tier", "speed") if (tier := read.some_text(usage.get(name))) not in (None, "standard")]
     return Usage(
         input_tokens=read.added(fresh, cache_read, cache_write),
         output_tokens=output,
@@ -314,15 +307,8 @@ def _also_charged(usage: dict[str, Any], iterations: list[dict[str, Any]], block
         yield "a fallback credit"
 
 
-def _at(part: dict[str, Any], path: tuple[str, ...]) -> JSON:
-    *steps, last = path
-    for step in steps:
-        part = read.as_dict(part.get(step))
-    return part.get(last)
-
-
-def _summed(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
+def _summed(values: Iterable[JSON]) -> int | None:
+    known = [count for value in values if (count := read.count(value)) is not None]
     return sum(known) if known else None
 
 

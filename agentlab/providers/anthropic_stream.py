@@ -5,6 +5,7 @@ Vendor page: https://platform.claude.com/docs/en/build-with-claude/streaming; th
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentlab.providers.wires import read
@@ -17,7 +18,6 @@ from agentlab.types import (
     SignalSeen,
     StreamEvent,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
 )
 
@@ -54,16 +54,14 @@ def end_details(message: dict[str, Any]) -> dict[str, JSON]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """One content block, assembled from its pieces. `call` is its number among the tool calls."""
 
-    __slots__ = ("call", "closed", "fields", "pieces")
-
-    def __init__(self, fields: dict[str, Any], call: int) -> None:
-        self.fields = fields
-        self.pieces: dict[str, list[str]] = {}
-        self.closed = False
-        self.call = call
+    fields: dict[str, Any]
+    call: int
+    closed: bool = False
+    pieces: dict[str, list[str]] = field(default_factory=dict)
 
     def joined(self, key: str) -> str:
         return read.whole_text("".join(self.pieces.get(key, ())))
@@ -74,6 +72,9 @@ class _Block:
 
     def id(self) -> str:
         return read.as_text(self.fields.get("id")) or f"call_{self.call + 1}"
+
+    def name(self) -> str:
+        return read.as_text(self.fields.get("name"))
 
     def content(self) -> dict[str, Any]:
         """Return the block as in a whole message. Arguments that are not JSON stay text."""
@@ -146,7 +147,7 @@ class AnthropicStreamParser(BlockParser):
             events.append(TextDelta(text))
         elif kind == "tool_use":
             self._tools += 1
-            events.append(ToolCallDelta(calls, block.id(), read.as_text(block.fields.get("name")), ""))
+            events.append(ToolCallDelta(calls, block.id(), block.name(), ""))
 
     def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
         block = self._blocks.get(block_number(index))
@@ -172,7 +173,7 @@ class AnthropicStreamParser(BlockParser):
         elif key == "thinking":
             events.append(ReasoningDelta(piece))
         elif key == "partial_json" and block.fields.get("type") == "tool_use":
-            events.append(ToolCallDelta(block.call, block.id(), read.as_text(block.fields.get("name")), piece))
+            events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
 
     def _message_delta(self, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         # Its usage is cumulative; what it leaves out was in message_start.
@@ -184,19 +185,9 @@ class AnthropicStreamParser(BlockParser):
                     self._over = True
                     events.append(SignalSeen(self._signal_now()))
 
-    def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
-        settled = settled_tools([block.fields for block in self._blocks.values()])
-        return tuple(
-            ToolCall(
-                id=block.id(),
-                name=read.as_text(block.fields.get("name")),
-                arguments=block.arguments(),
-                closed=block.closed and sound,
-            )
-            for _, block in sorted(self._blocks.items())
-            if is_call(block.fields, settled)
-        )
+    def _waiting(self, blocks: list[_Block]) -> list[_Block]:
+        settled = settled_tools([block.fields for block in blocks])
+        return [block for block in blocks if is_call(block.fields, settled)]
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
         return self._message.get("stop_reason"), end_details(self._message)

@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table, body_message
+from agentlab.redaction import without_keys
 from agentlab.shown import Shown
 from agentlab.transport.http import HttpRequest
 from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
@@ -411,4 +412,5 @@ def check_date(version: str, provider: str) -> str:
 
 
 def _no_version(version: object, provider: str, example: str) -> ConfigurationError:
-    return ConfigurationError(f"{version!r} is not an API version of {provider}. Write one such as {provider}@{example}:model.")
+    shown = without_keys(repr(version))
+    return ConfigurationError(f"{shown} is not an API version of {provider}. Write one such as {provider}@{example}:model.")

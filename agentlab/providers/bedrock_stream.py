@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentlab.providers.wires import read
@@ -21,7 +22,6 @@ from agentlab.types import (
     SignalSeen,
     StreamEvent,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
 )
 
@@ -45,20 +45,18 @@ def end_details(body: dict[str, Any]) -> dict[str, JSON]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """One content block, assembled from its pieces. `call` is its number among the tool calls."""
 
-    __slots__ = ("call", "citations", "closed", "image", "pieces", "redacted", "results", "start")
-
-    def __init__(self, start: dict[str, Any], call: int) -> None:
-        self.start = start
-        self.call = call
-        self.closed = False
-        self.pieces: dict[str, list[str]] = {}
-        self.redacted: list[str] = []
-        self.citations: list[JSON] = []
-        self.results: list[JSON] = []
-        self.image: dict[str, Any] = {}
+    start: dict[str, Any]
+    call: int
+    closed: bool = False
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    redacted: list[str] = field(default_factory=list)
+    citations: list[JSON] = field(default_factory=list)
+    results: list[JSON] = field(default_factory=list)
+    image: dict[str, Any] = field(default_factory=dict)
 
     @property
     def tool_use(self) -> dict[str, Any] | None:
@@ -223,13 +221,8 @@ class BedrockStreamParser(BlockParser):
         if redacted := read.as_text(piece.get("redactedContent")):
             block.redacted.append(redacted)
 
-    def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
-        return tuple(
-            ToolCall(id=block.id(), name=block.name(), arguments=block.arguments(), closed=block.closed and sound)
-            for _, block in sorted(self._blocks.items())
-            if block.tool_use is not None and is_own_tool(block.tool_use)
-        )
+    def _waiting(self, blocks: list[_Block]) -> list[_Block]:
+        return [block for block in blocks if block.tool_use is not None and is_own_tool(block.tool_use)]
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
         return self._body.get("stopReason"), end_details(self._body)

@@ -335,16 +335,16 @@ def answer_of(line: JSON) -> tuple[JSON, int]:
 def never_run(line: JSON, provider: str) -> TerminationSignal | None:
     """Return the signal of a line about a request that was not run; None for every other line."""
     fields = read.as_dict(line)
-    word = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
-    if not isinstance(word, str) or word not in _NOT_RUN:
+    value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
+    if not isinstance(value, str) or value not in _NOT_RUN:
         return None
     return TerminationSignal(
-        finish_reason=_NOT_RUN[word],
+        finish_reason=_NOT_RUN[value],
         confidence=Confidence.HIGH,
         provider=provider,
         raw_field="result.type",
-        raw_value=word,
-        message=f"The batch did not run this request: it is {word}.",
+        raw_value=value,
+        message=f"The batch did not run this request: it is {value}.",
     )
 
 
@@ -507,9 +507,10 @@ def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
     """Log why a response ended, at DEBUG: the reason and the provider's value, but no sentences."""
     if logger.isEnabledFor(logging.DEBUG):
         value = signal.raw_value
-        word = value if isinstance(value, int | None) or _PLAIN_VALUE.fullmatch(value) else f"<{len(value)} characters>"
+        if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
+            value = f"<{len(value)} characters>"
         reason, sure, where = signal.finish_reason, signal.confidence, signal.raw_field or "no field"
-        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "model unknown", reason, sure, where, word)
+        logger.debug("%s (%s): %s, %s confidence, %s=%s", provider, model or "model unknown", reason, sure, where, value)
 
 
 def _model(provider: str) -> str:

@@ -306,7 +306,7 @@ def _joined(parts: list[dict[str, Any]], *, thought: bool) -> str:
 # Requests ------------------------------------------------------------------------------------------------------------------
 
 _CONFIG_KEYS = frozenset(
-    {
+    [
         "candidateCount",
         "enableEnhancedCivicAnswers",
         "frequencyPenalty",
@@ -327,7 +327,7 @@ _CONFIG_KEYS = frozenset(
         "thinkingConfig",
         "topK",
         "topP",
-    }
+    ]
 )
 """Fields of `generationConfig` that may also be at the top level of `options`, as with other providers."""
 

@@ -1,7 +1,7 @@
 """OpenAI, over chat completions and over the Responses API.
 
-Vendor pages: https://platform.openai.com/docs/api-reference/chat/create and https://platform.openai.com/docs/api-reference/responses,
-read 2026-11-22. The tables of finish reasons are those of the wires, in `wires/chat.py` and `wires/responses.py`.
+Vendor pages: https://platform.openai.com/docs/api-reference/chat/create; https://platform.openai.com/docs/api-reference/responses, read
+2026-11-22. The tables of finish reasons are those of the wires, in `wires/chat.py` and `wires/responses.py`.
 """
 
 from __future__ import annotations

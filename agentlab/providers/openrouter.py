@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from agentlab.providers.base import Capabilities
 from agentlab.providers.wires import read
-from agentlab.providers.wires.chat import Dialect, native_word
+from agentlab.providers.wires.chat import Dialect, native_details
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.finish_rules import Table
 from agentlab.providers.wires.responses_provider import Responses
@@ -89,7 +89,7 @@ NATIVE_REASONS = Table(
 def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
     """Return the native finish reason, and the details of a refusal by Anthropic's models."""
     details = {key: text for key, value in read.as_dict(choice.get("stop_details")).items() if (text := read.some_text(value))}
-    return {**native_word(body, choice), **({"stop_details": details} if details else {})}
+    return {**native_details(body, choice), **({"stop_details": details} if details else {})}
 
 
 @dataclass(frozen=True, slots=True)

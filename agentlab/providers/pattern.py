@@ -127,7 +127,7 @@ class PatternDetector(BodyDetector):
     def by_name(self, body: JSON) -> TerminationSignal:
         """Return the signal of a body of no known shape, by a field with the name of a finish reason."""
         where, value = next(_named(body, FIELDS), ("", None))
-        word = value.strip().lower() if isinstance(value, str) else value
+        normal = value.strip().lower() if isinstance(value, str) else value
         calls = [found for _, found in _named(body, _CALLS) if found]
         facts = Facts(
             tool_calls=len(calls),
@@ -135,7 +135,7 @@ class PatternDetector(BodyDetector):
             error=find_error(body),
         )
         table = Table(field=where, reasons=WORDS, stop_with_calls=True)
-        signal = judge(table, word, facts, provider=self.provider, model=self.model)
+        signal = judge(table, normal, facts, provider=self.provider, model=self.model)
         sure = signal.confidence is Confidence.HIGH and signal.finish_reason is not FinishReason.ERROR
         raw = signal.raw_value if facts.error is not None or not isinstance(value, str) else value[:200]
         return replace(signal, confidence=Confidence.MEDIUM if sure else signal.confidence, raw_value=raw)
@@ -217,10 +217,8 @@ class PatternStreamParser:
                 if self._hole is None and data.strip() not in (b"", b"[DONE]"):
                     self._hole = Hole(len(self._text()), len(data.removeprefix(UNREADABLE)) or None, BROKEN)
                 continue
-            word = label.decode("utf-8", "replace")
-            self._values.append(
-                {word: value} if word in _CONVERSE_EVENTS else value
-            )  # a frame has the event's name in its headers
+            kind = label.decode("utf-8", "replace")  # a frame has the event's name in its headers
+            self._values.append({kind: value} if kind in _CONVERSE_EVENTS else value)
         name = next((name for value in self._values[self._examined :] if (name := reader_of(value))), None)
         self._examined = len(self._values)
         if name is None:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import agentlab.providers
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.pricing import vendor_of
-from agentlab.providers import base
+from agentlab.providers.base import Capabilities
+from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.redaction import shown_without_keys
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "agentlab.providers"
-_ALSO_CALLED = {"google": "gemini", "x-ai": "xai"}
+_ALIASES = {"google": "gemini", "x-ai": "xai"}
 _COMPATIBLE = {
     "deepseek": "https://api.deepseek.com/v1",
     "groq": "https://api.groq.com/openai/v1",
@@ -33,45 +34,46 @@ _COMPATIBLE = {
     "together": "https://api.together.xyz/v1",
     "vllm": "http://127.0.0.1:8000/v1",
 }
-"""Addresses that understand OpenAI's API: the provider "compatible" reads them."""
+"""Servers on OpenAI's wire, for which the provider is "compatible"."""
 
 
-def resolve(spec: str) -> base.Provider:
-    """The provider for a `provider:model` string, such as `openai:gpt-4.1-mini`, or `gemini@v1:gemini-3.5-flash` for a version of its
-    API other than the usual one. Raises UnknownProviderError."""
+def resolve(spec: str) -> ProviderProtocol:
+    """Return the provider of a `provider:model` string, such as `openai:gpt-4.1-mini` or, with a version of its API,
+    `gemini@v1:gemini-3.5-flash`. Raises UnknownProviderError."""
     name, colon, model = spec.partition(":")
-    if not colon or not model.strip() or not name.strip():
-        vendor = None if colon or not name.strip() else vendor_of(name.strip())
-        example = f"{vendor}:{name.strip()}" if vendor else "openai:gpt-4.1-mini"
-        if _own(name.strip()) is not None:
-            example = f"{name.strip()}:model-name"
-        before, _, after = name.strip().partition("/")
-        hint = _instead(before.lower(), after) if after and not colon else ""
-        hint = hint or f"write provider:model, e.g. {example!r}."
-        raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_list()}")
-    return Provider(name.strip(), model=model.strip())
+    name, model = name.strip(), model.strip()
+    if name and model:
+        return Provider(name, model=model)
+    vendor = None if colon or not name else vendor_of(name)
+    example = f"{vendor}:{name}" if vendor else "openai:gpt-4.1-mini"
+    if _own(name) is not None:
+        example = f"{name}:model-name"
+    before, _, after = name.partition("/")
+    hint = _instead(before.lower(), after) if after and not colon else ""
+    hint = hint or f"write provider:model, e.g. {example!r}."
+    raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_list()}")
 
 
 def _instead(name: str, model: str) -> str:
-    """What to write for a provider's name in another tool; "" for an unknown one."""
+    """Return what to write for a provider's name in another tool; "" for an unknown one."""
     if name in _COMPATIBLE:
         return f'write lab.Provider("compatible", base_url="{_COMPATIBLE[name]}", model="{model}").'
-    ours = _ALSO_CALLED.get(name, name)
+    ours = _ALIASES.get(name, name)
     return f"write '{ours}:{model}'." if ours in names() else ""
 
 
-def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that it makes
+def Provider(  # noqa: N802  public as lab.Provider
     name: str,
     *,
     model: str,
     base_url: str | None = None,
     api_key: str | None = None,
     **settings: Any,
-) -> base.Provider:
-    """A provider where a `provider:model` string says too little.
+) -> ProviderProtocol:
+    """Make a provider with more settings than a `provider:model` string has.
 
-    `name` may carry an API version, as in `gemini@v1`. `base_url` is another address than the vendor's own; `api_key` a key that is not
-    in the environment; `settings` are the fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
+    `name` may carry an API version, as in `gemini@v1`. `base_url` is an address other than the vendor's, `api_key` a key that is not in
+    the environment, and `settings` are further fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
     ConfigurationError for settings that cannot work.
 
     Example:
@@ -88,37 +90,35 @@ def Provider(  # noqa: N802  public as lab.Provider, and reads as the thing that
     if version:
         settings = {"api_version": version, **settings}
     if not isinstance(model, str) or not model.strip():
-        raise UnknownProviderError(
-            f"Which model of {name}? model={model!r} is empty; write e.g. lab.Provider({name!r}, model='…')."
-        )
+        raise UnknownProviderError(f"Which model of {name}? model={model!r} is empty; write lab.Provider({name!r}, model='…').")
     given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}
     try:
         return make(model=model, **given, **settings)
     except TypeError as error:
         if version and "api_version" in str(error):
-            raise ConfigurationError(f"{name} has no API versions to choose from: write {name}:{model}.") from None
+            raise ConfigurationError(f"{name} has no API versions. Write {name}:{model}.") from None
         raise ConfigurationError(f"{name} does not take these settings: {error}") from None
 
 
 def split_version(name: str) -> tuple[str, str]:
-    """A provider's name without its version, and the version ("" where there is none): `gemini@v1` is `gemini` and `v1`."""
+    """Return a provider's name and its version ("" if there is none): `gemini@v1` is `gemini` and `v1`."""
     bare, _, version = str(name).partition("@")
     return bare.strip(), version.strip()
 
 
 def names() -> tuple[str, ...]:
-    """The names of all providers, sorted."""
+    """Return the names of all providers, sorted."""
     own = {name for file in _files() for name in _provided_by(file)}
     return tuple(sorted({*own, *_entry_points()}))
 
 
 @overload
-def capabilities(provider: None = None) -> dict[str, base.Capabilities]: ...
+def capabilities(provider: None = None) -> dict[str, Capabilities]: ...
 @overload
-def capabilities(provider: str) -> base.Capabilities: ...
-def capabilities(provider: str | None = None) -> base.Capabilities | dict[str, base.Capabilities]:
-    """What can be expected of a provider: streaming, tools, reports_usage, reports_cost, and the finish reasons that its wire can send
-    (`reasons`); without a name, of all of them by name.
+def capabilities(provider: str) -> Capabilities: ...
+def capabilities(provider: str | None = None) -> Capabilities | dict[str, Capabilities]:
+    """Return the capabilities of a provider, or of all by name: streaming, tools, reports_usage, reports_cost, and the finish reasons
+    that its wire can send (`reasons`).
 
     As a table: `pandas.DataFrame({name: can.reasons for name, can in lab.capabilities().items()})`. Raises UnknownProviderError.
 
@@ -131,7 +131,7 @@ def capabilities(provider: str | None = None) -> base.Capabilities | dict[str, b
     if provider is None:
         return {name: capabilities(name) for name in names()}
     kind: Any = find(split_version(provider.partition(":")[0])[0])
-    found: base.Capabilities = kind.capabilities
+    found: Capabilities = kind.capabilities
     return found
 
 
@@ -142,31 +142,31 @@ def _files() -> tuple[str, ...]:
 
 @functools.cache
 def _provided_by(file: str) -> Mapping[str, Any]:
-    """The providers of one file by name; none for a file that holds something else."""
+    """Return the providers of one file by name; none for a file that holds something else."""
     module = importlib.import_module(f"agentlab.providers.{file}")
     return {kind.name: kind for kind in getattr(module, "PROVIDERS", ())}
 
 
 def _own(name: str) -> Any:
-    """agentlab's own provider of this name, or None."""
+    """Return agentlab's provider of this name, or None."""
     files = (file for file in _files() if f"{name}-".startswith(file.replace("_", "-") + "-"))
     return next((kinds[name] for file in files if name in (kinds := _provided_by(file))), None)
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # slow to load, and only needed for a name that is not one of ours
+    from importlib.metadata import entry_points  # slow to import
 
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def find(name: str, model: str = "…") -> Callable[..., base.Provider]:
-    """The class of a provider. Raises UnknownProviderError, which says how to write `model` where another provider serves it."""
+def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
+    """Return the class of a provider. Raises UnknownProviderError, which says how to write `model` for another provider."""
     if (own := _own(name)) is not None:
         return _hiding(own)
     if (point := _entry_points().get(name)) is not None:
         return _hiding(point.load())
     known = str(name).lower()
-    if known in _ALSO_CALLED or known in _COMPATIBLE:
+    if known in _ALIASES or known in _COMPATIBLE:
         raise UnknownProviderError(f"No provider {name!r}: {_instead(known, model)}{_list()}")
     close = difflib.get_close_matches(known, names(), n=1, cutoff=0.7)
     hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -174,9 +174,9 @@ def find(name: str, model: str = "…") -> Callable[..., base.Provider]:
 
 
 @functools.cache
-def _hiding(kind: Any) -> Callable[..., base.Provider]:
-    """The class, shown without keys: some gateways have one in their address."""
-    return cast("Callable[..., base.Provider]", shown_without_keys(kind) if isinstance(kind, type) else kind)
+def _hiding(kind: Any) -> Callable[..., ProviderProtocol]:
+    """Return the class, shown without keys: some gateways have one in their address."""
+    return cast("Callable[..., ProviderProtocol]", shown_without_keys(kind) if isinstance(kind, type) else kind)
 
 
 def _list() -> str:

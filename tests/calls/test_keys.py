@@ -171,7 +171,7 @@ def test_no_run_of_an_experiment_begins_without_a_key(monkeypatch: pytest.Monkey
 
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
     async def main() -> None:
-        with pytest.raises(ConfigurationError, match="copy it again") as caught:
+        with pytest.raises(ConfigurationError, match="Copy it again") as caught:
             await agent(server, key=f"{KEY}\u2013").run("go")
         assert KEY not in "".join(traceback.format_exception(caught.value))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentlab.providers import base as _base
+from agentlab.providers import base
 from agentlab.providers.registry import Provider
 from agentlab.types import FinishReason, ModelResponse, StreamEvent
 
@@ -56,7 +56,7 @@ WORDS = {
 }
 
 
-def provider(name: str) -> _base.Provider:
+def provider(name: str) -> base.Provider:
     return Provider(name, model="some-model", base_url="http://127.0.0.1:1/v1")
 
 

@@ -19,7 +19,8 @@ from botocore.validate import ParamValidator
 import agentlab as lab
 from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.providers import bedrock as _bedrock_auth
+from agentlab.http import HttpRequest
+from agentlab.loop.calls import HttpModel
 from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
 from agentlab.providers.registry import resolve
 from agentlab.redaction import Redactor, secrets_in_headers
@@ -45,7 +46,7 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(_bedrock_auth, "_credentials_of_profile", {})
+    monkeypatch.setattr("agentlab.providers.bedrock._credentials_of_profile", {})
 
 
 def body(*messages: Message, **more: Any) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def test_the_region(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_REGION", "example.org/")
     with pytest.raises(ConfigurationError, match=r"example\.org"):
         host()
-    with pytest.raises(ConfigurationError, match="no region"):
+    with pytest.raises(ConfigurationError, match="is not an AWS region"):
         host(region="example.org/")
 
 

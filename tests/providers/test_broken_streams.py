@@ -311,13 +311,6 @@ def test_holes_are_the_same_wherever_the_chunks_end(places: list[int]):
         assert parse_stream(name, cut(body, places))[0] == parse_stream(name, [body])[0]
 
 
-def test_a_stream_of_which_much_is_lost_keeps_few_holes():
-    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
-    response, _ = parse_stream("openai", [(chunk + BROKEN + b"\n\n") * 1_000 + b"data: [DONE]\n\n"])
-    assert (len(response.text), len(response.holes)) == (1_000, 20)
-    assert sum(hole.lost_bytes or 0 for hole in response.holes) == 7 * 1_000
-
-
 def test_a_mark_stands_apart_and_within_the_text():
     assert marked("ab", [Hole(1)]) == "a [… part of the stream was lost here …] b"
     assert marked("ab", [Hole(0), Hole(9), Hole(1, in_reasoning=True)]).count("lost here") == 2

@@ -14,7 +14,7 @@ import pytest
 
 import agentlab as lab
 import agentlab.providers
-from agentlab.providers import registry as _registry
+from agentlab.providers import registry
 
 FOLDER = Path(agentlab.providers.__file__).parent
 
@@ -65,15 +65,15 @@ def new_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     (tmp_path / "new_server.py").write_text(NEW)
     (tmp_path / "fixture.yaml").write_text(CASSETTE)
     monkeypatch.setattr(agentlab.providers, "__path__", [*agentlab.providers.__path__, str(tmp_path)])
-    _registry._files.cache_clear()
+    registry._files.cache_clear()
     yield tmp_path
     monkeypatch.undo()
-    _registry._files.cache_clear()
+    registry._files.cache_clear()
     sys.modules.pop("agentlab.providers.new_server", None)
 
 
 def test_one_file_and_its_fixture_are_a_provider(new_server: Path) -> None:
-    assert "new-server" in _registry.names()
+    assert "new-server" in registry.names()
     assert lab.capabilities("new-server").reports_cost
     assert lab.capabilities("new-server").reasons == lab.capabilities("compatible").reasons
     assert lab.detect("new-server", {"choices": [{"finish_reason": "length"}]}).finish_reason is lab.FinishReason.MAX_TOKENS

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, UnknownProviderError
-from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Table
+from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Table, finish_detection
 from agentlab.providers.finish_detection import SignalRegistry
 from agentlab.providers.registry import names
 from agentlab.types import Confidence, FinishReason, SignalSeen, TerminationSignal, TextDelta
@@ -29,6 +29,7 @@ CUT = Answer(finish=F.MAX_TOKENS)
 
 @pytest.fixture
 def registry() -> SignalRegistry:
+    finish_detection._own_detector.cache_clear()
     return SignalRegistry()
 
 
@@ -127,7 +128,7 @@ def test_unknown_words_are_logged_once_per_provider_model_and_word(
     models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
     assert [next(one for one in models if one in text) for text in said] == models
     looked = [record for record in caplog.records if record.name == "agentlab.signals"]
-    assert len(looked) == (name != "openai")  # a provider that is not known is told of once, whatever the model
+    assert len(looked) == (name != "openai")  # an unknown provider is logged once, whatever the model
 
 
 SAID = "the harbour is open"
@@ -364,7 +365,14 @@ def test_a_misspelt_provider_is_told_of_in_the_log_once(registry: SignalRegistry
 
 @pytest.mark.parametrize(
     ("payload", "told"),
-    [(b"", "empty"), ("", "empty"), ({}, "empty"), (None, "empty"), (b"<html>no</html>", "neither JSON"), (b"7", "no object")],
+    [
+        (b"", "empty"),
+        ("", "empty"),
+        ({}, "empty"),
+        (None, "empty"),
+        (b"<html>no</html>", "neither JSON"),
+        (b"7", "not an object"),
+    ],
 )
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "nobody-knows"])
 def test_what_is_no_response_is_told(registry: SignalRegistry, name: str, payload: Any, told: str) -> None:

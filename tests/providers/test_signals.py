@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentlab.providers.wires import finish_rules as _signals
+from agentlab.providers.wires import finish_rules
 from agentlab.types import Confidence, FinishReason
 
 from .bodies import CALL, CUT_CALL, FUNCTION_CALL, TOOL_USE, chat, claude, google, provider
@@ -217,7 +217,7 @@ def test_an_end_at_the_cap_is_less_sure(name: str, payload: Any, cap: int | None
 
 
 def test_an_unknown_value_is_logged_once(caplog: pytest.LogCaptureFixture):
-    _signals.log_unknown.cache_clear()
+    finish_rules.log_unknown.cache_clear()
     with caplog.at_level(logging.WARNING, logger="agentlab.providers"):
         for _ in range(3):
             provider("openai").parse(chat("brand_new"))
@@ -231,10 +231,10 @@ def test_an_unknown_value_is_logged_once(caplog: pytest.LogCaptureFixture):
 
 
 def test_the_memory_of_unknown_values_is_bounded():
-    _signals.log_unknown.cache_clear()
+    finish_rules.log_unknown.cache_clear()
     for number in range(3_000):
         provider("openai").parse(chat(f"value {number} " + "x" * 10_000))
-    assert _signals.log_unknown.cache_info().currsize <= 1_000
+    assert finish_rules.log_unknown.cache_info().currsize <= 1_000
     assert len(str(provider("openai").parse(chat("x" * 10_000)).signal.raw_value)) <= 200
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from agentlab.providers import anthropic, gemini
-from agentlab.providers.wires import chat as _chat_completions
+from agentlab.providers.wires import chat as chat_wire
 from agentlab.types import FinishReason, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 
 from .bodies import Answer, Call, provider, whole
@@ -91,7 +91,7 @@ def test_google_takes_our_body_for_its_own():
 
 def test_all_their_words_are_in_our_tables():
     chat = get_args(openai_chat.chat_completion.Choice.model_fields["finish_reason"].annotation)
-    assert set(chat) <= set(_chat_completions.FINISH_REASONS.reasons)
+    assert set(chat) <= set(chat_wire.FINISH_REASONS.reasons)
     assert set(get_args(anthropic_types.beta.BetaStopReason)) == set(anthropic.FINISH_REASONS.reasons)
     assert {word.value for word in google_types.FinishReason} <= set(gemini.FINISH_REASONS.reasons)
     blocked = {word.value for word in google_types.BlockedReason} - {"BLOCKED_REASON_UNSPECIFIED"}

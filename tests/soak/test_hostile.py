@@ -352,7 +352,7 @@ def _read(path: Path) -> str:
 
 
 def test_otel(tmp_path: Path) -> None:
-    span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat m", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}  # fmt: skip
+    span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat m", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}  # fmt: skip  # noqa: E501
     usual = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
 
     def line(**more: Any) -> str:

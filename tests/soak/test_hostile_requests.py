@@ -66,7 +66,7 @@ def test_server() -> None:
                 "no content type": (_ask(port, usual[0], *usual[2:]), "4"),
                 "2 GB announced": (_ask(port, *usual, "content-length: 2147483648", body=b"x" * 1_100_000), "413"),
                 "a length below 0": (_ask(port, *usual, "content-length: -1"), "400"),
-                "length and chunks at once": (_ask(port, *usual, "content-length: 5", "transfer-encoding: chunked", body=b"0\r\n\r\n"), "4"),
+                "length and chunks at once": (_ask(port, *usual, "content-length: 5", "transfer-encoding: chunked", body=b"0\r\n\r\n"), "4"),  # noqa: E501
                 "JSON nested 400,000 deep": (_ask(port, *usual, body=deep), "400"),
                 "NaN": (_ask(port, *usual, body=b'{"context_id": "a", "message": NaN}'), "4"),
                 "the same key twice": (_ask(port, *usual, body=b'{"context_id": "a", "context_id": "b", "message": "x"}'), "200"),
@@ -77,7 +77,7 @@ def test_server() -> None:
                 "a header line of 100 KB": (_ask(port, *usual, "x: " + "y" * 100_000), "4"),
                 "10,000 header lines": (_ask(port, *usual, *["x: y"] * 10_000), "4"),
                 "no HTTP": (_ask(port, "\0\0\0", method="\x16\x03\x01"), "400"),
-                "a WebSocket": (_ask(port, *usual, "connection: upgrade", "upgrade: websocket", "sec-websocket-key: x", "sec-websocket-version: 13", method="GET", body=b""), "4"),
+                "a WebSocket": (_ask(port, *usual, "connection: upgrade", "upgrade: websocket", "sec-websocket-key: x", "sec-websocket-version: 13", method="GET", body=b""), "4"),  # noqa: E501
             }  # fmt: skip
             if token:
                 tried |= {

@@ -15,7 +15,7 @@ from tests.soak.table import show
 HERE = Path(__file__).parents[2]
 
 NOISE = 1.9
-"""Times of one machine differ by so much from one measurement to the next while others use it; what grows with the number grows tenfold."""
+"""Times of one machine differ by so much from one measurement to the next while others use it; what grows with the number grows tenfold."""  # noqa: E501
 
 TIMES = 3
 """How often the sizes of one kind are measured at most."""

@@ -239,7 +239,7 @@ result = await run
 run.panel()
 """,
     "display(result, result.to_frame(), run, list(result.events), result.messages, [step.tool_results for step in result.history])",
-    "print(result, result.detail)\ndisplay(*(lab.frame([result], what) for what in ('runs', 'calls', 'tools', 'events', 'termination')))",
+    "print(result, result.detail)\ndisplay(*(lab.frame([result], what) for what in ('runs', 'calls', 'tools', 'events', 'termination')))",  # noqa: E501
     "result.raise_for_stop()",
     "lab.plots.timeline(result)",
 ]
@@ -326,7 +326,7 @@ def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
                 {"key": name, "value": {"stringValue": value}}
                 for name, value in {
                     "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "some-model",
-                    "error.type": ALL, "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]),
+                    "error.type": ALL, "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]),  # noqa: E501
                 }.items()
             ],
         }]}]}]

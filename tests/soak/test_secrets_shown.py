@@ -180,7 +180,7 @@ def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
 def test_no_planted_key_is_in_what_others_recorded(tmp_path: Path) -> None:
     def texts() -> Iterator[tuple[str, str]]:
         attributes = [
-            {"key": name, "value": {"stringValue": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]) if "messages" in name else ALL}}
+            {"key": name, "value": {"stringValue": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]) if "messages" in name else ALL}}  # noqa: E501
             for name in (
                 "gen_ai.request.model", "gen_ai.response.model", "gen_ai.provider.name", "gen_ai.response.finish_reasons",
                 "gen_ai.agent.name", "gen_ai.conversation.id", "gen_ai.input.messages", "gen_ai.output.messages",

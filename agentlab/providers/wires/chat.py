@@ -1,20 +1,17 @@
-"""The chat completions wire, which OpenAI and many other servers speak: requests out of messages, and responses read back.
+"""The chat completions wire, which OpenAI and many other servers speak: requests, responses, usage and cost.
 
-A stream is put together into the body that the same answer would have had without streaming, and that body is read: so both give
-the same response.
+A stream is assembled into the body that the same answer would have had without streaming, and that body is read, so both give the same
+response.
 
-Vendor page: https://platform.openai.com/docs/api-reference/chat/object; the words were read on 2026-11-22 from the types of the
-vendor's client (openai 3.54), which are made from the same specification. OpenRouter's, "error" and native_finish_reason among them:
-https://openrouter.ai/docs/client-sdks/python/components/finishreason and
+Vendor page: https://platform.openai.com/docs/api-reference/chat/object; the finish reasons were read on 2026-11-22 from the types of
+the vendor's client (openai 3.54), which are made from the same specification. OpenRouter's, "error" and native_finish_reason among
+them: https://openrouter.ai/docs/client-sdks/python/components/finishreason and
 https://openrouter.ai/announcements/standardized-finish-reasons, read 2026-11-22, and recorded responses.
 
-Words that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are UNKNOWN, with the word kept, whatever they sound like:
-what was meant is not for us to guess, and complete calls beside them are executed all the same. An empty string is no word: it is as
-good as missing.
+Values that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are UNKNOWN and kept: their meaning is not guessed, and
+complete calls beside them are executed all the same. An empty string counts as missing.
 
-Usage and cost on the chat completions wire, where servers put the same numbers in different places.
-
-Vendor pages, read 2026-11-22: https://platform.openai.com/docs/api-reference/chat/object,
+Usage and cost, which servers put in different places; vendor pages, read 2026-11-22: https://platform.openai.com/docs/api-reference/chat/object,
 https://openrouter.ai/docs/use-cases/usage-accounting, https://docs.x.ai/developers/cost-tracking,
 https://api-docs.deepseek.com/guides/kv_cache, https://console.groq.com/docs/api-reference and recorded responses.
 """
@@ -59,23 +56,316 @@ FINISH_REASONS = Table(
 _PROPER_ENDS = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 REASONING_KEYS = ("reasoning_content", "reasoning")
-"""Where servers put visible reasoning; the first that holds text is taken, since some send it under both names."""
+"""Fields of visible reasoning. The first with text is read, since some servers send it under both names."""
 
 _KEPT_REASONING_KEYS = ("reasoning_content", "reasoning_details")
-"""What goes back with a turn that calls tools: servers with interleaved reasoning refuse, or lose the thread, without it."""
-
-
-_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
-"""Names for cache reads at the top of the usage, where `prompt_tokens_details` has none; all of them are part of `prompt_tokens`."""
+"""Fields that go back with a turn that calls tools: servers with interleaved reasoning need them."""
 
 _COST_PARTS = ("usd", "total_cost")
-"""Where a server reports its cost as an object: the part that is all of it, in US dollars."""
+"""Names of the total, in US dollars, in a cost that is an object."""
+
+
+def reported_cost(usage: dict[str, Any]) -> Decimal | None:
+    """Return the `cost` that a server reports in US dollars: a number, or an object with the total.
+
+    With your own key at the vendor (`is_byok`), OpenRouter's `cost` is its fee only, and the vendor charges the upstream inference cost
+    in `cost_details`: the sum is returned, None if a part is unknown. Without such a key `cost` includes everything.
+    """
+    cost = usage.get("cost")
+    if isinstance(cost, dict):
+        cost = next((cost[part] for part in _COST_PARTS if cost.get(part) is not None), None)
+    paid = read.money(cost)
+    if paid is None or usage.get("is_byok") is not True:
+        return paid
+    upstream = read.money(read.as_dict(usage.get("cost_details")).get("upstream_inference_cost"))
+    return None if upstream is None else paid + upstream
+
+
+def native_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
+    """Return the native_finish_reason of a choice, if it has one."""
+    native = read.some_text(choice.get("native_finish_reason"))
+    return {} if native is None else {"native_finish_reason": native}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A vendor's differences on this wire.
+
+    `tables` are its finish reasons, those of the wire (`FINISH_REASONS`) first; `not_yet` are values of chunks before the end. `native`
+    is the table of `native_finish_reason`, for gateways. `cost` reads US dollars from a usage; `details` reads the signal's metadata
+    from a body and its choice, and `kept` are the keys of chunks that it needs. `reasoning_on_top`: reasoning tokens are added to the
+    completion's.
+
+    Example:
+        >>> from agentlab.providers import FINISH_REASONS, Dialect, Table
+        >>> words = Table("choices[].finish_reason", {"done": lab.FinishReason.END_TURN, "cut": lab.FinishReason.MAX_TOKENS})
+        >>> dialect = Dialect(tables=(FINISH_REASONS, words))
+        >>> dialect.meaning("done"), dialect.meaning("length")
+        (<FinishReason.END_TURN: 'end_turn'>, <FinishReason.MAX_TOKENS: 'max_tokens'>)
+    """
+
+    tables: tuple[Table, ...] = (FINISH_REASONS,)
+    not_yet: frozenset[str] = frozenset({""})
+    native: Table | None = None
+    cost: Callable[[dict[str, Any]], Decimal | None] = reported_cost
+    details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_details
+    kept: tuple[str, ...] = ()
+    reasoning_on_top: bool = False
+
+    def says_nothing(self, finish: JSON) -> bool:
+        """True if the finish reason counts as missing."""
+        return finish is None or (isinstance(finish, str) and finish in self.not_yet)
+
+    def table_of(self, finish: JSON) -> Table:
+        """Return the table that lists a value, else that of the wire."""
+        known = (table for table in self.tables if isinstance(finish, str) and finish in table.reasons)
+        return next(known, self.tables[0])
+
+    def meaning(self, finish: JSON) -> FinishReason | None:
+        """Return the documented meaning of a value; None for an undocumented or missing one.
+
+        Example:
+            >>> from agentlab.providers import Dialect
+            >>> Dialect().meaning("length"), Dialect().meaning("cut")
+            (<FinishReason.MAX_TOKENS: 'max_tokens'>, None)
+        """
+        return self.table_of(finish).reasons.get(finish) if isinstance(finish, str) else None
+
+
+PLAIN = Dialect()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of a response: provider, requested model, message format, requested output cap in tokens, and the vendor's dialect."""
+
+    provider: str
+    model: str
+    wire: str
+    requested_cap: int | None = None
+    dialect: Dialect = PLAIN
+
+
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+
+def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str) -> bytes:
+    """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
+
+    `options` are further fields at the top level; its `tools` are added to the request's own, its `stream_options` merged.
+    """
+    messages = encode_messages(request.messages, wire, partial(encode_message, wire=wire))
+    if request.instructions:
+        messages = [read.dumps({"role": "system", "content": request.instructions}), *messages]
+    fields = {"model": read.dumps(model), "messages": read.json_array(messages)}
+    if request.tools:
+        fields["tools"] = read.json_array(
+            b'{"type":"function","function":{"name":%b,"description":%b,"parameters":%b}}'
+            % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
+            for tool in request.tools
+        )
+    if request.max_output_tokens is not None:
+        fields[cap_field] = read.dumps(request.max_output_tokens)
+    if request.stream:
+        fields["stream"] = b"true"
+        fields["stream_options"] = b'{"include_usage":true}'
+    merge_options(fields, request.options, reserved=("model", "messages", "stream"))
+    return read.json_object(fields.items())
+
+
+def encode_message(message: Message, *, wire: str) -> bytes:
+    """Return a message as JSON, the results of several calls separated by commas; nothing for an empty assistant turn."""
+    if message.role == "tool":
+        return b",".join(
+            read.dumps({"role": "tool", "tool_call_id": result.call_id, "content": result.content})
+            for result in message.tool_results
+        )
+    if message.role in ("user", "system"):
+        return read.dumps({"role": message.role, "content": message.text})
+    if message.native is not None and message.native.wire == wire:
+        return read.dumps(message.native.content)
+    return b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls))
+
+
+def _assistant(text: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:
+    body: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if calls:
+        body["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": read.arguments_object(call.arguments).decode()},
+            }
+            for call in calls
+        ]
+    return body
+
+
+# Responses -----------------------------------------------------------------------------------------------------------------
+
+
+def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
+    """Read a whole body, or one assembled from a stream."""
+    body = read.as_dict(payload)
+    choice = first_choice(body)
+    message = read.as_dict(choice.get("message")) or read.as_dict(choice.get("delta"))
+    text, thoughts = content_text(message.get("content"))
+    refusal = read.some_text(message.get("refusal"))
+    finish, dialect = choice.get("finish_reason"), origin.dialect
+    metadata = dialect.details(body, choice)
+    broken = ended == "unmarked" and dialect.says_nothing(finish)
+    calls = _tool_calls(message, cut=_cut(finish, metadata, dialect), broken=broken, damaged=damaged)
+    reported = usage_object(body, choice)
+    usage = read_usage(reported, reasoning_on_top=dialect.reasoning_on_top, tier=body.get("service_tier"), message=message)
+    if broken:
+        usage = read.so_far(usage)
+    signal = read_signal(
+        finish,
+        Facts(
+            tool_calls=len(calls),
+            complete_calls=_complete_calls(message, calls),
+            answered=bool(text or calls),
+            refused=refusal is not None,
+            ended=ended,
+            damaged=damaged,
+            output_tokens=usage.output_tokens,
+            requested_cap=origin.requested_cap,
+            error=_error_in(payload, choice),
+            metadata=metadata,
+        ),
+        origin,
+    )
+    reasoning = next((shown for key in REASONING_KEYS if (shown := read.as_text(message.get(key)))), "") or thoughts
+    return ModelResponse(
+        text=text,
+        signal=signal,
+        tool_calls=calls,
+        usage=usage,
+        reasoning=reasoning,
+        refusal=refusal,
+        model=read.some_text(body.get("model")),
+        response_id=read.some_text(body.get("id")),
+        cost_usd=dialect.cost(reported),
+        native=_native(message, text, calls, refusal, origin.wire),
+        raw=payload,
+    )
+
+
+def read_signal(finish: JSON, facts: Facts, origin: Origin) -> TerminationSignal:
+    """Return why the response ended, by the finish reason and the native one, if the vendor passes it on."""
+    dialect = origin.dialect
+    value = None if dialect.says_nothing(finish) else finish
+    signal = judge(dialect.table_of(value), value, facts, provider=origin.provider, model=origin.model)
+    if value is None and finish is not None and signal.raw_value is None:
+        signal = replace(signal, raw_value=finish)
+    return signal if dialect.native is None else weigh_native(signal, dialect.meaning(value), dialect.native, facts)
+
+
+def _cut(finish: JSON, metadata: dict[str, JSON], dialect: Dialect) -> bool:
+    """True if the response was cut, so that its last tool call may be incomplete."""
+    return dialect.meaning(finish) not in _PROPER_ENDS or (dialect.native is not None and is_cut(dialect.native, metadata))
+
+
+def first_choice(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice with index 0, else the first. Further ones (`n` above 1) are in `raw` only."""
+    choices = [choice for choice in read.as_list(body.get("choices")) if isinstance(choice, dict)]
+    return next((choice for choice in choices if choice.get("index") == 0), choices[0] if choices else {})
+
+
+def _error_in(payload: JSON, choice: dict[str, Any]) -> JSON:
+    error = find_error(payload)
+    return error if error is not None else choice.get("error") or None
+
+
+def content_text(content: JSON) -> tuple[str, str]:
+    """Return the text and the reasoning of a message's content, which some servers send as a list of parts."""
+    if isinstance(content, str):
+        return read.whole_text(content), ""
+    thoughts: list[str] = []
+    for part in read.as_list(content):
+        if isinstance(part, dict) and part.get("type") == "thinking":  # Mistral
+            thoughts.append(_parts_text(part.get("thinking")))
+        elif isinstance(part, dict) and part.get("type") == "reasoning":  # Databricks
+            thoughts.append(_parts_text(part.get("summary")))
+    return read.whole_text(_parts_text(content)), read.whole_text("".join(thoughts))
+
+
+def _parts_text(parts: JSON) -> str:
+    if isinstance(parts, str):
+        return parts
+    texts = (part.get("text") if isinstance(part, dict) else part for part in read.as_list(parts))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bool) -> tuple[ToolCall, ...]:
+    """Return the calls of a message. This wire does not mark the end of a call. In a cut response a call is closed if its arguments are
+    complete, even if another follows, since some servers interleave the pieces of several; the last one of a broken stream is not. If a
+    piece of the stream was lost no call is closed: the rest may be JSON, but not what the model wrote."""
+    entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
+    legacy = message.get("function_call")
+    if not entries and isinstance(legacy, dict):
+        entries = [{"function": legacy}]
+    calls: list[ToolCall] = []
+    for number, entry in enumerate(entries, 1):
+        function, arguments = called(entry)
+        last = number == len(entries)
+        closed = not damaged and (not cut or (_complete(arguments) and not (last and broken)))
+        calls.append(read.tool_call(entry.get("id"), number, function.get("name"), arguments, closed=closed))
+    return tuple(calls)
+
+
+def is_custom(entry: dict[str, Any]) -> bool:
+    """True if a call is of one of OpenAI's custom tools, which take plain text."""
+    return entry.get("type") == "custom" or isinstance(entry.get("custom"), dict)
+
+
+def called(entry: dict[str, Any]) -> tuple[dict[str, Any], JSON]:
+    """Return the function of a call, and its arguments."""
+    custom = is_custom(entry)
+    function = read.as_dict(entry.get("custom" if custom else "function"))
+    return function, function.get("input" if custom else "arguments")
+
+
+def _complete_calls(message: dict[str, Any], calls: tuple[ToolCall, ...]) -> bool:
+    entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)] or [{}] * len(calls)
+    return all(is_custom(entry) or read.is_json(call.arguments) for entry, call in zip(entries, calls, strict=True))
+
+
+def _complete(arguments: JSON) -> bool:
+    return isinstance(arguments, dict) or (isinstance(arguments, str) and read.is_json_object(arguments))
+
+
+def _native(
+    message: dict[str, Any], text: str, calls: tuple[ToolCall, ...], refusal: str | None, wire: str
+) -> NativeContent | None:
+    """Return the turn to send back: its documented fields, since servers refuse others."""
+    if not text and not calls:
+        return None
+    content = _assistant(text, calls)
+    if refusal is not None:
+        content["refusal"] = refusal
+    if calls:
+        sent = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
+        for rebuilt, entry in zip(content["tool_calls"], sent, strict=False):
+            if is_custom(entry):
+                rebuilt.update(type="custom", custom=entry.get("custom"))
+                del rebuilt["function"]
+            # Vendors' additions to a call, such as Google's thought signature, must come back with it.
+            rebuilt.update({key: value for key, value in entry.items() if key not in ("id", "type", "function", "index")})
+        content.update({key: message[key] for key in _KEPT_REASONING_KEYS if message.get(key)})
+    return NativeContent(wire=wire, content=content)
+
+
+# Usage and cost ------------------------------------------------------------------------------------------------------------
+
+_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
+"""Names of cache reads at the top of the usage, if `prompt_tokens_details` has none. They are part of `prompt_tokens`."""
 
 _TICK_USD = Decimal("1e-10")
 
 
 def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-    """Where servers put the usage: at the top, under a vendor's own key, or in the choice. Empty where there is none."""
+    """Return the usage from the top, from under a vendor's key, or from the choice; empty if there is none."""
     for place in (body, read.as_dict(body.get("x_groq")), choice):
         if isinstance(usage := place.get("usage"), dict):
             return usage
@@ -85,12 +375,12 @@ def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]
 def read_usage(
     usage: dict[str, Any], *, reasoning_on_top: bool = False, tier: JSON = None, message: dict[str, Any] | None = None
 ) -> Usage:
-    """What was used, by the one convention.
+    """Return the usage by the convention of `Usage`.
 
-    `prompt_tokens` includes cache reads and writes, except on servers whose total shows that the reads come on top.
-    `completion_tokens` includes reasoning, except on servers whose total shows that it comes on top (xAI among them).
-    `reasoning_on_top` says so for a usage without a total. `tier` is the body's `service_tier`. A `message` that cites pages, or lists
-    tools that the server ran, was charged for that: this wire has no count of it that the price list knows.
+    `prompt_tokens` includes cache reads and writes, unless the total shows that reads are added. `completion_tokens` includes
+    reasoning, unless the total shows that it is added (as at xAI); `reasoning_on_top` decides that for a usage without a total. `tier`
+    is the body's `service_tier`. A `message` that cites pages, or lists tools that the server ran, was charged for them; this wire has
+    no count that the price list knows.
     """
     prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
     if prompt is None and completion is None:
@@ -129,11 +419,9 @@ def read_usage(
 
 
 def _tier(usage: dict[str, Any], tier: JSON) -> str | None:
-    """The tier, where servers put it: at the top; in the usage, where it is Anthropic's or Google's behind this wire."""
-    said = next(
-        (text for one in (tier, usage.get("service_tier"), usage.get("trafficType")) if (text := read.some_text(one))), None
-    )
-    return None if said is None else said.lower()
+    """Return the tier from the top of the body, or from the usage, where Anthropic's or Google's is behind this wire."""
+    places = (tier, usage.get("service_tier"), usage.get("trafficType"))
+    return next((text.lower() for place in places if (text := read.some_text(place))), None)
 
 
 def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[str]:
@@ -142,9 +430,8 @@ def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[st
         yield "web searches"
     if read.count(usage.get("num_sources_used")):
         yield "sources of a live search"
-    for tool in read.as_list(
-        usage.get("server_side_tools_used")
-    ):  # of xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
+    # xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
+    for tool in read.as_list(usage.get("server_side_tools_used")):
         name = read.as_text(tool).removeprefix("SERVER_SIDE_TOOL_").lower().replace("_", " ")
         if name != "mcp" and not name.startswith("view"):  # these cost their tokens only
             yield name
@@ -156,312 +443,9 @@ def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
     return next((found for name in names if (found := read.count(usage.get(name))) is not None), None)
 
 
-def reported_cost(usage: dict[str, Any]) -> Decimal | None:
-    """US dollars, where a server reports them as `cost`: a number, or an object with the sum in it.
-
-    With a key of one's own (`is_byok`), OpenRouter's `cost` is its own fee only, and the vendor charges what `cost_details` calls the
-    upstream inference cost: what is paid is the sum, unknown where a part of it is. Without such a key that cost is in `cost` already.
-    """
-    cost = usage.get("cost")
-    if isinstance(cost, dict):
-        cost = next((cost[part] for part in _COST_PARTS if cost.get(part) is not None), None)
-    paid = read.money(cost)
-    if paid is None or usage.get("is_byok") is not True:
-        return paid
-    upstream = read.money(read.as_dict(usage.get("cost_details")).get("upstream_inference_cost"))
-    return None if upstream is None else paid + upstream
-
-
 def cost_in_ticks(usage: dict[str, Any]) -> Decimal | None:
-    """US dollars, where a server reports them as xAI does: in ticks, of which 10^10 are one dollar."""
+    """Return the cost in US dollars that xAI reports in ticks, of which 10^10 are one dollar."""
     ticks = usage.get("cost_in_usd_ticks")
-    if isinstance(ticks, str) and ticks.isascii() and ticks.isdecimal():  # as protobuf's JSON writes large integers
-        ticks = read.money(ticks)
-        return None if ticks is None else ticks * _TICK_USD
-    ticks = read.count(ticks)
-    return None if ticks is None else ticks * _TICK_USD
-
-
-def native_word(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
-    """The native_finish_reason, where a choice has one."""
-    native = read.some_text(choice.get("native_finish_reason"))
-    return {} if native is None else {"native_finish_reason": native}
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What one vendor says differently on this wire.
-
-    `tables` hold its finish reasons, the wire's own first; `not_yet` are words that stand where the end has not come. `native` is the
-    table of `native_finish_reason`, for vendors that pass on what others said. `cost` reads US dollars off a usage; `details` reads
-    what the signal's metadata keeps off a body and its choice; `kept` are the keys of a stream's chunks that it needs beyond the wire's
-    own. `reasoning_on_top`: reasoning tokens are no part of the completion's.
-
-    `FINISH_REASONS` is the table of the wire itself.
-
-    Example:
-        >>> from agentlab.providers import FINISH_REASONS, Dialect, Table
-        >>> words = Table("choices[].finish_reason", {"done": lab.FinishReason.END_TURN, "cut": lab.FinishReason.MAX_TOKENS})
-        >>> dialect = Dialect(tables=(FINISH_REASONS, words))
-        >>> dialect.meaning("done"), dialect.meaning("length")
-        (<FinishReason.END_TURN: 'end_turn'>, <FinishReason.MAX_TOKENS: 'max_tokens'>)
-    """
-
-    tables: tuple[Table, ...] = (FINISH_REASONS,)
-    not_yet: frozenset[str] = frozenset({""})
-    native: Table | None = None
-    cost: Callable[[dict[str, Any]], Decimal | None] = reported_cost
-    details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_word
-    kept: tuple[str, ...] = ()
-    reasoning_on_top: bool = False
-
-    def says_nothing(self, finish: JSON) -> bool:
-        """Whether the field of the finish reason is as good as missing."""
-        return finish is None or (isinstance(finish, str) and finish in self.not_yet)
-
-    def table_of(self, finish: JSON) -> Table:
-        """The table that lists a word, else the wire's own."""
-        known = (table for table in self.tables if isinstance(finish, str) and finish in table.reasons)
-        return next(known, self.tables[0])
-
-    def meaning(self, finish: JSON) -> FinishReason | None:
-        """What a word is documented to mean; None for one that is not, or is missing.
-
-        Example:
-            >>> from agentlab.providers import Dialect
-            >>> Dialect().meaning("length"), Dialect().meaning("cut")
-            (<FinishReason.MAX_TOKENS: 'max_tokens'>, None)
-        """
-        return self.table_of(finish).reasons.get(finish) if isinstance(finish, str) else None
-
-
-PLAIN = Dialect()
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens, and
-    what is particular to the vendor."""
-
-    provider: str
-    model: str
-    wire: str
-    requested_cap: int | None = None
-    dialect: Dialect = PLAIN
-
-
-# Requests ------------------------------------------------------------------------------------------------------------------
-
-
-def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str) -> bytes:
-    """The JSON body. Each message is encoded once in a conversation's life; the fields stand in a fixed order.
-
-    `options` are further fields at the top level; its `tools` are added to the request's own, its `stream_options` merged.
-    """
-    messages = encode_messages(request.messages, wire, partial(encode_message, wire=wire))
-    if request.instructions:
-        messages = [read.dumps({"role": "system", "content": request.instructions}), *messages]
-    fields = {"model": read.dumps(model), "messages": read.json_array(messages)}
-    if request.tools:
-        fields["tools"] = read.json_array(
-            b'{"type":"function","function":{"name":%b,"description":%b,"parameters":%b}}'
-            % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
-            for tool in request.tools
-        )
-    if request.max_output_tokens is not None:
-        fields[cap_field] = read.dumps(request.max_output_tokens)
-    if request.stream:
-        fields["stream"] = b"true"
-        fields["stream_options"] = b'{"include_usage":true}'
-    merge_options(fields, request.options, reserved=("model", "messages", "stream"))
-    return read.json_object(fields.items())
-
-
-def encode_message(message: Message, *, wire: str) -> bytes:
-    """One message as JSON; several, with commas between, for the results of several calls; nothing for an empty assistant turn."""
-    if message.role == "tool":
-        return b",".join(
-            read.dumps({"role": "tool", "tool_call_id": result.call_id, "content": result.content})
-            for result in message.tool_results
-        )
-    if message.role in ("user", "system"):
-        return read.dumps({"role": message.role, "content": message.text})
-    if message.native is not None and message.native.wire == wire:
-        return read.dumps(message.native.content)
-    return b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls))
-
-
-def _assistant(text: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:
-    body: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if calls:
-        body["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": read.arguments_object(call.arguments).decode()},
-            }
-            for call in calls
-        ]
-    return body
-
-
-# Responses -----------------------------------------------------------------------------------------------------------------
-
-
-def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
-    """A whole body, or what was put together from a stream, as a ModelResponse."""
-    body = read.as_dict(payload)
-    choice = first_choice(body)
-    message = read.as_dict(choice.get("message")) or read.as_dict(choice.get("delta"))
-    text, thoughts = content_text(message.get("content"))
-    refusal = read.some_text(message.get("refusal"))
-    finish, dialect = choice.get("finish_reason"), origin.dialect
-    metadata = dialect.details(body, choice)
-    broken = ended == "unmarked" and dialect.says_nothing(finish)
-    calls = _tool_calls(message, cut=_cut(finish, metadata, dialect), broken=broken, damaged=damaged)
-    reported = usage_object(body, choice)
-    usage = read_usage(reported, reasoning_on_top=dialect.reasoning_on_top, tier=body.get("service_tier"), message=message)
-    if broken:
-        usage = read.so_far(usage)
-    signal = read_signal(
-        finish,
-        Facts(
-            tool_calls=len(calls),
-            complete_calls=_complete_calls(message, calls),
-            answered=bool(text or calls),
-            refused=refusal is not None,
-            ended=ended,
-            damaged=damaged,
-            output_tokens=usage.output_tokens,
-            requested_cap=origin.requested_cap,
-            error=_error_in(payload, choice),
-            metadata=metadata,
-        ),
-        origin,
-    )
-    reasoning = next((words for key in REASONING_KEYS if (words := read.as_text(message.get(key)))), "") or thoughts
-    return ModelResponse(
-        text=text,
-        signal=signal,
-        tool_calls=calls,
-        usage=usage,
-        reasoning=reasoning,
-        refusal=refusal,
-        model=read.some_text(body.get("model")),
-        response_id=read.some_text(body.get("id")),
-        cost_usd=dialect.cost(reported),
-        native=_native(message, text, calls, refusal, origin.wire),
-        raw=payload,
-    )
-
-
-def read_signal(finish: JSON, facts: Facts, origin: Origin) -> TerminationSignal:
-    """Why the response ended: by the finish reason, and by the native one where the vendor passes it on."""
-    dialect = origin.dialect
-    word = None if dialect.says_nothing(finish) else finish
-    signal = judge(dialect.table_of(word), word, facts, provider=origin.provider, model=origin.model)
-    if word is None and finish is not None and signal.raw_value is None:
-        signal = replace(signal, raw_value=finish)
-    return signal if dialect.native is None else weigh_native(signal, dialect.meaning(word), dialect.native, facts)
-
-
-def _cut(finish: JSON, metadata: dict[str, JSON], dialect: Dialect) -> bool:
-    """Whether the response was cut, so that its last tool call may be half there."""
-    return dialect.meaning(finish) not in _PROPER_ENDS or (dialect.native is not None and is_cut(dialect.native, metadata))
-
-
-def first_choice(body: dict[str, Any]) -> dict[str, Any]:
-    """The choice that is the answer: the one with index 0, else the first. Further ones (`n` above 1) are left in `raw`."""
-    choices = [choice for choice in read.as_list(body.get("choices")) if isinstance(choice, dict)]
-    return next((choice for choice in choices if choice.get("index") == 0), choices[0] if choices else {})
-
-
-def _error_in(payload: JSON, choice: dict[str, Any]) -> JSON:
-    error = find_error(payload)
-    return error if error is not None else choice.get("error") or None
-
-
-def content_text(content: JSON) -> tuple[str, str]:
-    """Text and reasoning of a message's content, which some servers send as a list of parts."""
-    if isinstance(content, str):
-        return read.whole_text(content), ""
-    thoughts: list[str] = []
-    for part in read.as_list(content):
-        if isinstance(part, dict) and part.get("type") == "thinking":  # Mistral
-            thoughts.append(_parts_text(part.get("thinking")))
-        elif isinstance(part, dict) and part.get("type") == "reasoning":  # Databricks
-            thoughts.append(_parts_text(part.get("summary")))
-    return read.whole_text(_parts_text(content)), read.whole_text("".join(thoughts))
-
-
-def _parts_text(parts: JSON) -> str:
-    if isinstance(parts, str):
-        return parts
-    texts = (part.get("text") if isinstance(part, dict) else part for part in read.as_list(parts))
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bool) -> tuple[ToolCall, ...]:
-    """The calls of a message. This wire does not mark the end of a call: in a response that was cut, a call is closed where its
-    arguments are complete (also one that another follows: some servers send the pieces of several by turns); after a stream broke off
-    the last one is not. Where a piece of the stream was lost none is: what is left may be JSON, and not what the model said."""
-    entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
-    legacy = message.get("function_call")
-    if not entries and isinstance(legacy, dict):
-        entries = [{"function": legacy}]
-    calls: list[ToolCall] = []
-    for number, entry in enumerate(entries, 1):
-        function, arguments = called(entry)
-        last = number == len(entries)
-        closed = not damaged and (not cut or (_complete(arguments) and not (last and broken)))
-        calls.append(
-            ToolCall(
-                id=read.as_text(entry.get("id")) or f"call_{number}",
-                name=read.as_text(function.get("name")),
-                arguments=read.arguments_text(arguments, closed=closed),
-                closed=closed,
-            )
-        )
-    return tuple(calls)
-
-
-def is_custom(entry: dict[str, Any]) -> bool:
-    """Whether a call is one of OpenAI's custom tools, which take plain text and no JSON."""
-    return entry.get("type") == "custom" or isinstance(entry.get("custom"), dict)
-
-
-def called(entry: dict[str, Any]) -> tuple[dict[str, Any], JSON]:
-    """What a call calls, and with what."""
-    custom = is_custom(entry)
-    function = read.as_dict(entry.get("custom" if custom else "function"))
-    return function, function.get("input" if custom else "arguments")
-
-
-def _complete_calls(message: dict[str, Any], calls: tuple[ToolCall, ...]) -> bool:
-    entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)] or [{}] * len(calls)
-    return all(is_custom(entry) or read.is_json(call.arguments) for entry, call in zip(entries, calls, strict=True))
-
-
-def _complete(arguments: JSON) -> bool:
-    return isinstance(arguments, dict) or (isinstance(arguments, str) and read.is_json_object(arguments))
-
-
-def _native(
-    message: dict[str, Any], text: str, calls: tuple[ToolCall, ...], refusal: str | None, wire: str
-) -> NativeContent | None:
-    """The turn to send back: the documented fields, since servers refuse a message with fields that they only send."""
-    if not text and not calls:
-        return None
-    content = _assistant(text, calls)
-    if refusal is not None:
-        content["refusal"] = refusal
-    if calls:
-        sent = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
-        for rebuilt, entry in zip(content["tool_calls"], sent, strict=False):
-            if is_custom(entry):
-                rebuilt.update(type="custom", custom=entry.get("custom"))
-                del rebuilt["function"]
-            # Vendors' additions to a call (Google's thought signature among them) must come back with it.
-            rebuilt.update({key: value for key, value in entry.items() if key not in ("id", "type", "function", "index")})
-        content.update({key: message[key] for key in _KEPT_REASONING_KEYS if message.get(key)})
-    return NativeContent(wire=wire, content=content)
+    digits = isinstance(ticks, str) and ticks.isascii() and ticks.isdecimal()  # protobuf's JSON writes large integers as text
+    amount = read.money(ticks) if digits else read.count(ticks)
+    return None if amount is None else amount * _TICK_USD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
@@ -42,19 +42,17 @@ def _block(detail: dict[str, Any]) -> tuple[JSON, JSON, JSON]:
     return detail.get("type"), detail.get("index"), detail.get("format")
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
-    """One tool call, assembled from its pieces."""
+    """One tool call, assembled from its pieces. `more` are a vendor's further fields."""
 
-    __slots__ = ("arguments", "custom", "id", "index", "more", "name", "number")
-
-    def __init__(self, number: int, index: JSON) -> None:
-        self.number = number
-        self.index = index
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        self.custom = False
-        self.more: dict[str, Any] = {}
+    number: int
+    index: JSON
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    custom: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """Return the call as in a whole body."""

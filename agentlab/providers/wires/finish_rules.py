@@ -231,8 +231,8 @@ def error_text(error: JSON) -> str:
     """Return the vendor's message in an error object, or in an error that is only text."""
     if isinstance(error, str):
         return whole_text(error)
-    words = as_dict(error[0] if isinstance(error, list) and error else error)
-    return next((text for key in ("message", "msg", "detail", "error", "title") if (text := as_text(words.get(key)))), "")
+    fields = as_dict(error[0] if isinstance(error, list) and error else error)
+    return next((text for key in ("message", "msg", "detail", "error", "title") if (text := as_text(fields.get(key)))), "")
 
 
 def find_error(payload: JSON) -> JSON:
@@ -285,23 +285,23 @@ def weigh_native(signal: TerminationSignal, said: FinishReason | None, table: Ta
         return signal
     if said is None or (native is FinishReason.ERROR and said is FinishReason.END_TURN and not facts.answered):
         return _read_native(signal, table, facts)
-    word = facts.metadata["native_finish_reason"]
+    value = facts.metadata["native_finish_reason"]
     if native is signal.finish_reason or _agree(said, native):
-        return replace(signal, repairable=True) if word in table.repairable else signal
-    why = f"The provider says {signal.raw_value!r}, but the vendor behind it said {word!r}."
+        return replace(signal, repairable=True) if value in table.repairable else signal
+    why = f"The provider says {signal.raw_value!r}, but the vendor behind it said {value!r}."
     return replace(signal, confidence=Confidence.LOW, message=why)
 
 
 def _read_native(signal: TerminationSignal, table: Table, facts: Facts) -> TerminationSignal:
-    word = facts.metadata["native_finish_reason"]
-    found = judge(table, word, facts, provider=signal.provider, model=signal.model)
+    value = facts.metadata["native_finish_reason"]
+    found = judge(table, value, facts, provider=signal.provider, model=signal.model)
     if found.finish_reason is FinishReason.UNKNOWN or found.confidence is Confidence.LOW:
         return signal
     said = {} if signal.raw_value in (None, "") else {"finish_reason": signal.raw_value}
     return replace(
         found,
         confidence=Confidence.MEDIUM,
-        message=f"The provider gives no reason, or one that says less; the vendor behind it said {word!r}.",
+        message=f"The provider gives no reason, or one that says less; the vendor behind it said {value!r}.",
         metadata={**found.metadata, **said},
     )
 

@@ -1,9 +1,7 @@
-"""Reading values whose shape nobody promised, and writing JSON by one rule.
+"""Reads values of any shape, and writes JSON by one rule.
 
-What a provider sends is data of any shape: a list where an object is documented, null, a number as text, NaN. The readers here
-answer with an empty value where the shape is wrong, and never raise.
-
-What wires have in common: reading calls out of blocks, and a unique id for each call.
+A provider may send anything: a list where an object is documented, null, a number as text, NaN. The readers here return an empty value
+for a wrong shape, and never raise.
 """
 
 from __future__ import annotations
@@ -23,40 +21,38 @@ from agentlab.printable import whole
 from agentlab.types import JSON, ModelResponse, ToolCall, Usage
 
 MAX_COUNT = 2**63 - 1
-"""A larger token count is nonsense, and would not fit the column of a frame."""
+"""The largest token count that fits the column of a frame."""
 
 UNPARSED = "_unparsed"
-"""Where the arguments of a tool call are not a JSON object, but the wire needs one, they travel as the text under this key."""
+"""The key of arguments that are not a JSON object, sent as text on a wire that needs an object."""
 
 whole_text = whole
-
-_MAX_BITS = 10_000  # Python refuses to write an integer of more than 4,300 digits
 
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def as_dict(value: JSON) -> dict[str, Any]:
-    """The value where it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: JSON) -> list[Any]:
-    """The value where it is an array, else an empty one."""
+    """Return the value if it is an array, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def as_text(value: JSON) -> str:
-    """The value where it is a string, else an empty one. Halves of surrogate pairs are put together, or replaced."""
+    """Return the value if it is a string, else an empty one. Halves of surrogate pairs are joined or replaced."""
     return whole_text(value) if isinstance(value, str) else ""
 
 
 def some_text(value: JSON) -> str | None:
-    """The value where it is a string with something in it, else None."""
+    """Return the value if it is a string and not empty, else None."""
     return as_text(value) or None
 
 
 def count(value: JSON) -> int | None:
-    """A number of tokens, or None where it is not one."""
+    """Return a number of tokens, or None for anything else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
@@ -65,19 +61,19 @@ def count(value: JSON) -> int | None:
 
 
 def added(first: int | None, *others: int | None) -> int | None:
-    """The sum of a token count and of its parts that may be absent; None where the first is."""
+    """Return the sum of a token count and of others that may be None; None if the first is."""
     if first is None:
         return None
     return first + sum(other or 0 for other in others)
 
 
 def so_far(usage: Usage) -> Usage:
-    """The usage of a stream that broke off: what it reported of the output were the first tokens, and more were charged."""
+    """Return the usage of a broken stream without its output, of which it reported only the first tokens."""
     return replace(usage, output_tokens=None, reasoning_tokens=None, output_audio_tokens=None, output_image_tokens=None)
 
 
 def money(value: JSON) -> Decimal | None:
-    """US dollars, or None where it is not an amount. `repr` of a float is the shortest text, hence the JSON's own digits."""
+    """Return US dollars, or None for anything else. `repr` of a float has the digits of the JSON."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
@@ -88,10 +84,10 @@ def money(value: JSON) -> Decimal | None:
 
 
 def loads(text: str | bytes) -> JSON:
-    """Parse JSON. Raises ValueError, and nothing else: also for nesting too deep and for integers too long.
+    """Parse JSON. Raises ValueError only, also for deep nesting and long integers.
 
     pydantic's parser is about three times as fast as the standard library's, and stricter (halves of surrogate pairs, bytes that are
-    not UTF-8): what it refuses, the other one gets.
+    not UTF-8): what it refuses is parsed by the other.
     """
     try:
         return from_json(text)
@@ -104,7 +100,7 @@ def loads(text: str | bytes) -> JSON:
 
 
 def ends_early(text: str | bytes) -> bool:
-    """Whether a JSON object or array begins here and does not come to its end: what is left of one that was cut off."""
+    """True if the text is the beginning of a JSON object or array that was cut off."""
     text = (text if isinstance(text, str) else text.decode("utf-8", "replace")).strip()
     if not text.startswith(("{", "[")):
         return False
@@ -115,7 +111,7 @@ def ends_early(text: str | bytes) -> bool:
             return True
     else:
         return False
-    try:  # what the strict parser stumbled on may be none of the other one's business
+    try:  # the lenient parser may accept what the strict one refused
         json.loads(text)
     except json.JSONDecodeError as error:
         return error.pos >= len(text) or error.msg.startswith("Unterminated string")
@@ -125,8 +121,7 @@ def ends_early(text: str | bytes) -> bool:
 
 
 def dumps(value: JSON) -> bytes:
-    """Compact UTF-8 JSON in the order given. NaN and infinities, which JSON has no word for, become null; so do integers too long
-    to be written, and a value nested too deeply."""
+    """Return compact UTF-8 JSON in the given order. NaN, infinities, endless integers and too deep values become null."""
     try:
         try:
             text = _ENCODER.encode(value)
@@ -150,7 +145,7 @@ def _writable(value: JSON) -> JSON:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
-        return value if value.bit_length() < _MAX_BITS else None
+        return value if value.bit_length() < 10_000 else None  # Python refuses to write more than 4,300 digits
     if isinstance(value, dict):
         return {key: _writable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -159,17 +154,17 @@ def _writable(value: JSON) -> JSON:
 
 
 def json_object(fields: Iterable[tuple[str, bytes]]) -> bytes:
-    """An object from names and values that are JSON already."""
+    """Return an object of names and encoded values."""
     return b"{" + b",".join(dumps(name) + b":" + value for name, value in fields) + b"}"
 
 
 def json_array(values: Iterable[bytes]) -> bytes:
-    """An array from values that are JSON already; empty ones (a message with nothing in it) are left out."""
+    """Return an array of encoded values, without empty ones (an empty message)."""
     return b"[%b]" % b",".join(filter(None, values))  # in C: the messages of a long run are joined for each of its requests
 
 
 def is_json(text: str) -> bool:
-    """Whether a tool call's arguments are complete: one JSON value and nothing else."""
+    """True if a tool call's arguments are complete: one JSON value and nothing else."""
     try:
         loads(text)
     except ValueError:
@@ -178,7 +173,7 @@ def is_json(text: str) -> bool:
 
 
 def is_json_object(text: str) -> bool:
-    """Whether a tool call's arguments are what they should be: one JSON object and nothing else."""
+    """True if a tool call's arguments are valid: one JSON object and nothing else."""
     try:
         return isinstance(loads(text), dict)
     except ValueError:
@@ -186,7 +181,7 @@ def is_json_object(text: str) -> bool:
 
 
 def arguments_object(text: str) -> bytes:
-    """A tool call's arguments for a wire that needs an object: as they are, or wrapped under UNPARSED where they are not one."""
+    """Return a tool call's arguments for a wire that needs an object; other values are wrapped under UNPARSED."""
     if not text.strip():
         return b"{}"
     try:
@@ -195,15 +190,15 @@ def arguments_object(text: str) -> bytes:
         value = None
     if not isinstance(value, dict):
         return dumps({UNPARSED: text})
-    if "NaN" in text or "Infinity" in text:  # Python's parsers take them, other people's do not
+    if "NaN" in text or "Infinity" in text:  # not JSON, though Python accepts them
         return dumps(value)
     return text.encode("utf-8", "replace")
 
 
 def arguments_text(value: JSON, *, closed: bool) -> str:
-    """A tool call's arguments as text, from a server that sent text, an object, or nothing at all.
+    """Return a tool call's arguments as text, from text, an object or nothing.
 
-    A finished call without arguments is `{}`: several servers send an empty string for a tool without parameters.
+    A closed call without arguments is `{}`, since several servers send an empty string for a tool without parameters.
     """
     if isinstance(value, str):
         text = whole_text(value)
@@ -214,46 +209,42 @@ def arguments_text(value: JSON, *, closed: bool) -> str:
 
 
 def plain_id(text: str) -> str:
-    """A tool call's id in the letters that every vendor accepts."""
+    """Return a tool call's id in the characters that every vendor accepts."""
     return _NOT_IN_ID.sub("_", text)
 
 
+# Tool calls ----------------------------------------------------------------------------------------------------------------
+
+
+def tool_call(call_id: JSON, number: int, name: JSON, arguments: JSON, *, closed: bool) -> ToolCall:
+    """Return a tool call from unchecked values; `number` makes its id if the server sent none."""
+    text = arguments_text(arguments, closed=closed)
+    return ToolCall(as_text(call_id) or f"call_{number}", as_text(name), text, closed=closed)
+
+
 Asked: TypeAlias = tuple[JSON, JSON, JSON]
-"""A call as a block has it: its id, the tool's name and the arguments, none of them checked."""
+"""The unchecked id, name and arguments of a call in a block."""
 
 
 def tool_calls(
     blocks: list[dict[str, Any]], asked: Callable[[dict[str, Any]], Asked | None], *, cut: bool
 ) -> tuple[ToolCall, ...]:
-    """The calls among the blocks. A whole body shows a block that was cut as if it were complete: so the last block of a response
-    that was cut counts as open."""
+    """Return the calls among the blocks. The last block of a cut response counts as open, since a whole body does not mark it."""
     calls: list[ToolCall] = []
     for number, block in enumerate(blocks, 1):
         found = asked(block)
         if found is None:
             continue
         call_id, name, arguments = found
-        closed = not (cut and number == len(blocks))
-        calls.append(
-            ToolCall(
-                id=as_text(call_id) or f"call_{len(calls) + 1}",
-                name=as_text(name),
-                arguments=arguments_text(arguments, closed=closed),
-                closed=closed,
-            )
-        )
+        calls.append(tool_call(call_id, len(calls) + 1, name, arguments, closed=not (cut and number == len(blocks))))
     return tuple(calls)
 
 
 def with_ids_of_their_own(response: ModelResponse) -> ModelResponse:
-    """The response, with another id for each call whose id an earlier call of it has, or that has none: results are given back by id.
-    The turn in the provider's own form has the same ids."""
-    found = response.tool_calls
-    if (
-        not found
-        or (len(found) == 1 and found[0].id)
-        or ("" not in (ids := {call.id for call in found}) and len(ids) == len(found))
-    ):
+    """Return the response with a new id for each call that repeats an earlier one's or has none, since results are sent by id. The
+    native form of the turn gets the same ids."""
+    ids = {call.id for call in response.tool_calls}
+    if "" not in ids and len(ids) == len(response.tool_calls):
         return response
     calls: list[ToolCall] = []
     taken: set[str] = set()
@@ -268,7 +259,7 @@ def with_ids_of_their_own(response: ModelResponse) -> ModelResponse:
 
 
 def free_id(call_id: str, taken: Collection[str]) -> str:
-    """The id, with a number behind it where it is taken."""
+    """Return the id, with a number after it if it is taken."""
     number, new = 2, call_id
     while new in taken:
         new, number = f"{call_id}_{number}", number + 1
@@ -278,18 +269,18 @@ def free_id(call_id: str, taken: Collection[str]) -> str:
 def _with_ids(content: JSON, before: tuple[ToolCall, ...], after: list[ToolCall]) -> JSON:
     content = copy.deepcopy(content)
     places = list(_id_places(content))
-    if len(places) != len(before):  # the vendor's own calls are among them
+    if len(places) != len(before):  # the vendor's calls are among them
         waiting = [call.id for call in before]
         places = [(part, name) for part, name in places if part.get(name) in waiting]
-    may_lack_it = "parts" in as_dict(content)  # Gemini's calls may go without an id, and their results then too
+    may_lack_id = "parts" in as_dict(content)  # Gemini's calls and their results may have no id
     for (part, name), call in zip(places, after, strict=False):
-        if part.get(name) or not may_lack_it:
+        if part.get(name) or not may_lack_id:
             part[name] = call.id
     return content
 
 
 def _id_places(content: JSON) -> Iterator[tuple[dict[str, Any], str]]:
-    """The calls of a turn in a provider's own form, and the field that holds their id."""
+    """Yield the calls of a turn in a provider's form, and the field of their id."""
     whole = as_dict(content)
     for call in as_list(whole.get("tool_calls")):  # chat completions
         yield as_dict(call), "id"
@@ -301,7 +292,5 @@ def _id_places(content: JSON) -> Iterator[tuple[dict[str, Any], str]]:
             yield block, "id"
         elif block.get("type") == "function_call":  # Responses
             yield block, "call_id"
-        elif (
-            isinstance(call := block.get("toolUse"), dict) and "type" not in call
-        ):  # Bedrock; with a type, it runs the tool itself
+        elif isinstance(call := block.get("toolUse"), dict) and "type" not in call:  # Bedrock, which runs a tool with a type
             yield call, "toolUseId"

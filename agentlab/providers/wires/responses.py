@@ -1,14 +1,12 @@
 """The Responses wire, which OpenAI and other servers speak: why a response ended, and what it holds.
 
-A stream is put together into the body that the same answer would have had without streaming, and that body is read: so both give
-the same response.
+A stream is assembled into the body that the same answer would have had without streaming, and that body is read, so both give the same
+response.
 
-Vendor page: https://platform.openai.com/docs/api-reference/responses/object; the words were read on 2026-11-22 from the types of the
-vendor's client (openai 3.54), which are made from the same specification. What reports its cost: OpenRouter as `usage.cost`
+Vendor page: https://platform.openai.com/docs/api-reference/responses/object; the finish reasons were read on 2026-11-22 from the types
+of the vendor's client (openai 3.54), which are made from the same specification. Cost is reported by OpenRouter as `usage.cost`
 (https://openrouter.ai/docs/api/api-reference/responses/create-responses), xAI in ticks of 1e-10 dollars
 (https://docs.x.ai/developers/cost-tracking), both read 2026-11-22.
-
-The items of a Responses output: what each of them says, and which wait for the caller.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ STATUSES = Table(
         "incomplete": FinishReason.UNKNOWN,  # without incomplete_details, which say why
         "failed": FinishReason.ERROR,
         "cancelled": FinishReason.CANCELLED,
-        "queued": FinishReason.UNKNOWN,  # it has not ended
-        "in_progress": FinishReason.UNKNOWN,  # nor has this
+        "queued": FinishReason.UNKNOWN,  # not ended
+        "in_progress": FinishReason.UNKNOWN,  # not ended
     },
     stop_with_calls=True,
 )
@@ -51,7 +49,7 @@ INCOMPLETE_REASONS = Table(
     reasons={
         "max_output_tokens": FinishReason.MAX_TOKENS,
         "content_filter": FinishReason.CONTENT_FILTERED,
-        "steered": FinishReason.PAUSED,  # stopped at a safe place for a successor to go on
+        "steered": FinishReason.PAUSED,  # stopped at a safe place for a successor
         "max_messages": FinishReason.UNKNOWN,  # listed, and not explained anywhere
     },
 )
@@ -65,18 +63,18 @@ LAST_EVENTS = Table(
     },
     stop_with_calls=True,
 )
-"""The events that end a stream, for servers whose last event has no status."""
+"""Events that end a stream, for servers whose last event has no status."""
+
+Item = dict[str, Any]
 
 _OPEN = ("in_progress", "queued")
-_ENDS_OF_ITS_OWN = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
+_ORDINARY_ENDS = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who reads: the provider's name, the model asked for, the name of its message format, the output cap asked for in tokens.
-
-    `trusted` is whether the server is known to say `incomplete` where it stopped at the cap.
-    """
+    """The origin of a response: provider, requested model, message format and requested output cap in tokens. `trusted`: the server
+    says `incomplete` when it stopped at the cap."""
 
     provider: str
     model: str
@@ -86,15 +84,15 @@ class Origin:
 
 
 def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
-    """A whole body, or what was put together from a stream, as a ModelResponse. An event that carries a body is read as the body."""
+    """Read a whole body, or one assembled from a stream. An event that carries a body is read as the body."""
     body = unwrapped(payload)
     items = items_of(body.get("output"))
     waiting = waiting_items(items)
-    table, word = _word(body)
+    table, value = _status(body)
     usage = read_usage(body, items)
     cap = read.count(body.get("max_output_tokens")) if origin.requested_cap is None else origin.requested_cap
     at_cap = _is_at_cap(usage, cap)
-    proper = _is_proper(table, word, ended) and (origin.trusted or not at_cap)
+    proper = _is_proper(table, value, ended) and (origin.trusted or not at_cap)
     calls = _tool_calls(waiting, proper=proper, damaged=damaged)
     text = "".join(map(text_of, items))
     refusals = [refusal for item in items for refusal in refusals_of(item)]
@@ -127,7 +125,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
 
 
 def unwrapped(payload: JSON) -> dict[str, Any]:
-    """The body in a payload; `{"type": "response.completed", "response": {…}}` holds one, which may leave its status to the event."""
+    """Return the body in a payload, also of `{"type": "response.completed", "response": {…}}`, whose event may stand for its status."""
     body = read.as_dict(payload)
     kind, inner = body.get("type"), body.get("response")
     if isinstance(inner, dict) and isinstance(kind, str) and kind.startswith("response."):
@@ -138,8 +136,8 @@ def unwrapped(payload: JSON) -> dict[str, Any]:
 # Why it ended --------------------------------------------------------------------------------------------------------------
 
 
-def _word(body: Mapping[str, Any]) -> tuple[Table, JSON]:
-    """The provider's word, and the table that it stands in."""
+def _status(body: Mapping[str, Any]) -> tuple[Table, JSON]:
+    """Return the provider's value and its table."""
     status, kind = body.get("status"), body.get("type")
     reason = read.as_dict(body.get("incomplete_details")).get("reason")
     if reason is not None and status in (None, "incomplete"):
@@ -149,13 +147,13 @@ def _word(body: Mapping[str, Any]) -> tuple[Table, JSON]:
     return STATUSES, status
 
 
-def _is_proper(table: Table, word: JSON, ended: Ended) -> bool:
-    """Whether the response says that it was not cut, or is a whole body that says nothing."""
-    return word in ("completed", "response.completed") or (word is None and table is STATUSES and ended == "whole")
+def _is_proper(table: Table, value: JSON, ended: Ended) -> bool:
+    """True if the response says that it is complete, or is a whole body without a status."""
+    return value in ("completed", "response.completed") or (value is None and table is STATUSES and ended == "whole")
 
 
 def _is_at_cap(usage: Usage, cap: int | None) -> bool:
-    """Whether the output fills its cap. Where it is larger, the server (xAI's is one) does not count reasoning against it."""
+    """True if the output fills its cap. If it is larger, the server, such as xAI's, does not count reasoning against the cap."""
     output = usage.output_tokens
     if cap is None or output is None or output <= cap:
         return cap is not None and output == cap
@@ -172,83 +170,80 @@ def _metadata(body: Mapping[str, Any], table: Table, waiting: list[Item]) -> dic
 
 
 def _signal(body: Mapping[str, Any], items: list[Item], facts: Facts, origin: Origin) -> TerminationSignal:
-    table, word = _word(body)
+    table, value = _status(body)
     at_cap = facts.output_tokens is not None
-    facts = replace(facts, message=_message(word, facts))
-    if (
-        word in ("failed", "response.failed") and facts.error is not None
-    ):  # the error explains the status, and contradicts nothing
+    facts = replace(facts, message=_message(value, facts))
+    if value in ("failed", "response.failed") and facts.error is not None:  # the error explains the status
         where, code = error_code(facts.error)
-        told = f"The provider reports an error: {error_text(facts.error) or code}"
-        facts = replace(facts, error=None, message=told, metadata={**facts.metadata, where: code})
-    signal = judge(table, word, facts, provider=origin.provider, model=origin.model)
+        message = f"The provider reports an error: {error_text(facts.error) or code}"
+        facts = replace(facts, error=None, message=message, metadata={**facts.metadata, where: code})
+    signal = judge(table, value, facts, provider=origin.provider, model=origin.model)
     if facts.error is not None:
         return signal
     message_status = next((item.get("status") for item in reversed(items) if item.get("type") == "message"), None)
-    if word is None:
+    if value is None:
         return signal if facts.ended != "whole" else _inferred(signal, facts, message_status, at_cap=at_cap)
-    if at_cap and not origin.trusted and signal.finish_reason in _ENDS_OF_ITS_OWN:
-        told = f"The provider says that the response is completed; but it fills its cap of {facts.requested_cap} tokens."
-        return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=told)
+    if at_cap and not origin.trusted and signal.finish_reason in _ORDINARY_ENDS:
+        message = f"The provider says that the response is completed; but it fills its cap of {facts.requested_cap} tokens."
+        return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=message)
     return _doubted(signal, body, facts, message_status, at_cap=at_cap)
 
 
-def _message(word: JSON, facts: Facts) -> str:
-    if isinstance(word, str) and word in _OPEN:
-        return f"The response has not ended: its status is {word!r}."
+def _message(value: JSON, facts: Facts) -> str:
+    if isinstance(value, str) and value in _OPEN:
+        return f"The response has not ended: its status is {value!r}."
     kinds = facts.metadata.get("waiting_for")
     return (
-        f"The response waits for an answer to {', '.join(kinds)}." if kinds and not facts.refused and word == "completed" else ""
+        f"The response waits for an answer to {', '.join(kinds)}." if kinds and not facts.refused and value == "completed" else ""
     )
 
 
 def _inferred(signal: TerminationSignal, facts: Facts, message_status: JSON, *, at_cap: bool) -> TerminationSignal:
-    """A whole body without a status (OpenRouter has sent such): what its items say of themselves."""
+    """Infer the signal of a whole body without a status (OpenRouter has sent such) from its items."""
 
-    def told(reason: FinishReason, message: str) -> TerminationSignal:
+    def inferred(reason: FinishReason, message: str) -> TerminationSignal:
         return replace(signal, finish_reason=reason, confidence=Confidence.MEDIUM, message=message)
 
     if facts.refused:
-        return told(FinishReason.CONTENT_FILTERED, "The response has no status, and holds a refusal.")
+        return inferred(FinishReason.CONTENT_FILTERED, "The response has no status, and holds a refusal.")
     if facts.tool_calls and facts.complete_calls:
-        return told(FinishReason.TOOL_CALLS, "The response has no status, and holds complete tool calls.")
+        return inferred(FinishReason.TOOL_CALLS, "The response has no status, and holds complete tool calls.")
     if message_status == "completed" and not facts.tool_calls:
-        return told(FinishReason.END_TURN, "The response has no status, and its message is completed.")
+        return inferred(FinishReason.END_TURN, "The response has no status, and its message is completed.")
     if message_status == "incomplete" and at_cap:
-        return told(FinishReason.MAX_TOKENS, "The response has no status; its message is incomplete, and fills the cap.")
+        return inferred(FinishReason.MAX_TOKENS, "The response has no status; its message is incomplete, and fills the cap.")
     return signal
 
 
 def _doubted(
     signal: TerminationSignal, body: Mapping[str, Any], facts: Facts, message_status: JSON, *, at_cap: bool
 ) -> TerminationSignal:
-    """The status in the light of its details and of the last message's own status, which may contradict it."""
-    if signal.finish_reason not in _ENDS_OF_ITS_OWN:
+    """Weigh the status against its details and the last message's status, which may contradict it."""
+    if signal.finish_reason not in _ORDINARY_ENDS:
         return signal
     cut_message = message_status == "incomplete" and not facts.tool_calls
     if cut_message and at_cap:
-        told = "The provider says that the response is completed; but its message is incomplete, and fills the cap."
-        return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=told)
+        message = "The provider says that the response is completed; but its message is incomplete, and fills the cap."
+        return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=message)
     if cut_message:
-        told = "The provider says that the response is completed, and that its message is incomplete."
-        return replace(signal, confidence=Confidence.LOW, message=told)
-    if body.get("status") in _OPEN:
-        told = f"The stream says that the response is completed, and that its status is {body['status']!r}."
-        return replace(signal, confidence=Confidence.LOW, message=told)
-    if (reason := read.as_dict(body.get("incomplete_details")).get("reason")) is not None:
-        told = f"The provider says that the response is completed, and that it is incomplete: {raw_value(reason)!r}."
-        return replace(signal, confidence=Confidence.LOW, message=told)
-    return signal
+        message = "The provider says that the response is completed, and that its message is incomplete."
+    elif body.get("status") in _OPEN:
+        message = f"The stream says that the response is completed, and that its status is {body['status']!r}."
+    elif (reason := read.as_dict(body.get("incomplete_details")).get("reason")) is not None:
+        message = f"The provider says that the response is completed, and that it is incomplete: {raw_value(reason)!r}."
+    else:
+        return signal
+    return replace(signal, confidence=Confidence.LOW, message=message)
 
 
 # What it holds -------------------------------------------------------------------------------------------------------------
 
 
 def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[ToolCall, ...]:
-    """The calls of the person's functions.
+    """Return the calls of the request's functions.
 
-    In a response that was cut, a call is closed where its item does not say otherwise and its arguments are complete. In one that was
-    not, an item may well say `in_progress`: it waits for its result. Where a piece of the stream was lost none is closed.
+    In a cut response a call is closed if its arguments are complete and its item does not say otherwise. In any other an item may say
+    `in_progress`, since it waits for its result. If a piece of the stream was lost no call is closed.
     """
     calls: list[ToolCall] = []
     for item in waiting:
@@ -258,22 +253,15 @@ def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[To
         complete = isinstance(arguments, dict) or (isinstance(arguments, str) and read.is_json_object(arguments))
         closed = complete or status != "incomplete" if proper else complete and status not in ("incomplete", "in_progress")
         closed = closed and not damaged
-        calls.append(
-            ToolCall(
-                id=call_id_of(item, len(calls) + 1),
-                name=read.as_text(item.get("name")),
-                arguments=read.arguments_text(arguments, closed=closed),
-                closed=closed,
-            )
-        )
+        number = len(calls) + 1
+        calls.append(read.tool_call(call_id_of(item, number), number, item.get("name"), arguments, closed=closed))
     return tuple(calls)
 
 
 def read_usage(body: Mapping[str, Any], items: list[Item]) -> Usage:
-    """What was used, by the one convention: `input_tokens` includes cache reads and writes; `output_tokens` includes reasoning, except
-    where the total shows that it comes on top.
+    """Return the usage by the convention of `Usage`. `output_tokens` includes reasoning, unless the total shows that it is added.
 
-    A tool that the vendor runs leaves an item in the output. Searches are charged by the piece, opening a page is not:
+    A tool that the vendor runs leaves an item in the output. Searches are charged one by one, opening a page is not:
     https://developers.openai.com/api/docs/guides/tools-web-search, read 2026-11-23."""
     usage = read.as_dict(body.get("usage"))
     taken, given = read.count(usage.get("input_tokens")), read.count(usage.get("output_tokens"))
@@ -281,13 +269,8 @@ def read_usage(body: Mapping[str, Any], items: list[Item]) -> Usage:
         return Usage()
     details = read.as_dict(usage.get("input_tokens_details"))
     reasoning = read.count(read.as_dict(usage.get("output_tokens_details")).get("reasoning_tokens"))
-    if (
-        reasoning
-        and taken is not None
-        and given is not None
-        and read.count(usage.get("total_tokens")) == taken + given + reasoning
-    ):
-        given += reasoning
+    if reasoning and read.count(usage.get("total_tokens")) == (taken or 0) + (given or 0) + reasoning and taken is not None:
+        given = None if given is None else given + reasoning
     return Usage(
         input_tokens=taken,
         output_tokens=given,
@@ -310,7 +293,7 @@ def _cost(reported: JSON) -> Decimal | None:
     return reported_cost(usage) if in_ticks is None else in_ticks
 
 
-Item = dict[str, Any]
+# Items ---------------------------------------------------------------------------------------------------------------------
 
 _WAITING = frozenset(
     {
@@ -324,21 +307,21 @@ _WAITING = frozenset(
         "tool_search_call",
     }
 )
-"""Items that ask the caller for something. Some of them are run by the vendor too, and then their results stand in the same output."""
+"""Items that ask the caller for something. The vendor runs some of them too, and then their results are in the same output."""
 
 _LED_BY_REASONING = ("message", "function_call")
 _TEXT_TYPES = ("output_text", "text", None)
 
 
 def items_of(output: JSON) -> list[Item]:
-    """The items that are objects; a message that does not say its type is given it."""
+    """Return the items that are objects; a message without a type gets it."""
     found = [item for item in read.as_list(output) if isinstance(item, dict)]
     return [{"type": "message", **item} if "type" not in item and "role" in item else item for item in found]
 
 
 def waiting_items(items: list[Item]) -> list[Item]:
-    """The items that wait for the caller: calls of the person's functions whose result is not there, and what else the vendor leaves
-    to the caller, unless the model has gone on with a message (xAI lists calls of its own tools as `custom_tool_call`)."""
+    """Return the items that wait for the caller: calls of the request's functions without a result, and others that the vendor leaves
+    to the caller, unless a message follows (xAI lists calls of its own tools as `custom_tool_call`)."""
     answered = {read.as_text(item.get("call_id")) for item in items if read.as_text(item.get("type")).endswith("_output")} - {""}
     last_message = max((place for place, item in enumerate(items) if item.get("type") == "message"), default=-1)
     return [
@@ -352,20 +335,20 @@ def waiting_items(items: list[Item]) -> list[Item]:
 
 
 def is_waiting_kind(kind: JSON) -> bool:
-    """Whether items of this type ask the caller for something."""
+    """True if items of this type ask the caller for something."""
     return isinstance(kind, str) and kind in _WAITING
 
 
 def text_of(item: Item) -> str:
-    """The text of a message."""
+    """Return the text of a message."""
     content = item.get("content")
-    if item.get("type") != "message" or isinstance(content, str):
-        return read.as_text(content) if item.get("type") == "message" else ""
-    return "".join(_texts(content, _TEXT_TYPES))
+    if item.get("type") != "message":
+        return ""
+    return read.as_text(content) if isinstance(content, str) else "".join(_texts(content, _TEXT_TYPES))
 
 
 def refusals_of(item: Item) -> list[str]:
-    """The refusals in a message."""
+    """Return the refusals in a message."""
     if item.get("type") != "message":
         return []
     parts = [part for part in read.as_list(item.get("content")) if isinstance(part, dict) and part.get("type") == "refusal"]
@@ -373,7 +356,7 @@ def refusals_of(item: Item) -> list[str]:
 
 
 def thoughts_of(item: Item) -> list[str]:
-    """The paragraphs of a reasoning item: its summary and its text. Servers that send the same under both names are heard once."""
+    """Return the paragraphs of a reasoning item: its summary and its text, or one of them if they are the same."""
     if item.get("type") != "reasoning":
         return []
     content = item.get("content")
@@ -389,17 +372,17 @@ def _texts(parts: JSON, types: Iterable[str | None]) -> list[str]:
 
 
 def arguments_of(item: Item) -> JSON:
-    """What a call is called with, as sent."""
+    """Return the arguments of a call as sent."""
     return item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
 
 
 def call_id_of(item: Item, number: int) -> str:
-    """The id that the result of a call is given back under; `number` makes one where a server sends none."""
+    """Return the id for the result of a call; `number` makes one if the server sends none."""
     return read.as_text(item.get("call_id")) or read.as_text(item.get("id")) or f"call_{number}"
 
 
 def weight(items: Iterable[Item]) -> int:
-    """How many characters of text, reasoning and arguments there are: of two forms of one output, the fuller one is the truth."""
+    """Return the number of characters of text, reasoning and arguments: of two forms of one output, the longer one is used."""
     total = 0
     for item in items:
         arguments = arguments_of(item)
@@ -409,11 +392,10 @@ def weight(items: Iterable[Item]) -> int:
 
 
 def native_items(items: list[Item], *, stored: bool) -> list[Item]:
-    """The items as they are sent back, for a server that keeps nothing unless `stored`.
+    """Return the items to send back to a server that keeps nothing unless `stored`.
 
-    They go as they came, with these exceptions, each of which some server refuses: null fields; arguments that are no JSON object;
-    reasoning without its content, which only its id would find; reasoning that nothing follows; messages without content. Where
-    reasoning is left out, the items that it led to go without their ids, which would demand it.
+    Left out is what some server refuses: null fields; arguments that are not a JSON object; reasoning without content; reasoning at the
+    end; messages without content. If reasoning is left out, the items that it led to lose their ids, which would require it.
     """
     kept: list[Item] = []
     calls, left_out = 0, False
@@ -451,33 +433,33 @@ def _call_to_send(item: Item, number: int) -> Item:
     }
 
 
-# What is charged beside the tokens -----------------------------------------------------------------------------------------
+# Charges besides tokens --------------------------------------------------------------------------------------------------
 
 _TOKENS_ONLY = frozenset(
     {"function_call", "custom_tool_call", "mcp_call", "computer_call", "tool_search_call", "apply_patch_call", "local_shell_call"}
 )
-"""Calls that cost their tokens and nothing more: the caller runs them, or the vendor does so for nothing."""
+"""Calls that cost their tokens only."""
 
 _COUNTED = frozenset({"web_search_call", "file_search_call"})
-_IN_WORDS = {"code_interpreter_call": "a code container", "shell_call": "a code container", "image_generation_call": "images"}
+_CHARGES = {"code_interpreter_call": "a code container", "shell_call": "a code container", "image_generation_call": "images"}
 
 
 def web_searches(body: Mapping[str, Any], items: list[Item]) -> int:
-    """Web searches that are charged: the vendor's count of them, else the searches in the output."""
+    """Return the number of charged web searches: the vendor's count, else the searches in the output."""
     counted = read.count(read.as_dict(read.as_dict(body.get("tool_usage")).get("web_search")).get("num_requests"))
     return len(_searches(items)) if counted is None else counted
 
 
 def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterator[str]:
-    """What the vendor ran and charges for, other than searches that are counted."""
+    """Yield what the vendor ran and charges for, other than counted searches."""
     usage, tool_usage = read.as_dict(body.get("usage")), read.as_dict(body.get("tool_usage"))
     answered = [item.get("call_id") for item in items if item.get("type") == "shell_call_output"]
     for item in items:
         kind = read.as_text(item.get("type"))
         if not kind.endswith("_call") or kind in _TOKENS_ONLY or kind in _COUNTED:
             continue
-        if kind != "shell_call" or item.get("call_id") in answered:  # the vendor ran it: its result is in the same output
-            yield _IN_WORDS.get(kind, kind.removesuffix("_call").replace("_", " "))
+        if kind != "shell_call" or item.get("call_id") in answered:  # the vendor ran it
+            yield _CHARGES.get(kind, kind.removesuffix("_call").replace("_", " "))
     if read.count(read.as_dict(tool_usage.get("image_gen")).get("total_tokens")):
         yield "images"
     searches = _searches(items)
@@ -500,7 +482,7 @@ def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterato
 
 
 def _searches(items: list[Item]) -> list[Item]:
-    """The web searches in an output; one that does not say what it did is one."""
+    """Return the web searches in an output; an item without an action counts as one."""
     return [item for item in items if item.get("type") == "web_search_call" and _action(item).get("type") in (None, "search")]
 
 

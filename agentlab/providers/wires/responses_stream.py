@@ -1,17 +1,16 @@
-"""A stream of Responses events, put together into the body that the whole answer would have been.
+"""A stream of Responses events, assembled into the body of the same answer without streaming.
 
 Vendor page: https://platform.openai.com/docs/api-reference/responses-streaming, read 2026-11-22 from the types of the vendor's client
 (openai 3.54); what other servers leave out of the events as recorded responses have it.
 
-The last event carries the whole response. Where its output is there it is the truth; but some servers leave it empty, or send less than
-they streamed, and a stream may break off: then the output is what the events before added up to.
-
-One output item of a stream of Responses events, as its pieces come in.
+The last event carries the whole response, and its output is used if it is there. But some servers leave it empty, or send less than
+they streamed, and a stream may break off: then the output is assembled from the events before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json
@@ -53,22 +52,23 @@ class ResponsesStreamParser(BodyParser):
         self._last: dict[str, Any] | None = None
         self._whole: dict[str, Any] | None = None
         self._paragraph: tuple[int, str, int] | None = None
-        self._open: list[str] = []  # where the text goes that is coming in, with the place that the events name
+        self._open: list[str] = []  # the pieces of the current text, and its place in the events
         self._open_at: tuple[JSON, JSON] = (None, None)
         self._open_kind = _TEXT_DELTA
-        self._open_call: tuple[int, str, str] | None = None  # or the arguments of a call: its number, id and name
-        self._number: int | None = None  # of the last event that was looked at; the short way counts those after it
+        self._open_call: tuple[int, str, str] | None = None  # of current arguments: the call's number, id and name
+        self._number: int | None = None  # of the last checked event; the fast path counts those after it
         self._since = 0
         self._gaps = False
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and tell what they add. Text and arguments, which are nearly all there is, go a short way."""
-        told: list[StreamEvent] = []
+        """Take the next bytes and return the events that they complete. Text and arguments, which are most of them, take a fast
+        path."""
+        events: list[StreamEvent] = []
         for name, event in self._incoming.feed(data):
             try:
                 chunk = from_json(event)
             except ValueError:
-                self._event(name, event, told)
+                self._event(name, event, events)
                 continue
             if type(chunk) is dict and chunk.get("type") == self._open_kind:
                 text = chunk.get("delta")
@@ -84,14 +84,14 @@ class ResponsesStreamParser(BodyParser):
                     if call is None:
                         self._since += 1
                     elif (number := chunk.get("sequence_number")) is not None:
-                        self._count(number)  # what is executed is looked at more closely
+                        self._count(number)  # arguments are executed, so they are checked
                     if text:
-                        told.append(TextDelta(text) if call is None else ToolCallDelta(*call, text))
+                        events.append(TextDelta(text) if call is None else ToolCallDelta(*call, text))
                     continue
-            self._chunk(name, chunk, told)
-        return told
+            self._chunk(name, chunk, events)
+        return events
 
-    def _take(self, name: bytes, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         kind = chunk.get("type") or name.decode("utf-8", "replace")
         if not isinstance(kind, str):
             return
@@ -101,25 +101,25 @@ class ResponsesStreamParser(BodyParser):
             self._count(number)
         if kind in PIECES:
             self._damaged = self._damaged or self._last is not None  # after the end
-            self._piece(kind, chunk, told)
+            self._piece(kind, chunk, events)
         elif kind in ("response.output_item.added", "response.output_item.done"):
             self._damaged = self._damaged or self._last is not None
-            self._item(kind, chunk, told)
+            self._item(kind, chunk, events)
         elif kind == "response.content_part.done":
             item = self._which(chunk, "message")
             item.parts[read.count(chunk.get("content_index")) or 0] = read.as_dict(chunk.get("part"))
         elif kind in _SNAPSHOTS:
             self._body.update(read.as_dict(chunk.get("response")))
         elif kind in _LAST:
-            self._end(kind, read.as_dict(chunk.get("response")), told)
+            self._end(kind, read.as_dict(chunk.get("response")), events)
         elif chunk.get("object") == "error" or kind == "error":
-            self._fail(chunk, told)
+            self._fail(chunk, events)
         elif chunk.get("object") == "response" or (not kind and "output" in chunk):  # not streamed after all
             self._whole = chunk
 
     def _begin_anew(self, chunk: dict[str, Any]) -> None:
-        """Another response after this one, as some recorders put those of a run together: what they hold is added up, the last one
-        tells how it ended, and nothing of it is sure."""
+        """Begin another response in the same stream, as some recorders join those of a run: their items are added up, the last one says
+        how it ended, and the result is not sure."""
         self._damaged = True
         if read.as_dict(chunk.get("response")).get("id") != read.as_dict(self._last).get("id"):
             self._last, self._number, self._done = None, None, False
@@ -135,29 +135,29 @@ class ResponsesStreamParser(BodyParser):
                 self._damaged = damaged  # the last event may carry all of it
             self._number, self._since = number, 0
 
-    def _end(self, kind: str, response: dict[str, Any], told: list[StreamEvent]) -> None:
+    def _end(self, kind: str, response: dict[str, Any], events: list[StreamEvent]) -> None:
         self._done = True
         self._open_at = (None, None)
         status = response.get("status")
         if not isinstance(status, str) or status not in _FINISHED:
             response = {**response, "type": kind}  # the event says it
         self._last = response
-        told.append(SignalSeen(self._signal_now()))
+        events.append(SignalSeen(self._signal_now()))
 
-    def _fail(self, error: JSON, told: list[StreamEvent]) -> None:
-        if isinstance(error, dict) and error.get("type") == "error":  # the event itself, whose type says nothing of the error
+    def _fail(self, error: JSON, events: list[StreamEvent]) -> None:
+        if isinstance(error, dict) and error.get("type") == "error":  # the event itself, whose type is not the error's
             error = {key: value for key, value in error.items() if key not in ("type", "sequence_number")} or "error"
-        super()._fail(error, told)
+        super()._fail(error, events)
 
-    def _item(self, kind: str, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
-        """An item that begins, or one that is done. What it holds and no piece has told yet is told."""
+    def _item(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        """Take an item that begins or is done, and emit its text that has not been streamed yet."""
         fields = read.as_dict(chunk.get("item"))
         index = chunk.get("output_index")
         self._open_at = (None, None)
         if kind == "response.output_item.added":
             known = self._begun_before(index, fields)
             if known is not None:
-                self._doubtful, known.headless = True, False  # its pieces came before it, or it comes twice
+                self._doubtful, known.headless = True, False  # its pieces came first, or it is repeated
                 known.fields.update(fields)
                 return
             item = self._begin(index, fields)
@@ -167,17 +167,17 @@ class ResponsesStreamParser(BodyParser):
         if item.call is not None:
             arguments = fields.get("arguments") if not item.pieces else None
             text = arguments if isinstance(arguments, str) else "" if arguments is None else read.dumps(arguments).decode()
-            if text or kind == "response.output_item.added" or not item.told:
-                item.told = True
+            if text or kind == "response.output_item.added" or not item.emitted:
+                item.emitted = True
                 if text:
                     item.pieces["arguments", 0] = [text]
-                told.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
+                events.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
         elif item.final is not None and not item.pieces:
             for field, part, text in item.parts_of(item.final):
-                self._tell(item, field, part, text, told)
+                self._emit(item, field, part, text, events)
 
-    def _piece(self, kind: str, chunk: dict[str, Any], told: list[StreamEvent]) -> None:
-        """A piece of an item, or the whole of one of its fields, which is told where no piece of it was."""
+    def _piece(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        """Take a piece of an item, or a whole field of it, which is emitted if no piece of it was."""
         field, key, place = PIECES[kind]
         text = chunk.get(key)
         item = self._which(chunk, TYPES[field])
@@ -191,43 +191,42 @@ class ResponsesStreamParser(BodyParser):
             if not isinstance(text, str) or (known is not None and not _is_better(field, text, "".join(known))):
                 return
             if known:
-                item.pieces[field, part] = [text]  # pieces were lost, or came twice or out of order
+                item.pieces[field, part] = [text]  # pieces were lost, repeated or out of order
                 return
         elif (field, part) in item.done:
-            self._damaged = True  # a piece that comes too late
+            self._damaged = True  # a late piece
         if not isinstance(text, str):
             if text is not None:
                 self._lose(BROKEN)
             return
-        self._tell(item, field, part, text, told)
-        if field == "text" or (item.call is not None and item.told and kind == _ARGUMENTS_DELTA):
+        self._emit(item, field, part, text, events)
+        if field == "text" or (item.call is not None and item.emitted and kind == _ARGUMENTS_DELTA):
             self._open, self._open_at = item.pieces[field, part], (chunk.get("output_index"), chunk.get(place or "content_index"))
             self._open_kind = _TEXT_DELTA if field == "text" else kind
             self._open_call = None if field == "text" or item.call is None else (item.call, item.call_id(), item.name())
 
-    def _tell(self, item: ItemPieces, field: str, part: int, text: str, told: list[StreamEvent]) -> None:
-        """Keep a piece, and tell of it."""
+    def _emit(self, item: ItemPieces, field: str, part: int, text: str, events: list[StreamEvent]) -> None:
+        """Keep a piece and emit its event."""
         item.pieces.setdefault((field, part), []).append(text)
         if not text:
             return
         if field == "text":
-            told.append(TextDelta(text))
+            events.append(TextDelta(text))
         elif field == "arguments":
             if item.call is not None:
-                item.told = True
-                told.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
+                item.emitted = True
+                events.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
         elif field != "refusal":
             paragraph = (item.number, field, part)
             between = "\n\n" if self._paragraph not in (None, paragraph) else ""
             self._paragraph = paragraph
-            told.append(ReasoningDelta(between + text))
+            events.append(ReasoningDelta(between + text))
 
     def _begin(self, index: JSON, fields: Item, *, headless: bool = False) -> ItemPieces:
-        """A new item; its place is the next one where the event names none. `headless`: its beginning has not come."""
+        """Begin an item, at the next place if the event has none. `headless`: its first event is missing."""
         if not isinstance(index, int):
             index = max(self._at, default=-1) + 1
-        item = ItemPieces(dict(fields), len(self._items), index)
-        item.headless = headless
+        item = ItemPieces(dict(fields), len(self._items), index, headless)
         if item.fields.get("type") == "function_call":
             item.call = self._calls
             self._calls += 1
@@ -237,8 +236,8 @@ class ResponsesStreamParser(BodyParser):
         return item
 
     def _which(self, chunk: dict[str, Any], kind: str, item_id: JSON = None) -> ItemPieces:
-        """The item that an event is about: by its place, else by its id, else the last one of that kind. Where its beginning was not
-        sent it begins here."""
+        """Return the item of an event: by its place, else by its id, else the last one of that kind. If its first event is missing it
+        begins here."""
         index = chunk.get("output_index")
         if isinstance(index, int):
             found = self._at.get(index)
@@ -250,7 +249,7 @@ class ResponsesStreamParser(BodyParser):
         return self._begin(None, {"type": kind, "id": wanted} if wanted else {"type": kind}, headless=True)
 
     def _begun_before(self, index: JSON, fields: Item) -> ItemPieces | None:
-        """The item of this beginning where something of it has come already."""
+        """Return the item of a first event that comes after pieces of the item, or None."""
         own_id = fields.get("id")
         for item in self._items:
             same = bool(own_id) and item.fields.get("id") == own_id
@@ -275,11 +274,11 @@ class ResponsesStreamParser(BodyParser):
 
     @property
     def sound(self) -> bool:
-        """Whether the stream came to its own end with nothing lost; known after `finish`."""
+        """True if the stream is complete and nothing was lost; known after `finish`."""
         return super().sound and (self._last is not None or self._whole is not None)
 
     def _weigh_order(self) -> None:
-        # What is missing in between does no harm where the last event carries all of it.
+        # Missing events do no harm if the last event carries the whole output.
         if self._gaps and (self._last is None or not weight(items_of(self._last.get("output")))):
             self._damaged = True
 
@@ -289,35 +288,35 @@ class ResponsesStreamParser(BodyParser):
     def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
         super()._lose(reason, lost_bytes)
         if reason == BROKEN:
-            self._number = None  # it had a number, too
-        self._open_at = (None, None)  # the next piece goes the long way
+            self._number = None  # it had a number too
+        self._open_at = (None, None)  # no fast path for the next piece
 
     def _is_mended(self) -> bool:
-        """Whether the last event carries all of the output."""
+        """True if the last event carries the whole output."""
         if self._last is None:
             return self._whole is not None
         given = items_of(self._last.get("output"))
         return bool(weight(given)) and items_of(self._assembled().get("output")) == given
 
     def _assembled(self) -> dict[str, Any]:
-        """The body of the same answer, not streamed."""
+        """Return the body of the same answer without streaming."""
         if self._whole is not None:
             return dict(self._whole)
         streamed = [item.body() for item in sorted(self._items, key=lambda item: item.index)]
-        body = {key: value for key, value in self._body.items() if key != "status"}  # that it runs is not how it ended
+        body = {key: value for key, value in self._body.items() if key != "status"}  # a status of the beginning
         if self._last is None:
             return {**body, "output": streamed}
         body.update(self._last)
         given = items_of(body.get("output"))
         lesser = len(given) < len(streamed) or weight(given) < weight(streamed)
-        if lesser and not (self._gaps and weight(given)):  # of pieces that are not all there, or not in order, nobody knows
+        if lesser and not (self._gaps and weight(given)):  # incomplete pieces are not preferred
             body["output"] = streamed
         return body
 
 
 def _is_better(field: str, text: str, known: str) -> bool:
-    """Whether a field's text as it is told at the end is to be taken for the pieces of it that came before: where it is more (pieces
-    were lost), or as much and another (they came out of order); arguments also where it is less, and complete (one came twice)."""
+    """True if a field's final text replaces its pieces: it is longer (pieces were lost), or of equal length and different (out of
+    order); arguments also if it is shorter and complete (one was repeated)."""
     if text == known:
         return False
     return len(text) >= len(known) or (field == "arguments" and read.is_json_object(text))
@@ -335,7 +334,7 @@ PIECES = {
     "response.refusal.delta": ("refusal", "delta", "content_index"),
     "response.refusal.done": ("refusal", "refusal", "content_index"),
 }
-"""By event: what it is a piece of, under which key it holds it, and under which the number of the part."""
+"""By event: the field that it is a piece of, the key of the piece, and the key of the part's number."""
 
 TYPES = {
     "text": "message",
@@ -344,7 +343,7 @@ TYPES = {
     "summary": "reasoning",
     "thoughts": "reasoning",
 }
-"""The type of the item that such a piece belongs to."""
+"""The type of the item that a field belongs to."""
 
 _PARTS = {
     "output_text": ("text", "text"),
@@ -353,39 +352,40 @@ _PARTS = {
     "reasoning_text": ("thoughts", "text"),
     "summary_text": ("summary", "text"),
 }
-"""By a part's type: what it is a piece of, and under which key it holds it."""
+"""By a part's type: its field, and the key of its text."""
 
 
+@dataclass(slots=True, eq=False)
 class ItemPieces:
-    """One item. `number` counts the items, `index` is its place in the output, `call` its number among the function calls; `fields` are
-    those that it began with, `final` those that it ended with; `closed` is whether its arguments came to their end, `done` which of
-    its fields did; `headless` is whether its beginning has not come."""
+    """One output item, assembled from its pieces.
 
-    __slots__ = ("call", "closed", "done", "fields", "final", "headless", "index", "number", "parts", "pieces", "told")
+    `number` counts the items, `index` is its place in the output, `call` its number among the function calls. `fields` are those of its
+    first event, `final` those of its last. `closed`: its arguments are complete; `done`: its complete fields. `emitted`: its call was
+    emitted. `headless`: its first event is missing.
+    """
 
-    def __init__(self, fields: Item, number: int, index: int) -> None:
-        self.fields = fields
-        self.number = number
-        self.index = index
-        self.call: int | None = None
-        self.closed = False
-        self.told = False
-        self.headless = False
-        self.done: set[tuple[str, int]] = set()
-        self.final: Item | None = None
-        self.pieces: dict[tuple[str, int], list[str]] = {}
-        self.parts: dict[int, dict[str, Any]] = {}
+    fields: Item
+    number: int
+    index: int
+    headless: bool = False
+    call: int | None = None
+    closed: bool = False
+    emitted: bool = False
+    done: set[tuple[str, int]] = field(default_factory=set)
+    final: Item | None = None
+    pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    parts: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def name(self) -> str:
-        """The function that is called."""
+        """Return the name of the called function."""
         return read.as_text((self.final or self.fields).get("name"))
 
     def call_id(self) -> str:
-        """The call's id."""
+        """Return the call's id."""
         return call_id_of(self.final or self.fields, (self.call or 0) + 1)
 
     def parts_of(self, item: Item) -> Iterator[tuple[str, int, str]]:
-        """What a finished item holds, as pieces."""
+        """Yield the pieces of a finished item."""
         for key in ("summary", "content"):
             for number, part in enumerate(read.as_list(item.get(key))):
                 kind = read.as_dict(part).get("type")
@@ -394,7 +394,7 @@ class ItemPieces:
                     yield field, number, text
 
     def body(self) -> Item:
-        """The item as a whole body holds it. One that was not finished says so."""
+        """Return the item as in a whole body. An unfinished one says so."""
         streamed = self._streamed()
         if self.final is None:
             return {**streamed, "status": "completed" if self.closed else "in_progress"}
@@ -421,7 +421,7 @@ class ItemPieces:
         return item
 
     def _joined(self, field: str, kind: str) -> dict[int, dict[str, Any]]:
-        """The parts of one sort by their number, with what the finished part said beside its text."""
+        """Return the parts of one kind by number, with the other fields of their finished parts."""
         key = "refusal" if field == "refusal" else "text"
         found: dict[int, dict[str, Any]] = {}
         for (name, number), pieces in self.pieces.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -38,17 +38,15 @@ NO_START = "the beginning of a block is missing"
 _NOT_UTF8 = "bytes in it are no text"
 
 
+@dataclass(slots=True, eq=False)
 class _Loss:
     """A hole in an unfinished stream. `lengths` are those of the text, the reasoning and the arguments before it, `blocks` is the
     number of blocks before it. `over`: the answer had already ended."""
 
-    __slots__ = ("blocks", "hole", "lengths", "over")
-
-    def __init__(self, hole: Hole, lengths: tuple[int, int, int], blocks: int, *, over: bool) -> None:
-        self.hole = hole
-        self.lengths = lengths
-        self.blocks = blocks
-        self.over = over
+    hole: Hole
+    lengths: tuple[int, int, int]
+    blocks: int
+    over: bool
 
 
 class BodyParser:
@@ -292,6 +290,12 @@ class BlockParser(BodyParser):
         return self._signaller(stop_reason, facts)
 
     def _calls(self) -> tuple[ToolCall, ...]:
+        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
+        blocks = self._waiting([block for _, block in sorted(self._blocks.items())])
+        return tuple(ToolCall(block.id(), block.name(), block.arguments(), closed=block.closed and sound) for block in blocks)
+
+    def _waiting(self, blocks: list[Any]) -> list[Any]:
+        """Return the blocks that are calls of the request's tools."""
         raise NotImplementedError
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
