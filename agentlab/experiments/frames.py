@@ -1,4 +1,4 @@
-"""The frames of an experiment, from its store, with the names of the cells in front."""
+"""The frames of an experiment, from its store, with the cells' names as first columns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FIXED = [column.name for column in STEP_COLUMNS]
 
 
 def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
-    """One frame of the newest attempt at each cell."""
-    kept = {one.run_id: place for place, one in enumerate(results.standing) if one.kept is not None}
+    """Return a frame of the newest attempt at each cell."""
+    kept = {one.run_id: place for place, one in enumerate(results.statuses) if one.kept is not None}
     made = (
         results.store.frame(what, list(kept))
         if what in ("runs", "steps") or what not in FRAMES
@@ -32,19 +32,19 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
     rows = made["run_id"].map(kept)
     made = made.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
     places = made["run_id"].map(kept).to_list()
-    if what == "steps":  # which condition was read first is a matter of chance
+    if what == "steps":  # the order of the conditions' columns depends on which run came first
         made = made[[*_FIXED, *sorted(set(made.columns) - set(_FIXED), key=_leaf)]]
     if what == "runs":
-        places = list(range(len(results.standing)))
-        made = _with_the_missing(made, results)
-    front = _front(results.standing, places)
+        places = list(range(len(results.statuses)))
+        made = _with_missing_cells(made, results)
+    front = _front(results.statuses, places)
     if what == "runs":
         own = ["state", "begun_at"]
         front["state"] = made["state"].array
-        front["attempt"] = array([one.attempt for one in results.standing], "Int64")
+        front["attempt"] = array([one.attempt for one in results.statuses], "Int64")
         why = {**results.left_out, **results.problems}
-        front["problem"] = array([why.get(one.run_id) for one in results.standing], "string")
-        front["changed"] = array([", ".join(one.changed) or None for one in results.standing], "string")
+        front["problem"] = array([why.get(one.run_id) for one in results.statuses], "string")
+        front["changed"] = array([", ".join(one.changed) or None for one in results.statuses], "string")
         front |= _of_scores(results)
         made = made[[name for name in made.columns if name not in own] + ["begun_at"]]
     return pd.concat([pd.DataFrame(front, index=made.index), made], axis=1)
@@ -55,10 +55,10 @@ def _leaf(name: str) -> tuple[str, int]:
     return leaf, ("value", "limit", "met").index(part)
 
 
-def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
-    """A row too for each cell of which nothing was run."""
+def _with_missing_cells(made: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
+    """Add one row per cell that was not run."""
     grid = results.grid
-    missing = [one for one in results.standing if one.kept is None]
+    missing = [one for one in results.statuses if one.kept is None]
     known: dict[str, list[Any]] = {
         "run_id": [one.run_id for one in missing],
         "provider": [grid.agents[one.cell.agent].model.name for one in missing],
@@ -74,21 +74,21 @@ def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.Data
         for name in made.columns
     }
     both = pd.DataFrame(blank) if made.empty else pd.concat([made, pd.DataFrame(blank)], ignore_index=True)
-    place = {one.run_id: place for place, one in enumerate(results.standing)}
+    place = {one.run_id: place for place, one in enumerate(results.statuses)}
     return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
 
 
-def _front(standing: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
-    """The names of the cells and their scores, for rows of these cells."""
-    notes = [_note(one) for one in standing]
+def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
+    """Return the names and scores of the cells in these places."""
+    notes = [_note(one) for one in statuses]
     scores = [note.get("score") for note in notes]
     parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
     whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
     made = {
-        "agent": array([standing[place].cell.agent for place in places], "string"),
-        "prompt_id": array([standing[place].cell.prompt_id for place in places], "string"),
-        "settings": array([standing[place].cell.settings for place in places], "string"),
-        "repeat": array([standing[place].cell.repeat for place in places], "Int64"),
+        "agent": array([statuses[place].cell.agent for place in places], "string"),
+        "prompt_id": array([statuses[place].cell.prompt_id for place in places], "string"),
+        "settings": array([statuses[place].cell.settings for place in places], "string"),
+        "repeat": array([statuses[place].cell.repeat for place in places], "Int64"),
         "score": _numbers(whole, places),
         "score_error": array([notes[place].get("error") for place in places], "string"),
     }
@@ -105,10 +105,10 @@ def _note(one: CellStatus) -> dict[str, Any]:
 
 
 def _of_scores(results: ExperimentResults) -> dict[str, Any]:
-    """What the agents used that the score of each run ran: nothing where it ran none, NA where it is not known."""
-    noted = spent_beside(results.store.storage, [one.run_id for one in results.standing if one.kept is not None])
+    """Return what the agents used that the score of each run ran: 0 if it ran none, NA if unknown."""
+    noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.kept is not None])
     known = []
-    for one in results.standing:
+    for one in results.statuses:
         has_note = one.score is not None and "by" in json.loads(one.score)
         known.append(noted.get(one.run_id, {}).get(SCORE, Spent() if has_note else None))
     return {
@@ -119,7 +119,7 @@ def _of_scores(results: ExperimentResults) -> dict[str, Any]:
 
 
 def _numbers(values: list[Any], places: Sequence[int]) -> Any:
-    """Bools where all of them are, else numbers; the same type whichever rows they stand in."""
+    """Return bools if all values are bools, else numbers; the type does not depend on the places."""
     kinds = {type(value) for value in values if value is not None}
     if kinds and not kinds <= {bool}:
         values = [None if value is None else float(value) for value in values]
@@ -128,7 +128,7 @@ def _numbers(values: list[Any], places: Sequence[int]) -> Any:
 
 
 def plan(grid: Grid, to_do: Sequence[CellStatus]) -> pd.DataFrame:
-    """A row for each run to be done."""
+    """Return one row per run to do."""
     settings = [grid.run_of(one.cell).limits.snapshot() for one in to_do]
     budgets = [one.budget for one in settings]
     models = [grid.agents[one.cell.agent].model for one in to_do]

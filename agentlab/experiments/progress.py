@@ -1,4 +1,4 @@
-"""A bar for each provider: runs done, cost so far, time left. Drawn where somebody can see it."""
+"""One progress bar per provider: runs done, cost so far, time left. Drawn on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from agentlab.experiments.shared_budget import Spent
 from agentlab.jupyter import frontend
 from agentlab.printable import one_line
 
-REDRAWN_EVERY_S = 0.5
-"""How often a bar is drawn for its cost alone; it is drawn at once when a run ends."""
+REDRAW_INTERVAL_S = 0.5
+"""How often a bar is redrawn for its cost alone; when a run ends it is redrawn at once."""
 
 
 class Progress:
-    """How far an experiment is, by provider. `total` and `done` count runs; with `shown` there are bars, on a terminal or in a page."""
+    """The progress of an experiment by provider. `total` and `done` count runs; with `shown` there are bars."""
 
     def __init__(self, total: Mapping[str, int], done: Mapping[str, int], *, shown: bool) -> None:
         self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
@@ -32,7 +32,7 @@ class Progress:
         )
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
-        """What a run has used by now."""
+        """Take in what a run has used so far."""
         before, sums = self._spent.get(run_id, Spent()), self._sums[provider]
         self._spent[run_id] = spent
         self._sums[provider] = Spent(
@@ -44,29 +44,29 @@ class Progress:
         )
         if provider in self._bars:
             now_s = time.monotonic()
-            is_due = now_s - self._drawn_s[provider] >= REDRAWN_EVERY_S
+            is_due = now_s - self._drawn_s[provider] >= REDRAW_INTERVAL_S
             self._drawn_s[provider] = now_s if is_due else self._drawn_s[provider]
-            self._bars[provider].set_postfix_str(self.said(provider), refresh=is_due)
+            self._bars[provider].set_postfix_str(self.text(provider), refresh=is_due)
 
     def ended(self, provider: str, *, failed: bool) -> None:
-        """A run is done."""
+        """Take in that a run has ended."""
         self.done[provider] += 1
         self.failed[provider] += failed
         if provider in self._bars:
-            self._bars[provider].set_postfix_str(self.said(provider), refresh=False)
+            self._bars[provider].set_postfix_str(self.text(provider), refresh=False)
             self._bars[provider].update()
 
-    def said(self, provider: str) -> str:
-        """Cost so far, and failures, in words."""
+    def text(self, provider: str) -> str:
+        """Return cost so far, and failures, in words."""
         sums = self._sums[provider]
         known = about_dollars(sums.cost_usd)
         cost = known if not sums.unknown_cost else "cost unknown" if not sums.cost_usd else f"at least {known}"
         return cost + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
 
     def close(self) -> None:
-        """Leave the bars as they are."""
+        """Close the bars; they stay as they are."""
         for provider, bar in self._bars.items():
-            bar.set_postfix_str(self.said(provider), refresh=True)
+            bar.set_postfix_str(self.text(provider), refresh=True)
             bar.close()
 
 
