@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from agentlab.columns import STEP_COLUMNS
+from agentlab.experiments.grid import AXES
 from agentlab.experiments.runner import NOT_STARTED
 from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
 from agentlab.experiments.status import CellStatus
@@ -85,10 +85,7 @@ def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, A
     parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
     whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
     made = {
-        "agent": array([statuses[place].cell.agent for place in places], "string"),
-        "prompt_id": array([statuses[place].cell.prompt_id for place in places], "string"),
-        "settings": array([statuses[place].cell.settings for place in places], "string"),
-        "repeat": array([statuses[place].cell.repeat for place in places], "Int64"),
+        **_cell_columns([statuses[place] for place in places]),
         "score": _numbers(whole, places),
         "score_error": array([notes[place].get("error") for place in places], "string"),
     }
@@ -98,10 +95,16 @@ def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, A
     return made
 
 
-def _note(one: CellStatus) -> dict[str, Any]:
+def _cell_columns(statuses: Sequence[CellStatus]) -> dict[str, Any]:
+    return {
+        name: array([getattr(one.cell, name) for one in statuses], "Int64" if name == "repeat" else "string") for name in AXES
+    }
+
+
+def _note(one: CellStatus) -> Mapping[str, Any]:
     if one.score_changed:
         return {"error": "This was scored by another version of the score function: study.run() scores it again."}
-    return {} if one.score is None else json.loads(one.score)
+    return one.note or {}
 
 
 def _of_scores(results: ExperimentResults) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def _of_scores(results: ExperimentResults) -> dict[str, Any]:
     noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.kept is not None])
     known = []
     for one in results.statuses:
-        has_note = one.score is not None and "by" in json.loads(one.score)
+        has_note = one.note is not None and "by" in one.note
         known.append(noted.get(one.run_id, {}).get(SCORE, Spent() if has_note else None))
     return {
         "score_calls": array([None if one is None else one.calls for one in known], "Int64"),
@@ -133,10 +136,7 @@ def plan(grid: Grid, to_do: Sequence[CellStatus]) -> pd.DataFrame:
     budgets = [one.budget for one in settings]
     models = [grid.agents[one.cell.agent].model for one in to_do]
     columns: dict[str, Any] = {
-        "agent": array([one.cell.agent for one in to_do], "string"),
-        "prompt_id": array([one.cell.prompt_id for one in to_do], "string"),
-        "settings": array([one.cell.settings for one in to_do], "string"),
-        "repeat": array([one.cell.repeat for one in to_do], "Int64"),
+        **_cell_columns(to_do),
         "run_id": array([one.run_id for one in to_do], "string"),
         "state": array([one.state for one in to_do], "string"),
         "provider": array([model.name for model in models], "string"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
-from agentlab.limits import whole_number
+from agentlab.limits import no_such, whole_number
 from agentlab.no_such_name import advice
 from agentlab.redaction import without_keys
 from agentlab.run import Run
@@ -245,9 +244,7 @@ def _given(
         values["settings"] = next(iter(settings))
     for axis, known in (("agent", agents), ("prompt_id", prompts), ("settings", settings)):
         if values[axis] not in known:
-            near = difflib.get_close_matches(str(values[axis]), known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigurationError(f"cells: there is no {axis} {values[axis]!r}.{hint} There is: {', '.join(known)}.")
+            raise ConfigurationError(f"cells: {no_such(axis, str(values[axis]), list(known))}")
     text = prompts[values["prompt_id"]]
     wanted = range(1, repeats + 1) if "repeat" not in values else [whole_number("cells", "repeat", values["repeat"])]
     return [Cell(values["agent"], values["prompt_id"], values["settings"], repeat, text) for repeat in wanted]

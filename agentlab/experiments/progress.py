@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from agentlab.amounts import about_dollars
 from agentlab.experiments.shared_budget import Spent
 from agentlab.jupyter import frontend
 from agentlab.printable import one_line
@@ -33,15 +32,8 @@ class Progress:
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
         """Take in what a run has used so far."""
-        before, sums = self._spent.get(run_id, Spent()), self._sums[provider]
+        self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
         self._spent[run_id] = spent
-        self._sums[provider] = Spent(
-            sums.calls + spent.calls - before.calls,
-            sums.tokens + spent.tokens - before.tokens,
-            sums.cost_usd + spent.cost_usd - before.cost_usd,
-            sums.unknown_tokens or spent.unknown_tokens,
-            sums.unknown_cost or spent.unknown_cost,
-        )
         if provider in self._bars:
             now_s = time.monotonic()
             is_due = now_s - self._drawn_s[provider] >= REDRAW_INTERVAL_S
@@ -58,10 +50,7 @@ class Progress:
 
     def text(self, provider: str) -> str:
         """Return cost so far, and failures, in words."""
-        sums = self._sums[provider]
-        known = about_dollars(sums.cost_usd)
-        cost = known if not sums.unknown_cost else "cost unknown" if not sums.cost_usd else f"at least {known}"
-        return cost + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
+        return self._sums[provider].dollars + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
 
     def close(self) -> None:
         """Close the bars; they stay as they are."""

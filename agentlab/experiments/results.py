@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -256,7 +255,7 @@ def _of_failures(results: ExperimentResults) -> Iterator[str]:
 
 
 def _of_scores(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]:
-    notes = [json.loads(one.score) for one in statuses if one.score is not None]
+    notes = [one.note for one in statuses if one.note is not None]
     errors = [note["error"] for note in notes if "error" in note]
     if errors:
         yield (

@@ -50,14 +50,18 @@ class Spent:
     unknown_tokens: bool = False
     unknown_cost: bool = False
 
-    def __add__(self, other: Spent) -> Spent:
+    def with_part(self, before: Spent, now: Spent) -> Spent:
+        """Return this sum after a part of it has changed; an unknown part stays unknown."""
         return Spent(
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            self.cost_usd + other.cost_usd,
-            self.unknown_tokens or other.unknown_tokens,
-            self.unknown_cost or other.unknown_cost,
+            self.calls + now.calls - before.calls,
+            self.tokens + now.tokens - before.tokens,
+            self.cost_usd + now.cost_usd - before.cost_usd,
+            self.unknown_tokens or now.unknown_tokens,
+            self.unknown_cost or now.unknown_cost,
         )
+
+    def __add__(self, other: Spent) -> Spent:
+        return self.with_part(_NOTHING, other)
 
     def __repr__(self) -> str:
         tokens = f"{'at least ' * self.unknown_tokens}{counted(self.tokens, 'token')}"
@@ -69,6 +73,9 @@ class Spent:
         if self.unknown_cost and not self.cost_usd:
             return "cost unknown"
         return f"{'at least ' * self.unknown_cost}{about_dollars(self.cost_usd)}"
+
+
+_NOTHING = Spent()
 
 
 def spent_by(history: RunHistory) -> Spent:
@@ -183,14 +190,7 @@ class SharedBudget:
         with self._lock:
             before = self._parts.setdefault(run_id, {}).get(part, Spent())
             self._parts[run_id][part] = spent
-            total = self.total + spent
-            self.total = Spent(
-                total.calls - before.calls,
-                total.tokens - before.tokens,
-                total.cost_usd - before.cost_usd,
-                total.unknown_tokens,
-                total.unknown_cost,
-            )
+            self.total = self.total.with_part(before, spent)
         self._notify(run_id, self.of(run_id))
 
     def spent_on(self, part: str) -> Spent:

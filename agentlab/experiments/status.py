@@ -21,7 +21,7 @@ from agentlab.storage.writer import secrets_of
 
 @dataclass(frozen=True, slots=True)
 class CellStatus:
-    """The newest attempt at a cell. `kept` is its stored run, None if there is none; `score` is its score note.
+    """The newest attempt at a cell. `kept` is its stored run, None if there is none; `note` is its stored score.
 
     `replayed` is True for a run from a recording, False for a live one, None if that is unknown. `changed` names the functions (tools,
     middleware, conditions) whose code has changed since the run was made; `score_changed` is True if the score function has changed.
@@ -33,7 +33,7 @@ class CellStatus:
     kept: StoredRun | None = None
     state: str = NOT_STARTED
     stop_reason: str | None = None
-    score: str | None = None
+    note: Mapping[str, Any] | None = None
     replayed: bool | None = None
     changed: tuple[str, ...] = ()
     score_changed: bool = False
@@ -46,12 +46,12 @@ class CellStatus:
     @property
     def score_failed(self) -> bool:
         """True if the score function raised, or returned no score."""
-        return self.score is not None and "error" in json.loads(self.score)
+        return self.note is not None and "error" in self.note
 
     @property
     def parts(self) -> dict[str, Any] | None:
         """The single scores by name; None if the score is no dict."""
-        score = None if self.score is None else json.loads(self.score).get("score")
+        score = None if self.note is None else self.note.get("score")
         return score if isinstance(score, dict) else None
 
 
@@ -74,29 +74,29 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
     found = []
     expected: dict[tuple[str, str], dict[str, Any]] = {}
     for cell in grid.cells:
-        standing = CellStatus(cell, grid.run_id(cell))
-        while standing.run_id in kept:
-            run = ours[standing.run_id] = kept[standing.run_id]
+        status = CellStatus(cell, grid.run_id(cell))
+        while status.run_id in kept:
+            run = ours[status.run_id] = kept[status.run_id]
             now = now_by.get((cell.agent, cell.settings), {})
-            sent, code = differences(makers.get(standing.run_id), now)
+            sent, code = differences(makers.get(status.run_id), now)
             _check(grid, cell, run, expected, sent)
             end = {} if run.end is None else json.loads(run.end)
-            score = scores.get(standing.run_id)
-            standing = replace(
-                standing,
+            note = json.loads(scores[status.run_id]) if status.run_id in scores else None
+            status = replace(
+                status,
                 kept=run,
                 state=store.state_of(run),
                 stop_reason=end.get("stop_reason"),
                 replayed=end.get("row", {}).get("replayed"),
-                score=score,
+                note=note,
                 changed=tuple(code),
-                score_changed=score is not None and is_stale(json.loads(score), scored_by),
+                score_changed=note is not None and is_stale(note, scored_by),
             )
-            following = grid.run_id(cell, standing.attempt + 1)
+            following = grid.run_id(cell, status.attempt + 1)
             if following not in kept:
                 break
-            standing = CellStatus(cell, following, standing.attempt + 1)
-        found.append(standing)
+            status = CellStatus(cell, following, status.attempt + 1)
+        found.append(status)
     return found, ours
 
 
@@ -135,10 +135,10 @@ def _check(
         )
 
 
-def jobs(grid: Grid, standing: list[CellStatus], *, scoring: bool, retry: bool) -> list[tuple[CellStatus, Job]]:
+def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) -> list[tuple[CellStatus, Job]]:
     """Return the jobs to do, in the cells' order, last those that another process is working on."""
     now, later = [], []
-    for one in standing:
+    for one in statuses:
         job = Job(one.run_id, one.cell.label, one.cell.agent, one.cell.settings, one.cell.prompt)
         if one.failed:
             if retry:
@@ -146,7 +146,7 @@ def jobs(grid: Grid, standing: list[CellStatus], *, scoring: bool, retry: bool) 
                 run_id = grid.run_id(one.cell, attempt)
                 now.append((CellStatus(one.cell, run_id, attempt), replace(job, run_id=run_id)))
         elif one.state == ENDED:
-            if scoring and (one.score is None or one.score_changed or (retry and one.score_failed)):
+            if scoring and (one.note is None or one.score_changed or (retry and one.score_failed)):
                 now.append((one, replace(job, again=retry)))
         elif one.state == OPEN:
             later.append((one, job))
