@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,6 @@ from agentlab.jupyter import frontend
 from agentlab.printable import one_line
 
 REDRAW_INTERVAL_S = 0.5
-"""How often a bar is redrawn for its cost alone; when a run ends it is redrawn at once."""
 
 
 class Progress:
@@ -23,7 +21,6 @@ class Progress:
         self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
         self._spent: dict[str, Spent] = {}
         self._sums = dict.fromkeys(total, Spent())
-        self._drawn_s = dict.fromkeys(total, 0.0)
         self._bars = (
             {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()}
             if shown and _can_be_seen()
@@ -34,19 +31,18 @@ class Progress:
         """Take in what a run has used so far."""
         self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
         self._spent[run_id] = spent
-        if provider in self._bars:
-            now_s = time.monotonic()
-            is_due = now_s - self._drawn_s[provider] >= REDRAW_INTERVAL_S
-            self._drawn_s[provider] = now_s if is_due else self._drawn_s[provider]
-            self._bars[provider].set_postfix_str(self.text(provider), refresh=is_due)
+        self._draw(provider, 0)
 
     def ended(self, provider: str, *, failed: bool) -> None:
         """Take in that a run has ended."""
         self.done[provider] += 1
         self.failed[provider] += failed
+        self._draw(provider, 1)
+
+    def _draw(self, provider: str, ended: int) -> None:
         if provider in self._bars:
             self._bars[provider].set_postfix_str(self.text(provider), refresh=False)
-            self._bars[provider].update()
+            self._bars[provider].update(ended)
 
     def text(self, provider: str) -> str:
         """Return cost so far, and failures, in words."""
@@ -62,7 +58,7 @@ class Progress:
 def _bar(provider: str, total: int, done: int) -> Any:
     from tqdm.auto import tqdm
 
-    return tqdm(desc=one_line(provider), total=total, initial=done, unit="run")
+    return tqdm(desc=one_line(provider), total=total, initial=done, unit="run", mininterval=REDRAW_INTERVAL_S, miniters=0)
 
 
 def _can_be_seen() -> bool:

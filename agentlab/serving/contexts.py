@@ -99,21 +99,15 @@ class Contexts:
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
         """Add all of these messages, or none. Raises ContextChangedError unless the context holds `after` messages."""
         rows = [(context_id, after + index, without_keys(encode(message))) for index, message in enumerate(messages)]
-        with self._access():
+        with self._access(), self._database:  # commits at the end, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
-            try:
-                (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()
-                if count != after:
-                    raise ContextChangedError(
-                        f"The context {context_id!r} had {after} messages when the request began, and now has {count}: "
-                        "another process wrote to it. Nothing was saved; send the request again."
-                    )
-                self._database.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+            (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()
+            if count != after:
+                raise ContextChangedError(
+                    f"The context {context_id!r} had {after} messages when the request began, and now has {count}: "
+                    "another process wrote to it. Nothing was saved; send the request again."
+                )
+            self._database.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
 
     def ids(self) -> list[str]:
         """Return the ids of all contexts, sorted."""

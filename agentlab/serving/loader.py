@@ -14,6 +14,7 @@ import importlib.util
 import io
 import json
 import os
+import symtable
 import sys
 import types
 from collections.abc import Iterator
@@ -126,21 +127,8 @@ def _parsed(source: str, name: str) -> ast.Module:
 
 def _bound(tree: ast.Module) -> set[str]:
     """Return the names that a cell defines at its top level."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-            continue  # its inner names are its own
-        if isinstance(node, ast.Lambda):
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        waiting.extend(ast.iter_child_nodes(node))
-    return found
+    symbols = symtable.symtable(ast.unparse(tree), "cell", "exec").get_symbols()
+    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
 
 
 async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:

@@ -29,10 +29,8 @@ FORMAT = 1
 RUNS_AT_ONCE = 200
 _MARK = b"agentlab"
 _OF_RUNS = ["run_id", "begun_at_s", "writer", "head", "steps", "end"]
-_CALLED_COLUMN = "under_way"
-"""The note of sub-agents of an interrupted step; earlier exports have no such column."""
-_BEGUN_COLUMN = "tools_begun"
-"""The note of tools that may have run; earlier exports have no such column."""
+_OF_NOTES = {"under_way": CALLED, "tools_begun": BEGUN}
+"""Columns of notes, and the names of the notes; earlier exports have no such columns."""
 _OF_STEPS = ["run_id", "step", "row", "body"]
 
 
@@ -46,10 +44,9 @@ def export(store: Store, folder: str | Path) -> None:
     runs["writer"] = array([run.head.writer for run in stored_runs], "string")
     runs["head"] = array([run.head.body for run in stored_runs], "string")
     runs["end"] = array([run.end for run in stored_runs], "string")
-    notes = store.storage.notes(CALLED)
-    runs[_CALLED_COLUMN] = array([None if run.end is not None else notes.get(run.head.run_id) for run in stored_runs], "string")
-    begun = store.storage.notes(BEGUN)
-    runs[_BEGUN_COLUMN] = array([begun.get(run.head.run_id) for run in stored_runs], "string")
+    for column, name in _OF_NOTES.items():
+        notes = store.storage.notes(name)
+        runs[column] = array([notes.get(run.head.run_id) for run in stored_runs], "string")
     steps = _without_mixed_columns(steps_frame(store, stored_runs, whole_store=True))
     with _errors(place):
         place.mkdir(parents=True, exist_ok=True)
@@ -95,7 +92,7 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
     with _errors(place):
         with pq.ParquetFile(place / "runs.parquet") as file:
             _check(place / "runs.parquet", file, _OF_RUNS)
-            optional = [name for name in (_CALLED_COLUMN, _BEGUN_COLUMN) if name in file.schema_arrow.names]
+            optional = [column for column in _OF_NOTES if column in file.schema_arrow.names]
             runs = file.read(columns=[*_OF_RUNS, *optional]).to_pylist()
         with pq.ParquetFile(place / "steps.parquet") as file:
             _check(place / "steps.parquet", file, _OF_STEPS)
@@ -125,7 +122,7 @@ def _added(store: Store, run: dict[str, Any], steps: list[StoredStep], here: Sto
             f"The run {run_id!r} is here already and differs ({here.steps} steps, in the export {run['steps']}): delete it first."
         )
     store.storage.begin(StoredHead(run_id, run["begun_at_s"], run["writer"], run["head"]), steps, run["end"])
-    for name, column in ((CALLED, _CALLED_COLUMN), (BEGUN, _BEGUN_COLUMN)):
+    for column, name in _OF_NOTES.items():
         if run.get(column) is not None:
             store.storage.note(run_id, name, run[column])
     return True

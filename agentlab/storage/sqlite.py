@@ -274,14 +274,9 @@ class SqliteStorage:
         """One exclusive transaction: what it reads is still true when it writes."""
         with self._lock:
             database = self._open()
-            database.execute("BEGIN IMMEDIATE")
-            try:
+            with database:  # commits at the end, or rolls back
+                database.execute("BEGIN IMMEDIATE")
                 yield database
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:

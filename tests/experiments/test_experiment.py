@@ -534,7 +534,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-repeats": (lambda: two(repeats=0), LimitError, "repeats=0"),
     "filter-leaves-nothing": (lambda: two(where=lambda cell: False), ConfigurationError, "leaves none of the 8 cells"),
     "filter-number": (lambda: two(where=3), ConfigurationError, "where=3: pass a function of a cell"),
-    "unknown-cell": (lambda: two(cells=[("a", "thre", "short")]), ConfigurationError, "there is no prompt_id 'thre'"),
+    "unknown-cell": (lambda: two(cells=[("a", "thre", "short")]), ConfigurationError, "There is no prompt_id 'thre'"),
     "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "names no settings: choose one of whole, short"),
     "cell-of-nothing": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
     "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is there twice: leave one out"),
@@ -659,6 +659,7 @@ def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str],
 
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     bars = progress.Progress({"pa": 2}, {}, shown=True)
+    bars._bars["pa"].last_print_t -= 1.0  # as if it had been drawn a second ago
     bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
     bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
     drawn = capsys.readouterr().err
