@@ -154,14 +154,14 @@ class Experiment(Shown):
             (5, 30)
         """
         to_do = [one for one in self._to_do(retry=retry) if one.state != ENDED]
-        statuses, kept = cell_statuses(self.grid, self.store)
+        statuses, stored = cell_statuses(self.grid, self.store)
         bounds = []
         for one in to_do:
             agent, limits = self.grid.agents[one.cell.agent], self.grid.run_of(one.cell).limits.snapshot()
             model = agent.model
             who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
             bounds.append(bound(limits.budget, model.name, model.model, who, address))
-        begun = spent_before(self.store.storage, kept.values()) if kept else {}
+        begun = spent_before(self.store.storage, stored.values()) if stored else {}
         shared_budget = SharedBudget(self.budget, None, begun)
         max_runs = (
             None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
@@ -222,7 +222,7 @@ class Experiment(Shown):
 
     async def _run(self, concurrency: int, executor: Executor | None, progress: bool, retry: bool) -> ExperimentResults:
         self._save()
-        statuses, kept = self._statuses()
+        statuses, stored = self._statuses()
         to_do = jobs(self.grid, statuses, scoring=self.score is not None, retry=retry)
         if executor is None:  # a worker may have keys that this process lacks
             transport = self._transport_now()
@@ -242,7 +242,7 @@ class Experiment(Shown):
             if run_id in provider_of:
                 bars.spent(provider_of[run_id], run_id, spent)
 
-        shared_budget = self._new_shared_budget(statuses, kept, show)
+        shared_budget = self._new_shared_budget(statuses, stored, show)
         own = self._own_budgets()
         scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
         self._problems, self._left_out = {}, {}
@@ -308,10 +308,10 @@ class Experiment(Shown):
         return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in self.grid.one_of_each_pair().items()}
 
     def _new_shared_budget(
-        self, statuses: list[CellStatus], kept: dict[str, StoredRun], notify: Callable[[str, Spent], None]
+        self, statuses: list[CellStatus], stored: dict[str, StoredRun], notify: Callable[[str, Spent], None]
     ) -> SharedBudget:
         """Return the shared budget with what is spent already, and what runs of each agent and settings have used so far."""
-        before = spent_before(self.store.storage, kept.values()) if kept else {}
+        before = spent_before(self.store.storage, stored.values()) if stored else {}
         groups = {(one.cell.agent, one.cell.settings) for one in statuses}
         shared_budget = SharedBudget(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
         for one in statuses:

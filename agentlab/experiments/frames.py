@@ -23,31 +23,31 @@ _FIXED = [column.name for column in STEP_COLUMNS]
 
 def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
     """Return a frame of the newest attempt at each cell."""
-    kept = {one.run_id: place for place, one in enumerate(results.statuses) if one.kept is not None}
-    made = (
-        results.store.frame(what, list(kept))
+    stored = {one.run_id: place for place, one in enumerate(results.statuses) if one.stored is not None}
+    table = (
+        results.store.frame(what, list(stored))
         if what in ("runs", "steps") or what not in FRAMES
         else to_frame(results.loaded, what)
     )
-    rows = made["run_id"].map(kept)
-    made = made.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
-    places = made["run_id"].map(kept).to_list()
+    rows = table["run_id"].map(stored)
+    table = table.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
+    places = table["run_id"].map(stored).to_list()
     if what == "steps":  # the order of the conditions' columns depends on which run came first
-        made = made[[*_FIXED, *sorted(set(made.columns) - set(_FIXED), key=_leaf)]]
+        table = table[[*_FIXED, *sorted(set(table.columns) - set(_FIXED), key=_leaf)]]
     if what == "runs":
         places = list(range(len(results.statuses)))
-        made = _with_missing_cells(made, results)
+        table = _with_missing_cells(table, results)
     front = _front(results.statuses, places)
     if what == "runs":
         own = ["state", "begun_at"]
-        front["state"] = made["state"].array
+        front["state"] = table["state"].array
         front["attempt"] = array([one.attempt for one in results.statuses], "Int64")
         why = {**results.left_out, **results.problems}
         front["problem"] = array([why.get(one.run_id) for one in results.statuses], "string")
         front["changed"] = array([", ".join(one.changed) or None for one in results.statuses], "string")
         front |= _of_scores(results)
-        made = made[[name for name in made.columns if name not in own] + ["begun_at"]]
-    return pd.concat([pd.DataFrame(front, index=made.index), made], axis=1)
+        table = table[[name for name in table.columns if name not in own] + ["begun_at"]]
+    return pd.concat([pd.DataFrame(front, index=table.index), table], axis=1)
 
 
 def _leaf(name: str) -> tuple[str, int]:
@@ -55,10 +55,10 @@ def _leaf(name: str) -> tuple[str, int]:
     return leaf, ("value", "limit", "met").index(part)
 
 
-def _with_missing_cells(made: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
+def _with_missing_cells(table: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
     """Add one row per cell that was not run."""
     grid = results.grid
-    missing = [one for one in results.statuses if one.kept is None]
+    missing = [one for one in results.statuses if one.stored is None]
     known: dict[str, list[Any]] = {
         "run_id": [one.run_id for one in missing],
         "provider": [grid.agents[one.cell.agent].model.name for one in missing],
@@ -66,14 +66,14 @@ def _with_missing_cells(made: pd.DataFrame, results: ExperimentResults) -> pd.Da
         "prompt": [one.cell.prompt for one in missing],
         "state": [NOT_STARTED for _ in missing],
     }
-    made["begun_at"] = made["begun_at"].astype("datetime64[ns, UTC]")
+    table["begun_at"] = table["begun_at"].astype("datetime64[ns, UTC]")
     if not missing:
-        return made
+        return table
     blank = {
-        name: pd.Series(known.get(name, [pd.NaT if name == "begun_at" else pd.NA] * len(missing)), dtype=made[name].dtype)
-        for name in made.columns
+        name: pd.Series(known.get(name, [pd.NaT if name == "begun_at" else pd.NA] * len(missing)), dtype=table[name].dtype)
+        for name in table.columns
     }
-    both = pd.DataFrame(blank) if made.empty else pd.concat([made, pd.DataFrame(blank)], ignore_index=True)
+    both = pd.DataFrame(blank) if table.empty else pd.concat([table, pd.DataFrame(blank)], ignore_index=True)
     place = {one.run_id: place for place, one in enumerate(results.statuses)}
     return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
 
@@ -84,15 +84,15 @@ def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, A
     scores = [note.get("score") for note in notes]
     parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
     whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
-    made = {
+    columns = {
         **_cell_columns([statuses[place] for place in places]),
         "score": _numbers(whole, places),
         "score_error": array([notes[place].get("error") for place in places], "string"),
     }
     for part in parts:
         values = [score.get(part) if isinstance(score, dict) else None for score in scores]
-        made[f"score.{part}"] = _numbers(values, places)
-    return made
+        columns[f"score.{part}"] = _numbers(values, places)
+    return columns
 
 
 def _cell_columns(statuses: Sequence[CellStatus]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _note(one: CellStatus) -> Mapping[str, Any]:
 
 def _of_scores(results: ExperimentResults) -> dict[str, Any]:
     """Return what the agents used that the score of each run ran: 0 if it ran none, NA if unknown."""
-    noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.kept is not None])
+    noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.stored is not None])
     known = []
     for one in results.statuses:
         has_note = one.note is not None and "by" in one.note

@@ -255,13 +255,13 @@ def _filtered(cells: list[Cell], where: Where | None) -> list[Cell]:
         return cells
     if not callable(where):
         raise ConfigurationError(f"where={where!r}: pass a function of a cell, such as lambda cell: cell.agent == 'a'.")
-    kept = []
+    stored = []
     for cell in cells:
         answer = where(cell)
         if inspect.isawaitable(answer):
             raise ConfigurationError(f"where={where!r} is async: pass a plain function of a cell.")
         if answer:
-            kept.append(cell)
-    if not kept:
+            stored.append(cell)
+    if not stored:
         raise ConfigurationError(f"where={where!r} leaves none of the {len(cells)} cells. The first cell was {cells[0]!r}.")
-    return kept
+    return stored

@@ -125,7 +125,7 @@ class ExperimentResults(Shown):
             >>> results.loaded[0].messages[-1].text
             'Paris.'
         """
-        return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.statuses if one.kept is not None]
+        return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.statuses if one.stored is not None]
 
     @cached_property
     def spent(self) -> Spent:
@@ -137,8 +137,8 @@ class ExperimentResults(Shown):
             >>> results.spent.calls, results.spent.tokens
             (2, 30)
         """
-        _, kept = cell_statuses(self.grid, self.store)
-        parts = spent_before(self.store.storage, kept.values()) if kept else {}
+        _, stored = cell_statuses(self.grid, self.store)
+        parts = spent_before(self.store.storage, stored.values()) if stored else {}
         return sum([spent for one in parts.values() for spent in one.values()], Spent())
 
     def frame(self, what: str = "runs") -> pd.DataFrame:
@@ -150,8 +150,8 @@ class ExperimentResults(Shown):
                agent finish_reason    action
             0  brief      end_turn  complete
         """
-        made: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
+        return result
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
         """Return completion, success, tokens and cost per agent (and settings, if there are several) with intervals; see
@@ -164,8 +164,8 @@ class ExperimentResults(Shown):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        made: pd.DataFrame = sugar.call("agentlab.comparing.compare:summary", self.runs, self._groups(by), **more)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.comparing.compare:summary", self.runs, self._groups(by), **more)
+        return result
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
         """Return how agents differ on the same prompts; see `lab.paired`.
@@ -176,8 +176,8 @@ class ExperimentResults(Shown):
                  group against  difference
             0  endless   brief       285.0
         """
-        made: pd.DataFrame = sugar.call("agentlab.comparing.compare:paired", self.runs, what, by or "agent", **more)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.comparing.compare:paired", self.runs, what, by or "agent", **more)
+        return result
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
         """Return whether agents end for the same reasons on the same prompts; see `lab.agreement`.
@@ -188,8 +188,8 @@ class ExperimentResults(Shown):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        made: Agreement = sugar.call("agentlab.comparing.agreements:agreement", self.runs, what, by or "agent", **more)
-        return made
+        result: Agreement = sugar.call("agentlab.comparing.agreements:agreement", self.runs, what, by or "agent", **more)
+        return result
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
         """Draw the whole comparison; see `lab.plots.comparison`.
@@ -199,8 +199,8 @@ class ExperimentResults(Shown):
             >>> len(results.plot().axes)
             6
         """
-        made: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
-        return made
+        result: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
+        return result
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:
         if by is not None:
@@ -245,7 +245,7 @@ def _of_failures(results: ExperimentResults) -> Iterator[str]:
     failed = [one for one in results.statuses if one.failed or one.run_id in results.problems]
     if failed:
         first = failed[0]
-        why = results.problems.get(first.run_id) or detail_of(first.kept)
+        why = results.problems.get(first.run_id) or detail_of(first.stored)
         why = why.partition("\n")[0].rstrip(".")
         again = "run()" if first.run_id in results.problems else "run(retry=True)"
         yield (
@@ -285,7 +285,7 @@ def _of_scores(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]
 def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
     if not results.left_out:
         return
-    not_begun = [one for one in results.statuses if one.run_id in results.left_out and one.kept is None]
+    not_begun = [one for one in results.statuses if one.run_id in results.left_out and one.stored is None]
     no_score = [one for one in results.statuses if one.run_id in results.left_out and one.state == "ended"]
     held = len(results.left_out) - len(not_begun) - len(no_score)
     parts = [

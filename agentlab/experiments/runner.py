@@ -133,16 +133,16 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
     store = common.store
     if store is None:
         raise ConfigurationError("There is no store here.")
-    kept = await _wait_until_free(store, job.run_id)
-    state = None if kept is None else store.state_of(kept)
+    stored = await _wait_until_free(store, job.run_id)
+    state = None if stored is None else store.state_of(stored)
     if state == OPEN:
         return Outcome(job.run_id, OPEN, problem="Another process is working on it.")
-    if kept is not None and state == ENDED:
-        result, reason = None, json.loads(kept.end or "{}").get("stop_reason")
-        for part, spent in spent_before(store.storage, [kept])[job.run_id].items():
+    if stored is not None and state == ENDED:
+        result, reason = None, json.loads(stored.end or "{}").get("stop_reason")
+        for part, spent in spent_before(store.storage, [stored])[job.run_id].items():
             shared_budget.book(job.run_id, spent, part)
     else:
-        run = _run(common, store, job, kept, shared_budget)
+        run = _run(common, store, job, stored, shared_budget)
         apply_rate_limit(run, limiter)
         of_tools = OtherRuns(store.storage, job.run_id, shared_budget, TOOLS, refuse=False)
         while run.result is None:
@@ -174,15 +174,15 @@ async def _wait_until_free(store: Store, run_id: str) -> StoredRun | None:
     """Return the stored run once no other process is working on it, or after a while as it is."""
     deadline = asyncio.get_running_loop().time() + WAIT_FOR_OTHERS_S
     while True:
-        kept = find(store.storage, run_id)
-        if kept is None or store.state_of(kept) != OPEN or asyncio.get_running_loop().time() >= deadline:
-            return kept
+        stored = find(store.storage, run_id)
+        if stored is None or store.state_of(stored) != OPEN or asyncio.get_running_loop().time() >= deadline:
+            return stored
         await asyncio.sleep(0.05)
 
 
-def detail_of(kept: StoredRun | None) -> str:
+def detail_of(stored: StoredRun | None) -> str:
     """Return why a run ended, in a sentence."""
-    return "" if kept is None or kept.end is None else str(json.loads(kept.end)["detail"])
+    return "" if stored is None or stored.end is None else str(json.loads(stored.end)["detail"])
 
 
 # The run ------------------------------------------------------------------------------------------------------------------------
@@ -224,12 +224,12 @@ class _CellObserver:
         note_beside(self.store.storage, run.id, CUT_OFF, lost)
 
 
-def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, shared_budget: SharedBudget) -> Run:
+def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget) -> Run:
     """Return the run of the cell, new or resumed, recorded in the store from here on."""
     agent = common.agents[job.agent]
     observer = _CellObserver(store, shared_budget, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
-    if kept is None:
+    if stored is None:
         run = fresh.known_as(job.run_id, label=job.label)
         run.observers = tuple(
             [one for one in run.observers if one is not store]
@@ -279,8 +279,8 @@ def packed(value: object) -> bytes:
 @functools.lru_cache(maxsize=4)
 def _unpacked(common: bytes) -> Common:
     """Unpickle once per experiment and process: recordings may be large."""
-    made: Common = pickle.loads(common)  # noqa: S301  from the process that started this one
-    return made
+    common_parts: Common = pickle.loads(common)  # noqa: S301  from the process that started this one
+    return common_parts
 
 
 def in_worker(common: bytes, job: Job) -> Outcome:
@@ -336,10 +336,10 @@ def copy_run(store: Store, run_id: str) -> RunCopy | None:
     storage = store.storage
     if find(storage, run_id) is None:
         return None
-    heads = {kept.head.run_id: kept for kept in storage.runs()}
+    heads = {stored.head.run_id: stored for stored in storage.runs()}
     below: dict[str, list[str]] = {}
-    for kept in heads.values():
-        below.setdefault(str(json.loads(kept.head.body).get("parent_run_id")), []).append(kept.head.run_id)
+    for stored in heads.values():
+        below.setdefault(str(json.loads(stored.head.body).get("parent_run_id")), []).append(stored.head.run_id)
     notes = {name: storage.notes(name) for name in (*NOTES, CALLED)}
 
     def copy_of(one: str) -> RunCopy:
@@ -352,13 +352,13 @@ def copy_run(store: Store, run_id: str) -> RunCopy | None:
 def import_run(store: Store, run_copy: RunCopy) -> None:
     """Store the copy of a run; one that has not ended can be resumed. Raises StorageError."""
     head, storage = run_copy.run.head, store.storage
-    kept, writer = find(storage, head.run_id), head.writer if run_copy.run.end is not None else NOBODY
-    if kept is None:
+    stored, writer = find(storage, head.run_id), head.writer if run_copy.run.end is not None else NOBODY
+    if stored is None:
         storage.begin(replace(head, writer=writer), run_copy.steps, run_copy.run.end)
-    elif kept.end is None:
-        if kept.head.writer != writer:
-            storage.claim(head.run_id, writer, instead_of=kept.head.writer)
-        storage.add(head.run_id, writer, run_copy.steps[kept.steps :], run_copy.run.end)
+    elif stored.end is None:
+        if stored.head.writer != writer:
+            storage.claim(head.run_id, writer, instead_of=stored.head.writer)
+        storage.add(head.run_id, writer, run_copy.steps[stored.steps :], run_copy.run.end)
     for name, text in run_copy.notes.items():
         storage.note(head.run_id, name, text)
     for one in run_copy.more:

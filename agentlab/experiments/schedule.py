@@ -128,10 +128,12 @@ class ExecutorRunner:
             raise concurrent.futures.BrokenExecutor("the executor gave the work up") from None
 
     def _make_executor(self) -> concurrent.futures.Executor:
-        made = self._make() if self._make is not None else None
-        if not isinstance(made, concurrent.futures.Executor):
-            raise ConfigurationError(f"executor={self._make!r} returned {made!r}: it must return a concurrent.futures.Executor.")
-        return made
+        executor = self._make() if self._make is not None else None
+        if not isinstance(executor, concurrent.futures.Executor):
+            raise ConfigurationError(
+                f"executor={self._make!r} returned {executor!r}: it must return a concurrent.futures.Executor."
+            )
+        return executor
 
     def close(self) -> None:
         """Shut down an executor that was made here."""

@@ -92,11 +92,11 @@ def spent_in(step: StepResult) -> Spent:
 # What is stored -------------------------------------------------------------------------------------------------------------------
 
 
-def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, dict[str, Spent]]:
+def spent_before(storage: Storage, stored: Iterable[StoredRun]) -> dict[str, dict[str, Spent]]:
     """Return what stored runs have used, by run id and purpose."""
-    kept, found = list(kept), dict[str, Spent]()
+    stored, found = list(stored), dict[str, Spent]()
     in_parts = []
-    for run in kept:
+    for run in stored:
         row = {} if run.end is None else json.loads(run.end)["row"]
         if row and not (spent := _spent(row)).unknown_tokens and not spent.unknown_cost:
             found[run.head.run_id] = spent
@@ -105,7 +105,7 @@ def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, dict[
             in_parts.append(run.head.run_id)
     for run_id, text in storage.rows(in_parts) if in_parts else ():
         found[run_id] += _spent(json.loads(text))
-    for run_id, uses in interrupted_use(storage, kept).items():
+    for run_id, uses in interrupted_use(storage, stored).items():
         found[run_id] += spent_by(RunHistory((), uses))
     more = spent_beside(storage, found)
     return {run_id: {RUN: spent, **more.get(run_id, {})} for run_id, spent in found.items()}

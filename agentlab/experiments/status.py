@@ -21,7 +21,7 @@ from agentlab.storage.writer import secrets_of
 
 @dataclass(frozen=True, slots=True)
 class CellStatus:
-    """The newest attempt at a cell. `kept` is its stored run, None if there is none; `note` is its stored score.
+    """The newest attempt at a cell. `stored` is its stored run, None if there is none; `note` is its stored score.
 
     `replayed` is True for a run from a recording, False for a live one, None if that is unknown. `changed` names the functions (tools,
     middleware, conditions) whose code has changed since the run was made; `score_changed` is True if the score function has changed.
@@ -30,7 +30,7 @@ class CellStatus:
     cell: Cell
     run_id: str
     attempt: int = 1
-    kept: StoredRun | None = None
+    stored: StoredRun | None = None
     state: str = NOT_STARTED
     stop_reason: str | None = None
     note: Mapping[str, Any] | None = None
@@ -67,7 +67,7 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
 
     Raises ConfigurationError if the store has other runs under the same ids.
     """
-    kept = {run.head.run_id: run for run in store.storage.runs()}
+    stored = {run.head.run_id: run for run in store.storage.runs()}
     scores, makers = store.storage.notes(SCORE_NOTE), store.storage.notes(MADE_BY)
     now_by = all_made_by(grid) if makers else {}
     ours: dict[str, StoredRun] = {}
@@ -75,8 +75,8 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
     expected: dict[tuple[str, str], dict[str, Any]] = {}
     for cell in grid.cells:
         status = CellStatus(cell, grid.run_id(cell))
-        while status.run_id in kept:
-            run = ours[status.run_id] = kept[status.run_id]
+        while status.run_id in stored:
+            run = ours[status.run_id] = stored[status.run_id]
             now = now_by.get((cell.agent, cell.settings), {})
             sent, code = differences(makers.get(status.run_id), now)
             _check(grid, cell, run, expected, sent)
@@ -84,7 +84,7 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
             note = json.loads(scores[status.run_id]) if status.run_id in scores else None
             status = replace(
                 status,
-                kept=run,
+                stored=run,
                 state=store.state_of(run),
                 stop_reason=end.get("stop_reason"),
                 replayed=end.get("row", {}).get("replayed"),
@@ -93,7 +93,7 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
                 score_changed=note is not None and is_stale(note, scored_by),
             )
             following = grid.run_id(cell, status.attempt + 1)
-            if following not in kept:
+            if following not in stored:
                 break
             status = CellStatus(cell, following, status.attempt + 1)
         found.append(status)

@@ -103,10 +103,10 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
             for run in runs:
                 if waiting is None and (found := next(steps, None)) is not None:
                     waiting = found[0], [StoredStep(one["step"], one["row"], one["body"]) for one in found[1]]
-                mine: list[StoredStep] = []
+                own_steps: list[StoredStep] = []
                 if waiting is not None and waiting[0] == run["run_id"]:
-                    mine, waiting = waiting[1], None
-                if _added(store, run, mine, there.get(run["run_id"]), place):
+                    own_steps, waiting = waiting[1], None
+                if _added(store, run, own_steps, there.get(run["run_id"]), place):
                     added.append(run["run_id"])
     return added
 

@@ -338,8 +338,8 @@ class Store(Shown):
                step finish_reason  total_tokens
             0     1      end_turn            15
         """
-        made: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
+        return result
 
     def export(self, folder: str | Path) -> None:
         """Write all runs as runs.parquet and steps.parquet into a folder, replacing an earlier export. Any Parquet reader can read

@@ -745,7 +745,7 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
         under_way.clear()
 
     asyncio.run(cut())
-    assert [(one.state, one.kept is not None) for one in study().results().statuses] == [("interrupted", True)]
+    assert [(one.state, one.stored is not None) for one in study().results().statuses] == [("interrupted", True)]
     first = asyncio.run(study().run(progress=False))
     assert first.runs["stop_reason"].to_list() == ["terminating_tool"]
     again = asyncio.run(study().run(progress=False))
