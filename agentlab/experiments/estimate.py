@@ -1,4 +1,4 @@
-"""What the limits of an experiment add up to, before any request is sent."""
+"""The sum of the limits of an experiment's runs, before any request is sent."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agentlab.types import Usage, UsageSource
 
 @dataclass(frozen=True, slots=True)
 class DryRun(Shown):
-    """How many runs there are, and what their limits add up to; None where some run has no such limit.
+    """How many runs there are, and the sums of their limits; None if some run has no such limit.
 
-    `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no bounds: a run may pass its own limit on
-    tokens or cost by one model call, and an experiment that of its budget by one step of each run under way; what a score costs is not
-    in them, except where the budget of the experiment is what bounds the cost. `unlimited` says whose cost has no limit, and `spent_up`
-    why no run takes a further step: all limits are then 0.
+    `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no strict bounds: a run may exceed its limit on
+    tokens or cost by one model call, and an experiment its budget by one step of each run that is running. The cost of a score is not
+    included, unless the budget of the experiment bounds the cost. `unlimited` names the runs whose cost has no limit, and `spent_up`
+    says why no run takes a further step: all limits are then 0.
 
     Example:
         >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))
@@ -48,14 +48,16 @@ class DryRun(Shown):
         calls = "any number of calls" if self.call_limit is None else f"{self.call_limit:,} calls"
         tokens = "any number of tokens" if self.token_limit is None else f"{self.token_limit:,} tokens"
         cost = "any cost" if self.cost_limit_usd is None else about_dollars(self.cost_limit_usd)
-        said = [f"{runs}; limits together: {calls}, {tokens}, {cost}."]
+        sentences = [f"{runs}; limits together: {calls}, {tokens}, {cost}."]
         if self.cost_limit_usd is not None:
-            said.append("A run may pass its limit by one model call.")
+            sentences.append("A run may pass its limit by one model call.")
         else:
             named = ", ".join(map(one_line, self.unlimited[:3])) + " and others" * (len(self.unlimited) > 3)
             who = f" of {named}" if named else ""
-            said.append(f"Nothing limits the cost{who}: set Budget(max_cost=…) in the settings, or for the whole experiment.")
-        return " ".join(said) + " What the score costs is not included." * self.scored
+            sentences.append(
+                f"Nothing limits the cost{who}: set Budget(max_cost=…) in the settings, or for the whole experiment."
+            )
+        return " ".join(sentences) + " What the score costs is not included." * self.scored
 
     def __repr__(self) -> str:
         return f"DryRun({self})"
@@ -63,7 +65,7 @@ class DryRun(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The limits of one run; None where it has none."""
+    """The limits of one run; None if it has none."""
 
     calls: int | None
     tokens: int | None
@@ -72,16 +74,16 @@ class Bound:
 
 
 def bound(budget: Budget, provider: str, model: str, who: str, address: str = "") -> Bound:
-    """By its budget: the cost by `max_cost`, or by the price of today for `max_tokens` of the model at this address."""
+    """Return a run's limits: of the cost by `max_cost`, or by the current price of `max_tokens` of the model at this address."""
     cost = budget.max_cost
     if budget.max_tokens is not None:
-        priced = _dearest(provider, model, budget.max_tokens, address)
+        priced = _highest_cost(provider, model, budget.max_tokens, address)
         cost = priced if cost is None else cost if priced is None else min(cost, priced)
     return Bound(budget.max_calls, budget.max_tokens, cost, who)
 
 
-def _dearest(provider: str, model: str, tokens: int, address: str) -> Decimal | None:
-    """What so many tokens cost if all of them are of the dearest kind."""
+def _highest_cost(provider: str, model: str, tokens: int, address: str) -> Decimal | None:
+    """Return the cost of so many tokens if all of them are of the most expensive kind."""
     all_in, all_out = Usage(tokens, 0, source=UsageSource.REPORTED), Usage(0, tokens, source=UsageSource.REPORTED)
     written = replace(all_in, cache_write_tokens=tokens)
     kinds = (all_in, all_out, written, replace(written, cache_write_1h_tokens=tokens))
@@ -91,16 +93,16 @@ def _dearest(provider: str, model: str, tokens: int, address: str) -> Decimal | 
     return max(known) if costs[0] is not None and costs[1] is not None else None
 
 
-def estimated(
+def estimate(
     bounds: Sequence[Bound], *, runs: int, left: Mapping[str, Any], max_runs: int | None, scored: bool, spent_up: str
 ) -> DryRun:
-    """The sum over the runs to be done; where the whole experiment has a budget, no more than what is `left` of it by its limits."""
+    """Return the sums over the runs to do, at most what is `left` of each limit of the experiment's budget."""
     to_do = len(bounds) if max_runs is None else min(len(bounds), max_runs)
-    dearest = sorted(bounds, key=lambda one: (one.cost_usd is not None, -(one.cost_usd or 0)))[:to_do]
-    calls = _together([one.calls for one in bounds], to_do, left.get("max_calls"))
-    tokens = _together([one.tokens for one in bounds], to_do, left.get("max_tokens"))
-    cost = _together([one.cost_usd for one in bounds], to_do, left.get("max_cost"))
-    open_ended = tuple(dict.fromkeys(one.who for one in dearest if one.cost_usd is None)) if cost is None else ()
+    most_expensive = sorted(bounds, key=lambda one: (one.cost_usd is not None, -(one.cost_usd or 0)))[:to_do]
+    calls = _largest_sum([one.calls for one in bounds], to_do, left.get("max_calls"))
+    tokens = _largest_sum([one.tokens for one in bounds], to_do, left.get("max_tokens"))
+    cost = _largest_sum([one.cost_usd for one in bounds], to_do, left.get("max_cost"))
+    unlimited = tuple(dict.fromkeys(one.who for one in most_expensive if one.cost_usd is None)) if cost is None else ()
     return DryRun(
         runs,
         runs - len(bounds),
@@ -108,14 +110,14 @@ def estimated(
         None if calls is None else int(calls),
         None if tokens is None else int(tokens),
         None if cost is None else Decimal(cost),
-        open_ended,
+        unlimited,
         scored and (cost is None or cost != left.get("max_cost")),
         spent_up,
     )
 
 
-def _together(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None) -> int | Decimal | None:
-    """The largest sum of so many of these, or what is left for all of them, whichever is less."""
+def _largest_sum(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None) -> int | Decimal | None:
+    """Return the largest sum of so many of these, or what is left for all of them, whichever is less."""
     listed = list(each)
     if None in listed:
         return left

@@ -1,8 +1,8 @@
-"""The same task over agents, prompts and settings, several times: in parallel, resumable, with a budget over the whole.
+"""The same task over agents, prompts and settings, several times: in parallel, resumable, with one shared budget.
 
 study = lab.Experiment(agents=[a, b], prompts=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
-study.dry_run()                                  # how many runs, and what their limits add up to
-results = await study.run(concurrency=8)         # interrupt it, and run it again: it goes on
+study.dry_run()                                  # how many runs, and the sums of their limits
+results = await study.run(concurrency=8)         # interrupt it and run it again: it resumes
 results.runs, results.steps, results.calls, results.tools
 """
 
@@ -24,16 +24,17 @@ from agentlab.budget import Budget
 from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import runner, schedule
-from agentlab.experiments.estimate import DryRun, bound, estimated
+from agentlab.experiments.estimate import DryRun, bound, estimate
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.progress import Progress
-from agentlab.experiments.rate_limit import Pace, intervals
+from agentlab.experiments.rate_limit import RateLimiter, intervals
 from agentlab.experiments.results import ExperimentResults, remarks
-from agentlab.experiments.runner import Common, Job, Outcome, Score, SentBack
-from agentlab.experiments.schedule import Elsewhere, Executor
+from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
+from agentlab.experiments.schedule import Executor, ExecutorRunner
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
-from agentlab.experiments.status import CellStatus, all_made_by, jobs, standings
+from agentlab.experiments.status import CellStatus, all_made_by, cell_statuses, jobs
+from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await
@@ -51,29 +52,27 @@ class Experiment(Shown):
     """Every agent on every prompt with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}
-    prompts      a list of texts (they are called p1, p2, …), or {id: text}, or a Series of pandas, of which an index of different texts
-                 gives the ids
-    settings     what runs differ in: a list (s1, s2, …) or {name: settings} of dicts with what `agent.run` takes: budget, stop, policy,
-                 continuation, terminating
-    repeats      how often each is run
-    cells        only these, in place of all: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
-    where        a function of a Cell: only those for which it is true
-    score        a function of a RunResult, sync or async: a number, a bool, or a dict of them whose entry "score" is the one that rates
-                 of success are made of. It is not asked about failed runs. What agents cost that it runs, such as a model as judge,
-                 is counted and bounded by the budget; where its code changes, runs are scored again
-    store        a path, or a Store: every step is kept there at once, and another process goes on with it. None: in memory
-    name         the experiment's name in its store: ids of runs are made of it, of the agent's, prompt's and settings' names, and of
-                 the repeat, the same on every day
-    budget       over the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). What runs under way may
-                 still use is reserved; once a limit is met no run takes a further step, so that each worker passes it by one step at
-                 most. Runs that were held back go on from there when `run()` is called with a larger budget. missing_usage: `fail`
-                 ends it at the first unknown usage or cost, the others are as in a run. max_turns and
-                 max_tokens_per_turn bound runs only
-    max_runs     so many runs at most, those that are kept already included
-    rate_limits  requests per minute by provider, evenly spaced, over all runs; a recording waits for nobody
+    prompts      a list of texts (named p1, p2, …), or {id: text}, or a pandas Series, whose index of different texts gives the ids
+    settings     a list (s1, s2, …) or {name: settings} of dicts with what `agent.run` takes: budget, stop, policy, continuation,
+                 terminating
+    repeats      how often each cell is run
+    cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
+    where        a function of a Cell: only the cells for which it is true
+    score        a function of a RunResult, sync or async, that returns a number, a bool, or a dict of them, whose entry "score" counts
+                 for success rates. Failed runs are not scored. What agents cost that it runs, such as a model as judge, is counted and
+                 bounded by the budget; if its code changes, runs are scored again
+    store        a path, or a Store: every step is stored there at once, and another process can resume. None: in memory
+    name         the experiment's name in its store: run ids are made of it, of the names of agent, prompt and settings, and of the
+                 repeat, the same on every day
+    budget       for the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). What running runs may still
+                 use is reserved; once a limit is met no run takes a further step, so each worker exceeds it by one step at most.
+                 Stopped runs continue when `run()` is called with a larger budget. missing_usage: `fail` ends it at the first unknown
+                 usage or cost, the others are as in a run. max_turns and max_tokens_per_turn bound single runs only
+    max_runs     at most so many runs, stored ones included
+    rate_limits  requests per minute by provider, evenly spaced, over all runs; ignored in a replay
 
-    The transport is that of the `lab.replay` or `lab.record` around `run()`, or else around this. In a recording each cell goes its own
-    way, by its names alone, so that what comes out does not depend on what runs beside it.
+    The transport is that of the `lab.replay` or `lab.record` around `run()`, or else around this. In a replay each cell has its own
+    sequence of responses, so its results do not depend on what runs beside it.
 
     Example:
         >>> study = lab.Experiment(
@@ -115,9 +114,9 @@ class Experiment(Shown):
         self.store: Store = store if isinstance(store, Store) else Store(store)
         self._providers = {cell: self.grid.provider_of(cell) for cell in self.grid.cells}
         self._interval_s = intervals(rate_limits, set(self._providers.values()))
-        self._paces = {provider: Pace(interval_s) for provider, interval_s in self._interval_s.items()}
+        self._limiters = {provider: RateLimiter(interval_s) for provider, interval_s in self._interval_s.items()}
         self._transport: Transport | None = current() if is_chosen() else None
-        self._waiting: list[SentBack] = []
+        self._waiting: list[RunCopy] = []
         self._problems: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
         self._running = False
@@ -136,7 +135,7 @@ class Experiment(Shown):
     # Before -----------------------------------------------------------------------------------------------------------------
 
     def plan(self, *, retry: bool = False) -> pd.DataFrame:
-        """A row for each run to be done, and what bounds it. With `retry` those too that failed.
+        """Return one row per run to do, with its limits. With `retry` failed ones too.
 
         Example:
             >>> lab.Experiment({"brief": brief}, ["?"], repeats=2).plan()[["agent", "prompt_id", "repeat"]]
@@ -148,7 +147,7 @@ class Experiment(Shown):
         return frame
 
     def dry_run(self, *, retry: bool = False) -> DryRun:
-        """How many runs there are to be done, and what their limits add up to. No request is made.
+        """Return how many runs there are to do, and the sums of their limits. No request is sent.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], [dict(budget=lab.Budget(max_calls=6))], repeats=5)
@@ -156,65 +155,65 @@ class Experiment(Shown):
             (5, 30)
         """
         to_do = [one for one in self._to_do(retry=retry) if one.state != ENDED]
-        standing, kept = standings(self.grid, self.store)
+        statuses, stored = cell_statuses(self.grid, self.store)
         bounds = []
         for one in to_do:
             agent, limits = self.grid.agents[one.cell.agent], self.grid.run_of(one.cell).limits.snapshot()
             model = agent.model
             who, address = f"{one.cell.agent} with settings {one.cell.settings}", getattr(model, "address", "")
             bounds.append(bound(limits.budget, model.name, model.model, who, address))
-        begun = spent_before(self.store.storage, kept.values()) if kept else {}
-        purse = SharedBudget(self.budget, None, begun)
+        begun = spent_before(self.store.storage, stored.values()) if stored else {}
+        shared_budget = SharedBudget(self.budget, None, begun)
         max_runs = (
             None if self.max_runs is None else max(0, self.max_runs - len(begun)) + sum(one.run_id in begun for one in to_do)
         )
         scored = self.score is not None
-        spent_up = purse.spent_up()
-        return estimated(bounds, runs=len(standing), left=purse.left, max_runs=max_runs, scored=scored, spent_up=spent_up)
+        spent_up = shared_budget.spent_up()
+        return estimate(bounds, runs=len(statuses), left=shared_budget.left, max_runs=max_runs, scored=scored, spent_up=spent_up)
 
     def _to_do(self, *, retry: bool) -> list[CellStatus]:
-        standing, _ = self._standings()
-        return [one for one, _ in jobs(self.grid, standing, scoring=self.score is not None, retry=retry)]
+        statuses, _ = self._statuses()
+        return [one for one, _ in jobs(self.grid, statuses, scoring=self.score is not None, retry=retry)]
 
-    def _standings(self) -> tuple[list[CellStatus], dict[str, StoredRun]]:
-        return standings(self.grid, self.store, self._scored_by())
+    def _statuses(self) -> tuple[list[CellStatus], dict[str, StoredRun]]:
+        return cell_statuses(self.grid, self.store, self._scored_by())
 
     def _scored_by(self) -> str:
         return "" if self.score is None else f"{PYTHON} {code_of(self.score)}"
 
-    # Doing it ---------------------------------------------------------------------------------------------------------------
+    # Running ---------------------------------------------------------------------------------------------------------------
 
     @needs_await("study.run()")
     @helps_with_keywords
     async def run(
         self, *, concurrency: int = 8, executor: Executor | None = None, progress: bool = True, retry: bool = False
     ) -> ExperimentResults:
-        """Do the runs that are still to be done, `concurrency` at a time, and return all results.
+        """Do the remaining runs, `concurrency` at a time, and return all results.
 
-        Whatever ends this (an interrupt, a cancel, a kill), each finished step is kept; called again it goes on: runs that ended are
-        not run again, those that were cut off go on after their last step. Runs that failed stay as they are, unless `retry`.
+        Whatever ends this (an interrupt, a cancel, a kill), each finished step is stored; called again it resumes: ended runs are not
+        run again, interrupted ones continue after their last step. Failed runs stay as they are, unless `retry`.
 
         executor    any concurrent.futures.Executor, such as client.get_executor(pure=False) of dask.distributed, or a function that
-                    makes one, which is called again when it breaks. Agents, tools, scores and the recording go along (with
-                    cloudpickle, where it is installed). On one machine the workers write into the same store; where it is in memory,
-                    as it has to be for workers on other machines, each run comes back when it has ended. What is under way when this
-                    is interrupted is finished by its worker.
-        progress    a bar for each provider, on a terminal or in a page: runs, cost so far, time left
+                    makes one, which is called again when it breaks. Agents, tools, scores and the recording are pickled (with
+                    cloudpickle, if it is installed). On one machine the workers write into the same store; if it is in memory, as it
+                    must be for workers on other machines, each run is returned when it has ended. Running jobs are finished by their
+                    workers if this is interrupted.
+        progress    one bar per provider, on a terminal or in a page: runs, cost so far, time left
 
-        Raises MissingKeyError before any run begins where an agent has no key (without `executor`); StorageError where runs cannot be
-        kept, once those under way have ended: they stay in memory until it is called again.
+        Raises MissingKeyError before any run begins if an agent has no key (without `executor`); StorageError if runs cannot be
+        stored, once the running ones have ended: they stay in memory until it is called again.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], repeats=2, name="twice")
             >>> await study.run(concurrency=2, progress=False)
             ExperimentResults('twice', 2 runs: 2 ended)
-            >>> await study.run(progress=False)  # what has ended is not run again
+            >>> await study.run(progress=False)  # ended runs are not run again
             ExperimentResults('twice', 2 runs: 2 ended)
         """
         whole_number("run", "concurrency", concurrency)
         schedule.check(executor)
         if self._running:
-            raise ConfigurationError("The experiment is being run already: wait for its end, or cancel that first.")
+            raise ConfigurationError("The experiment is running already: wait for its end, or cancel it first.")
         self._running = True
         try:
             async with ipykernel_mend.waiting():
@@ -224,13 +223,13 @@ class Experiment(Shown):
 
     async def _run(self, concurrency: int, executor: Executor | None, progress: bool, retry: bool) -> ExperimentResults:
         self._save()
-        standing, kept = self._standings()
-        to_do = jobs(self.grid, standing, scoring=self.score is not None, retry=retry)
-        if executor is None:  # a worker may have keys that are not here
+        statuses, stored = self._statuses()
+        to_do = jobs(self.grid, statuses, scoring=self.score is not None, retry=retry)
+        if executor is None:  # a worker may have keys that this process lacks
             transport = self._transport_now()
             for name in dict.fromkeys(job.agent for one, job in to_do if one.state != ENDED):
                 check_key(self.grid.agents[name], transport)
-        now = {one.cell: one for one in standing} | {one.cell: one for one, _ in to_do}
+        now = {one.cell: one for one in statuses} | {one.cell: one for one, _ in to_do}
         provider_of = {
             self.grid.run_id(cell, attempt): self._providers[cell]
             for cell, one in now.items()
@@ -244,36 +243,38 @@ class Experiment(Shown):
             if run_id in provider_of:
                 bars.spent(provider_of[run_id], run_id, spent)
 
-        purse = self._purse(standing, kept, show)
+        shared_budget = self._new_shared_budget(statuses, stored, show)
         own = self._own_budgets()
         scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
         self._problems, self._left_out = {}, {}
 
         def may_start(job: Job) -> bool | None:
-            why_not = purse.why_not(job.run_id)
-            if why_not and job.run_id in scoring_only:  # a score may cost nothing; a judge is refused when it is asked
+            why_not = shared_budget.why_not(job.run_id)
+            if why_not and job.run_id in scoring_only:  # a score may cost nothing; a judge is refused when it calls its model
                 return True
             if why_not:
                 self._left_out[job.run_id] = why_not
                 return False
             pair = (job.agent, job.settings)
-            return purse.reserve(job.run_id, pair, own[pair], at_once=concurrency) or None
+            return shared_budget.reserve(job.run_id, pair, own[pair], at_once=concurrency) or None
 
         def done(job: Job, outcome: Outcome) -> bool:
-            if outcome.sent_back is not None:
-                self._take_in(outcome.sent_back)
+            if outcome.run_copy is not None:
+                self._take_in(outcome.run_copy)
             spent = outcome.spent
-            if outcome.problem and (last := find(self.store.storage, job.run_id)) is not None:  # such as of a worker that died
+            if (
+                outcome.problem and (last := find(self.store.storage, job.run_id)) is not None
+            ):  # such as that of a worker that died
                 spent = {**spent_before(self.store.storage, [last])[job.run_id], **spent}
             for part, used in spent.items():
-                purse.book(job.run_id, used, part)
+                shared_budget.book(job.run_id, used, part)
             pair = (job.agent, job.settings)
-            purse.release(job.run_id, pair, ended=outcome.state == ENDED)
+            shared_budget.release(job.run_id, pair, ended=outcome.state == ENDED)
             if outcome.held_back:
-                if purse.spent_up():
+                if shared_budget.spent_up():
                     scoring_only.discard(job.run_id)
-                else:  # a worker had less than there is: twice as much the next time
-                    purse.learn(pair, purse.of(job.run_id) + purse.of(job.run_id))
+                else:  # a worker's lease was too small: reserve twice as much the next time
+                    shared_budget.learn(pair, shared_budget.of(job.run_id) + shared_budget.of(job.run_id))
                 return True
             if outcome.problem:
                 self._problems[job.run_id] = outcome.problem
@@ -281,51 +282,50 @@ class Experiment(Shown):
             return False
 
         try:
-            failures = await self._work_off(
+            failures = await self._run_jobs(
                 [(provider_of[job.run_id], job) for _, job in to_do],
                 executor,
                 concurrency,
-                purse,
+                shared_budget,
                 may_start=may_start,
                 done=done,
             )
         finally:
             bars.close()
-        self._refuse_to_hide(failures)
-        self._left_out |= dict.fromkeys(self._left_out, purse.spent_up()) if purse.spent_up() else {}
+        self._check_stored(failures)
+        self._left_out |= dict.fromkeys(self._left_out, shared_budget.spent_up()) if shared_budget.spent_up() else {}
         results = self.results()
-        rescored = sum(one.score_changed for one in standing) - sum(one.score_changed for one in results.standing)
-        self._tell(results, purse, rescored=rescored)
+        rescored = sum(one.score_changed for one in statuses) - sum(one.score_changed for one in results.statuses)
+        self._warn(results, shared_budget, rescored=rescored)
         return results
 
     def _transport_now(self) -> Transport:
-        """That of a surrounding `lab.replay` or `lab.record`, else the one the experiment was made in."""
+        """Return the transport of a surrounding `lab.replay` or `lab.record`, else the one in which the experiment was made."""
         now = current()
         return now if is_chosen() or self._transport is None else self._transport
 
     def _own_budgets(self) -> dict[tuple[str, str], Budget]:
-        """The budget of each run, by agent and settings."""
-        cells = {(cell.agent, cell.settings): cell for cell in self.grid.cells}
-        return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in cells.items()}
+        """Return the budget of each run, by agent and settings."""
+        return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in self.grid.one_of_each_pair().items()}
 
-    def _purse(
-        self, standing: list[CellStatus], kept: dict[str, StoredRun], notify: Callable[[str, Spent], None]
+    def _new_shared_budget(
+        self, statuses: list[CellStatus], stored: dict[str, StoredRun], notify: Callable[[str, Spent], None]
     ) -> SharedBudget:
-        """What is spent already, and what runs of each agent and settings have used so far."""
-        before = spent_before(self.store.storage, kept.values()) if kept else {}
-        groups = {(one.cell.agent, one.cell.settings) for one in standing}
-        purse = SharedBudget(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
-        for one in standing:
+        """Return the shared budget with what is spent already, and what runs of each agent and settings have used so far."""
+        before = spent_before(self.store.storage, stored.values()) if stored else {}
+        groups = {(one.cell.agent, one.cell.settings) for one in statuses}
+        shared_budget = SharedBudget(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
+        for one in statuses:
             if one.state == ENDED:
-                purse.learn((one.cell.agent, one.cell.settings), purse.of(one.run_id))
-        return purse
+                shared_budget.learn((one.cell.agent, one.cell.settings), shared_budget.of(one.run_id))
+        return shared_budget
 
-    async def _work_off(
+    async def _run_jobs(
         self,
         todo: list[tuple[str, Job]],
         executor: Executor | None,
         concurrency: int,
-        purse: SharedBudget,
+        shared_budget: SharedBudget,
         *,
         may_start: Callable[[Job], bool | None],
         done: Callable[[Job, Outcome], bool],
@@ -336,83 +336,83 @@ class Experiment(Shown):
         if executor is None:
 
             async def here(job: Job) -> Outcome:
-                return await runner.carry_out(common, job, purse, self._paces.get(provider_by_run[job.run_id]))
+                return await runner.run_cell(common, job, shared_budget, self._limiters.get(provider_by_run[job.run_id]))
 
             provider_by_run = {job.run_id: provider for provider, job in todo}
-            return await schedule.work_off(todo, here, concurrency=concurrency, may_start=may_start, done=done)
-        within_reach = runner.is_within_reach(self.store)
+            return await schedule.run_jobs(todo, here, concurrency=concurrency, may_start=may_start, done=done)
+        within_reach = runner.is_shared_by_processes(self.store)
         there = replace(
             common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
         )
-        elsewhere = Elsewhere(executor, runner.packed(there))
-        # Workers do not know of each other: each run has its share of the rate, and those that may be under way at once are counted.
+        elsewhere = ExecutorRunner(executor, runner.packed(there))
+        # Workers do not know of each other: each run has its share of the rate, and the number of running ones is capped.
         counts = Counter(provider for provider, _ in todo)
         share = max(1, -(-concurrency // max(1, len(counts))))
         at_most = {provider: min(share, counts[provider]) for provider in self._interval_s if provider in counts}
-        held_s = {name: at_most[name] * self._interval_s[name] for name in at_most} if transport.needs_key else {}
+        wait_s = {name: at_most[name] * self._interval_s[name] for name in at_most} if transport.needs_key else {}
         paced = [
             (provider, replace(job, interval_s=at_most[provider] * self._interval_s[provider] if provider in at_most else None))
             for provider, job in todo
         ]
 
         async def leased(job: Job) -> Outcome:
-            before = None if within_reach else runner.sent_from(self.store, job.run_id)
-            lease, spent = purse.lease(job.run_id), purse.parts(job.run_id)
+            before = None if within_reach else runner.copy_run(self.store, job.run_id)
+            lease, spent = shared_budget.lease(job.run_id), shared_budget.parts(job.run_id)
             return await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
 
-        start = functools.partial(schedule.held, leased, held_s, {job.run_id: provider for provider, job in todo})
+        start = functools.partial(schedule.run_then_wait, leased, wait_s, {job.run_id: provider for provider, job in todo})
         try:
-            return await schedule.work_off(paced, start, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most)
+            return await schedule.run_jobs(paced, start, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most)
         finally:
             elsewhere.close()
 
-    # After ------------------------------------------------------------------------------------------------------------------
+    # Results ------------------------------------------------------------------------------------------------------------------
 
     def results(self) -> ExperimentResults:
-        """What there is by now, without running anything.
+        """Return the results so far, without running anything.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], repeats=2)
             >>> study.results()
             ExperimentResults('experiment', 2 runs: 2 not started)
         """
-        standing, _ = self._standings()
-        return ExperimentResults(self.grid, self.store, tuple(standing), dict(self._problems), dict(self._left_out))
+        statuses, _ = self._statuses()
+        return ExperimentResults(self.grid, self.store, tuple(statuses), dict(self._problems), dict(self._left_out))
 
-    def _take_in(self, sent: SentBack) -> None:
+    def _take_in(self, sent: RunCopy) -> None:
         try:
-            runner.take_in(self.store, sent)
+            runner.import_run(self.store, sent)
         except StorageError:
             self._waiting.append(sent)
 
     def _save(self) -> None:
-        """What could not be kept the last time. Raises StorageError where it still cannot be."""
+        """Store what could not be stored the last time. Raises StorageError if that fails again."""
         self.store.save()
         waiting, self._waiting = self._waiting, []
         for sent in waiting:
             self._take_in(sent)
-        self._refuse_to_hide([])
+        self._check_stored([])
 
-    def _refuse_to_hide(self, failures: list[StorageError]) -> None:
-        unkept = len(self.store.unsaved) + len(self._waiting)
-        if failures or unkept:
-            told = str(failures[0]) if failures else f"{self.store!r} cannot be written to."
+    def _check_stored(self, failures: list[StorageError]) -> None:
+        unsaved = len(self.store.unsaved) + len(self._waiting)
+        if failures or unsaved:
+            problem = str(failures[0]) if failures else f"{self.store!r} cannot be written to."
             raise StorageError(
-                f"{told} {unkept} run{'s are' if unkept != 1 else ' is'} in the memory of this process only, and no further one "
-                "was begun. Mend that, and call run() once more: nothing is lost."
+                f"{problem} {unsaved} run{'s are' if unsaved != 1 else ' is'} in the memory of this process only, and no further one "
+                "was begun. Fix that, and call run() again: nothing is lost."
             )
 
-    def _tell(self, results: ExperimentResults, purse: SharedBudget, *, rescored: int) -> None:
-        said = list(remarks(results, scoring=self.score is not None, rescored=rescored))
-        if (by_tools := purse.spent_on(TOOLS)).calls:
-            said.append(
-                f"Tools ran agents by themselves ({by_tools.dollars}): that is in results.spent, and in no row. Pass such an agent as "
+    def _warn(self, results: ExperimentResults, shared_budget: SharedBudget, *, rescored: int) -> None:
+        sentences = list(remarks(results, scoring=self.score is not None, rescored=rescored))
+        if (by_tools := shared_budget.spent_on(TOOLS)).calls:
+            sentences.append(
+                f"Tools ran agents by themselves ({by_tools.dollars}): results.spent includes it, no row does. Pass such an agent as "
                 "a tool, with agent.as_tool(…), and it counts in the run."
             )
-        if purse.blind:
-            said.append(f"{purse.blind} of the experiment cannot be watched in full: some of what was used is unknown.")
-        if said:
-            warnings.warn(" ".join(said), AgentlabWarning, stacklevel=4)
+        if shared_budget.blind:
+            sentences.append(f"{shared_budget.blind} of the experiment cannot be watched completely: some usage is unknown.")
+        if sentences:
+            warnings.warn(" ".join(sentences), AgentlabWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         grid_ = self.grid
@@ -422,5 +422,5 @@ class Experiment(Shown):
             (len(grid_.settings), "setting"),
             (len(grid_.cells), "run"),
         ]
-        told = ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
-        return f"Experiment({grid_.name!r}, {told}, {self.store!r})"
+        counts = ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
+        return f"Experiment({grid_.name!r}, {counts}, {self.store!r})"

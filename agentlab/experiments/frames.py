@@ -1,14 +1,14 @@
-"""The frames of an experiment, from its store, with the names of the cells in front."""
+"""The frames of an experiment, from its store, with the cells' names as first columns."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from agentlab.columns import STEP_COLUMNS
+from agentlab.experiments.grid import AXES
 from agentlab.experiments.runner import NOT_STARTED
 from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
 from agentlab.experiments.status import CellStatus
@@ -22,32 +22,32 @@ _FIXED = [column.name for column in STEP_COLUMNS]
 
 
 def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
-    """One frame of the newest attempt at each cell."""
-    kept = {one.run_id: place for place, one in enumerate(results.standing) if one.kept is not None}
-    made = (
-        results.store.frame(what, list(kept))
+    """Return a frame of the newest attempt at each cell."""
+    stored = {one.run_id: place for place, one in enumerate(results.statuses) if one.stored is not None}
+    table = (
+        results.store.frame(what, list(stored))
         if what in ("runs", "steps") or what not in FRAMES
         else to_frame(results.loaded, what)
     )
-    rows = made["run_id"].map(kept)
-    made = made.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
-    places = made["run_id"].map(kept).to_list()
-    if what == "steps":  # which condition was read first is a matter of chance
-        made = made[[*_FIXED, *sorted(set(made.columns) - set(_FIXED), key=_leaf)]]
+    rows = table["run_id"].map(stored)
+    table = table.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
+    places = table["run_id"].map(stored).to_list()
+    if what == "steps":  # the order of the conditions' columns depends on which run came first
+        table = table[[*_FIXED, *sorted(set(table.columns) - set(_FIXED), key=_leaf)]]
     if what == "runs":
-        places = list(range(len(results.standing)))
-        made = _with_the_missing(made, results)
-    front = _front(results.standing, places)
+        places = list(range(len(results.statuses)))
+        table = _with_missing_cells(table, results)
+    front = _front(results.statuses, places)
     if what == "runs":
         own = ["state", "begun_at"]
-        front["state"] = made["state"].array
-        front["attempt"] = array([one.attempt for one in results.standing], "Int64")
+        front["state"] = table["state"].array
+        front["attempt"] = array([one.attempt for one in results.statuses], "Int64")
         why = {**results.left_out, **results.problems}
-        front["problem"] = array([why.get(one.run_id) for one in results.standing], "string")
-        front["changed"] = array([", ".join(one.changed) or None for one in results.standing], "string")
+        front["problem"] = array([why.get(one.run_id) for one in results.statuses], "string")
+        front["changed"] = array([", ".join(one.changed) or None for one in results.statuses], "string")
         front |= _of_scores(results)
-        made = made[[name for name in made.columns if name not in own] + ["begun_at"]]
-    return pd.concat([pd.DataFrame(front, index=made.index), made], axis=1)
+        table = table[[name for name in table.columns if name not in own] + ["begun_at"]]
+    return pd.concat([pd.DataFrame(front, index=table.index), table], axis=1)
 
 
 def _leaf(name: str) -> tuple[str, int]:
@@ -55,10 +55,10 @@ def _leaf(name: str) -> tuple[str, int]:
     return leaf, ("value", "limit", "met").index(part)
 
 
-def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
-    """A row too for each cell of which nothing was run."""
+def _with_missing_cells(table: pd.DataFrame, results: ExperimentResults) -> pd.DataFrame:
+    """Add one row per cell that was not run."""
     grid = results.grid
-    missing = [one for one in results.standing if one.kept is None]
+    missing = [one for one in results.statuses if one.stored is None]
     known: dict[str, list[Any]] = {
         "run_id": [one.run_id for one in missing],
         "provider": [grid.agents[one.cell.agent].model.name for one in missing],
@@ -66,50 +66,53 @@ def _with_the_missing(made: pd.DataFrame, results: ExperimentResults) -> pd.Data
         "prompt": [one.cell.prompt for one in missing],
         "state": [NOT_STARTED for _ in missing],
     }
-    made["begun_at"] = made["begun_at"].astype("datetime64[ns, UTC]")
+    table["begun_at"] = table["begun_at"].astype("datetime64[ns, UTC]")
     if not missing:
-        return made
+        return table
     blank = {
-        name: pd.Series(known.get(name, [pd.NaT if name == "begun_at" else pd.NA] * len(missing)), dtype=made[name].dtype)
-        for name in made.columns
+        name: pd.Series(known.get(name, [pd.NaT if name == "begun_at" else pd.NA] * len(missing)), dtype=table[name].dtype)
+        for name in table.columns
     }
-    both = pd.DataFrame(blank) if made.empty else pd.concat([made, pd.DataFrame(blank)], ignore_index=True)
-    place = {one.run_id: place for place, one in enumerate(results.standing)}
+    both = pd.DataFrame(blank) if table.empty else pd.concat([table, pd.DataFrame(blank)], ignore_index=True)
+    place = {one.run_id: place for place, one in enumerate(results.statuses)}
     return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
 
 
-def _front(standing: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
-    """The names of the cells and their scores, for rows of these cells."""
-    notes = [_note(one) for one in standing]
+def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
+    """Return the names and scores of the cells in these places."""
+    notes = [_note(one) for one in statuses]
     scores = [note.get("score") for note in notes]
     parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
     whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
-    made = {
-        "agent": array([standing[place].cell.agent for place in places], "string"),
-        "prompt_id": array([standing[place].cell.prompt_id for place in places], "string"),
-        "settings": array([standing[place].cell.settings for place in places], "string"),
-        "repeat": array([standing[place].cell.repeat for place in places], "Int64"),
+    columns = {
+        **_cell_columns([statuses[place] for place in places]),
         "score": _numbers(whole, places),
         "score_error": array([notes[place].get("error") for place in places], "string"),
     }
     for part in parts:
         values = [score.get(part) if isinstance(score, dict) else None for score in scores]
-        made[f"score.{part}"] = _numbers(values, places)
-    return made
+        columns[f"score.{part}"] = _numbers(values, places)
+    return columns
 
 
-def _note(one: CellStatus) -> dict[str, Any]:
+def _cell_columns(statuses: Sequence[CellStatus]) -> dict[str, Any]:
+    return {
+        name: array([getattr(one.cell, name) for one in statuses], "Int64" if name == "repeat" else "string") for name in AXES
+    }
+
+
+def _note(one: CellStatus) -> Mapping[str, Any]:
     if one.score_changed:
         return {"error": "This was scored by another version of the score function: study.run() scores it again."}
-    return {} if one.score is None else json.loads(one.score)
+    return one.note or {}
 
 
 def _of_scores(results: ExperimentResults) -> dict[str, Any]:
-    """What the agents used that the score of each run ran: nothing where it ran none, NA where it is not known."""
-    noted = spent_beside(results.store.storage, [one.run_id for one in results.standing if one.kept is not None])
+    """Return what the agents used that the score of each run ran: 0 if it ran none, NA if unknown."""
+    noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.stored is not None])
     known = []
-    for one in results.standing:
-        has_note = one.score is not None and "by" in json.loads(one.score)
+    for one in results.statuses:
+        has_note = one.note is not None and "by" in one.note
         known.append(noted.get(one.run_id, {}).get(SCORE, Spent() if has_note else None))
     return {
         "score_calls": array([None if one is None else one.calls for one in known], "Int64"),
@@ -119,7 +122,7 @@ def _of_scores(results: ExperimentResults) -> dict[str, Any]:
 
 
 def _numbers(values: list[Any], places: Sequence[int]) -> Any:
-    """Bools where all of them are, else numbers; the same type whichever rows they stand in."""
+    """Return bools if all values are bools, else numbers; the type does not depend on the places."""
     kinds = {type(value) for value in values if value is not None}
     if kinds and not kinds <= {bool}:
         values = [None if value is None else float(value) for value in values]
@@ -128,15 +131,12 @@ def _numbers(values: list[Any], places: Sequence[int]) -> Any:
 
 
 def plan(grid: Grid, to_do: Sequence[CellStatus]) -> pd.DataFrame:
-    """A row for each run to be done."""
+    """Return one row per run to do."""
     settings = [grid.run_of(one.cell).limits.snapshot() for one in to_do]
     budgets = [one.budget for one in settings]
     models = [grid.agents[one.cell.agent].model for one in to_do]
     columns: dict[str, Any] = {
-        "agent": array([one.cell.agent for one in to_do], "string"),
-        "prompt_id": array([one.cell.prompt_id for one in to_do], "string"),
-        "settings": array([one.cell.settings for one in to_do], "string"),
-        "repeat": array([one.cell.repeat for one in to_do], "Int64"),
+        **_cell_columns(to_do),
         "run_id": array([one.run_id for one in to_do], "string"),
         "state": array([one.state for one in to_do], "string"),
         "provider": array([model.name for model in models], "string"),

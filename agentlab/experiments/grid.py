@@ -1,8 +1,7 @@
-"""The cells of an experiment: which agent takes which prompt with which settings, and how often; and what is wrong with a grid."""
+"""The cells of an experiment: which agent runs which prompt with which settings, and how often; and the checks of a grid."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
-from agentlab.limits import whole_number
+from agentlab.limits import no_such, whole_number
 from agentlab.no_such_name import advice
 from agentlab.redaction import without_keys
 from agentlab.run import Run
@@ -22,14 +21,14 @@ from agentlab.transport import Transport
 T = TypeVar("T")
 
 DEFAULT = "default"
-"""What the settings are called where there are none."""
+"""The name of the settings if none are given."""
 
 AXES = ("agent", "prompt_id", "settings", "repeat")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell(Shown):
-    """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the task itself.
+    """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the text of the task.
 
     Example:
         >>> lab.Experiment({"brief": brief}, {"capital": "?"}, where=lambda cell: cell.repeat == 1, repeats=3).grid.cells
@@ -44,7 +43,7 @@ class Cell(Shown):
 
     @property
     def label(self) -> str:
-        """The cell in one text, by which a recording recognises it.
+        """The cell as one text, by which a recording recognises it.
 
         Example:
             >>> lab.Cell("brief", "capital", "short", 2).label
@@ -58,7 +57,7 @@ Where: TypeAlias = Callable[[Cell], object]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All cells of an experiment, in their order, and what their names stand for."""
+    """All cells of an experiment, in their order, and the parts behind their names."""
 
     name: str
     agents: Mapping[str, Agent]
@@ -67,15 +66,19 @@ class Grid:
     cells: tuple[Cell, ...]
 
     def run_id(self, cell: Cell, attempt: int = 1) -> str:
-        """The id of the cell's run: the same in every process and on every day."""
+        """Return the id of the cell's run: the same in every process and on every day."""
         return f"{self.name}#{cell.label}" + (f"~{attempt}" if attempt > 1 else "")
 
+    def one_of_each_pair(self) -> dict[tuple[str, str], Cell]:
+        """Return one cell for each pair of agent and settings."""
+        return {(cell.agent, cell.settings): cell for cell in self.cells}
+
     def provider_of(self, cell: Cell) -> str:
-        """The provider that the cell asks."""
+        """Return the name of the cell's provider."""
         return self.agents[cell.agent].model.name
 
     def run_of(self, cell: Cell, *, transport: Transport | None = None, **more: Any) -> Run:
-        """A new run of the cell."""
+        """Return a new run of the cell."""
         return self.agents[cell.agent].run(cell.prompt, transport=transport, **self.settings[cell.settings], **more)
 
 
@@ -89,8 +92,7 @@ def grid(
     where: Where | None,
     cells: Iterable[object] | None,
 ) -> Grid:
-    """A checked grid: the product of all parts, or the given cells of it. Raises ConfigurationError where something is wrong, or
-    nothing is left."""
+    """Return a checked grid: the product of all parts, or the given cells of it. Raises ConfigurationError, also if no cell is left."""
     if not isinstance(name, str) or not name.strip() or "#" in name:
         raise ConfigurationError(f"name={name!r}: give the experiment a name without '#'; the ids of its runs begin with it.")
     whole_number("Experiment", "repeats", repeats)
@@ -104,41 +106,33 @@ def grid(
     ]
     if cells is not None:
         named = [one for given in _listed("cells", cells) for one in _given(given, by_agent, by_prompt, by_settings, repeats)]
-    made = Grid(
+    checked = Grid(
         name,
         MappingProxyType(by_agent),
         MappingProxyType(by_prompt),
         MappingProxyType(by_settings),
         tuple(_filtered(named, where)),
     )
-    _check(made)
-    return made
+    _check(checked)
+    return checked
 
 
-def _check(made: Grid) -> None:
+def _check(grid: Grid) -> None:
     seen: dict[str, Cell] = {}
-    for cell in made.cells:
-        run_id = made.run_id(cell)
+    for cell in grid.cells:
+        run_id = grid.run_id(cell)
         if without_keys(run_id) != run_id:
-            raise ConfigurationError(
-                f"{run_id!r} holds a key: ids of runs, which are written everywhere, are made of these names."
-            )
+            raise ConfigurationError(f"{run_id!r} holds a key: use names without it, since run ids are made of them.")
         if run_id in seen:
-            same = cell == seen[run_id]
-            what = f"The cell {cell!r} is there twice: leave one out, or raise repeats." if same else (
-                f"{seen[run_id]!r} and {cell!r} would have the same id: do not write '/' or '~' into names such as these."
-            )  # fmt: skip
-            raise ConfigurationError(what)
+            if cell == seen[run_id]:
+                raise ConfigurationError(f"The cell {cell!r} is there twice: leave one out, or raise repeats.")
+            raise ConfigurationError(f"{seen[run_id]!r} and {cell!r} would have the same id: use names without '/' and '~'.")
         seen[run_id] = cell
-    tried: set[tuple[str, str]] = set()
-    for cell in made.cells:
-        pair = (cell.agent, cell.settings)
-        if pair not in tried:  # a terminating tool that this agent has not, a stop condition that is none, …
-            tried.add(pair)
-            try:
-                made.run_of(cell)
-            except ConfigurationError as error:
-                raise type(error)(f"Agent {cell.agent!r} with settings {cell.settings!r}: {error}") from error
+    for cell in grid.one_of_each_pair().values():  # a terminating tool that the agent does not have, no stop condition, …
+        try:
+            grid.run_of(cell)
+        except ConfigurationError as error:
+            raise type(error)(f"Agent {cell.agent!r} with settings {cell.settings!r}: {error}") from error
 
 
 # The parts ----------------------------------------------------------------------------------------------------------------------
@@ -147,9 +141,7 @@ def _check(made: Grid) -> None:
 def _listed(what: str, given: object) -> Sequence[Any]:
     if isinstance(given, str | bytes | Agent) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{what}={given!r}: pass a list, such as {what}=[…].")
-    if hasattr(
-        given, "columns"
-    ):  # a DataFrame of pandas or polars, which iterates over the names of its columns, or over the columns
+    if hasattr(given, "columns"):  # a DataFrame of pandas or polars, which iterates over its columns
         names = [str(name) for name in given.columns]
         column = next((name for name in names if len(names) == 1 or name in (what, what.rstrip("s"))), "…")
         raise ConfigurationError(
@@ -157,7 +149,7 @@ def _listed(what: str, given: object) -> Sequence[Any]:
             f"{what}=list(frame[{column!r}])."
         )
     if isinstance(given, Set) and not isinstance(given, KeysView):
-        raise ConfigurationError(f"{what}={given!r}: a set has no order, and ids of runs are made by the order: pass a list.")
+        raise ConfigurationError(f"{what}={given!r}: a set has no order, and run ids depend on the order: pass a list.")
     listed = list(given)
     if not listed:
         raise ConfigurationError(f"{what}=[]: there is nothing to run. Pass at least one.")
@@ -165,7 +157,7 @@ def _listed(what: str, given: object) -> Sequence[Any]:
 
 
 def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict[str, Any]:
-    """By name; a name that comes twice is an error."""
+    """Return the values by name. Raises ConfigurationError for a name that comes twice."""
     if hasattr(given, "items") and not isinstance(given, Mapping) and not hasattr(given, "columns"):  # a Series of pandas
         labels = [name for name, _ in given.items()]
         given = dict(given.items()) if all(isinstance(name, str) for name in labels) and len({*labels}) == len(labels) else given
@@ -174,7 +166,7 @@ def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict
         _listed(what, pairs)
         wrong = next((name for name, _ in pairs if not isinstance(name, str) or not name.strip()), None)
         if wrong is not None:
-            raise ConfigurationError(f"{what}: {wrong!r} is no name: use a text that is not empty.")
+            raise ConfigurationError(f"{what}: {wrong!r} is not a name: use a text that is not empty.")
         return dict(pairs)
     named: dict[str, Any] = {}
     for number, value in enumerate(_listed(what, given), 1):
@@ -207,8 +199,8 @@ def _prompts(given: object) -> dict[str, str]:
     twice = next((prompt_id for prompt_id, text in named.items() if same[text] != prompt_id), None)
     if twice is not None:
         raise ConfigurationError(
-            f"prompts: {twice!r} and {same[named[twice]]!r} are the same text: leave one out, and ask for repeats=… where it shall be "
-            "run several times."
+            f"prompts: {twice!r} and {same[named[twice]]!r} are the same text: leave one out, and pass repeats=… to run it "
+            "several times."
         )
     return named
 
@@ -232,7 +224,7 @@ def _settings(given: object) -> dict[str, Mapping[str, Any]]:
 def _given(
     given: object, agents: Mapping[str, Any], prompts: Mapping[str, str], settings: Mapping[str, Any], repeats: int
 ) -> list[Cell]:
-    """A cell as a person writes it: (agent, prompt_id), with settings and repeat where they are needed; or a dict of the same."""
+    """Return the cells of (agent, prompt_id), with settings and repeat where they are needed, or of a dict of the same."""
     if isinstance(given, Cell):
         values: dict[str, Any] = {axis: getattr(given, axis) for axis in AXES}
     elif isinstance(given, Mapping):
@@ -248,13 +240,11 @@ def _given(
         )
     if "settings" not in values:
         if len(settings) > 1:
-            raise ConfigurationError(f"cells: {given!r} says no settings: choose one of {', '.join(settings)}.")
+            raise ConfigurationError(f"cells: {given!r} names no settings: choose one of {', '.join(settings)}.")
         values["settings"] = next(iter(settings))
     for axis, known in (("agent", agents), ("prompt_id", prompts), ("settings", settings)):
         if values[axis] not in known:
-            near = difflib.get_close_matches(str(values[axis]), known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigurationError(f"cells: there is no {axis} {values[axis]!r}.{hint} There is: {', '.join(known)}.")
+            raise ConfigurationError(f"cells: {no_such(axis, str(values[axis]), list(known))}")
     text = prompts[values["prompt_id"]]
     wanted = range(1, repeats + 1) if "repeat" not in values else [whole_number("cells", "repeat", values["repeat"])]
     return [Cell(values["agent"], values["prompt_id"], values["settings"], repeat, text) for repeat in wanted]
@@ -265,15 +255,13 @@ def _filtered(cells: list[Cell], where: Where | None) -> list[Cell]:
         return cells
     if not callable(where):
         raise ConfigurationError(f"where={where!r}: pass a function of a cell, such as lambda cell: cell.agent == 'a'.")
-    kept = []
+    stored = []
     for cell in cells:
         answer = where(cell)
         if inspect.isawaitable(answer):
             raise ConfigurationError(f"where={where!r} is async: pass a plain function of a cell.")
         if answer:
-            kept.append(cell)
-    if not kept:
-        raise ConfigurationError(
-            f"where={where!r} leaves none of the {len(cells)} cells: there is nothing to run. The first cell was {cells[0]!r}."
-        )
-    return kept
+            stored.append(cell)
+    if not stored:
+        raise ConfigurationError(f"where={where!r} leaves none of the {len(cells)} cells. The first cell was {cells[0]!r}.")
+    return stored

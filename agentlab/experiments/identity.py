@@ -1,9 +1,9 @@
-"""What a run was made by, as short texts that are the same in every process: the model's address, the tools, the code of functions.
+"""What a run was made by, the same in every process: the model's address, the tools, hashes of functions.
 
-A store keeps them beside each run, so that an experiment that goes on with a store finds what has changed under the same names.
-Functions are known by a hash of their bytecode, constants, defaults and closures, of the plain values and agents among the globals that
-they read, and of the functions of the same module that they call; a comment or another layout is no change. Lists, dicts and other
-objects are known by their type only, since they may change while runs go on. Bytecode of another version of Python is not compared.
+It is stored beside each run, so that a resumed experiment finds what has changed under the same names. A function's hash covers its
+bytecode, constants, defaults and closures, the plain values and agents among the globals that it reads, and the functions of the same
+module that it calls; comments and layout are no change. Of lists, dicts and other objects only the type counts, since they may change
+during the runs. Bytecode of another version of Python is not compared.
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ import inspect
 import json
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentlab.agent import Agent
 from agentlab.engine.client import HttpModel
 from agentlab.leaf_names import describe
 from agentlab.predicates import name_of
-from agentlab.redaction import without_keys
 from agentlab.settings import RunSettings
 from agentlab.stop import Custom
 from agentlab.storage import codec
 from agentlab.storage.codec import equal_when_redacted
 
 MADE_BY = "made by"
-"""The name of the note that keeps `made_by` of a run."""
+"""The name of the note of what a run was made by."""
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _PLAIN = str | bytes | int | float | complex | bool | None
 
 
-def made_by(agent: Agent, settings: RunSettings) -> str:
-    """What a run of this agent with these settings is made by, as JSON text, beside what a store keeps of each run in any case."""
+def made_by(agent: Agent, settings: RunSettings) -> dict[str, Any]:
+    """Return what a run of this agent with these settings is made by, apart from what every stored run has."""
     functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
     functions |= {f"middleware {name_of(one)}": one for one in (*agent.middleware, *agent.tool_middleware)}
     functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
@@ -48,43 +47,43 @@ def made_by(agent: Agent, settings: RunSettings) -> str:
     schemas = {f"schema of tool {spec.name}": _hash([spec.description, spec.parameters_json]) for spec in agent.tool_specs}
     sent = {"stream": agent.stream, **_address(agent), **schemas}
     code = {name: code_of(one) for name, one in functions.items()}
-    return json.dumps({"python": PYTHON, "sent": sent, "code": code}, sort_keys=True)
+    return {"python": PYTHON, "sent": sent, "code": code}
 
 
-def differences(kept: str | None, now: str) -> tuple[list[str], list[str]]:
-    """What is other by now: of what is sent to a model, with both values where they say something, and of the code of functions.
-    Nothing where an earlier version of agentlab kept no note."""
-    if kept is None or kept == now:
+def differences(stored: str | None, now: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return what has changed: of what is sent to the model, with both values where that helps, and of the code of functions. Nothing
+    if an earlier version of agentlab stored no note."""
+    if stored is None:
         return [], []
-    then, today = json.loads(kept), json.loads(now)
-    before = {name: then["sent"].get(name, value) for name, value in today["sent"].items()}
+    then = json.loads(stored)
+    before = {name: then["sent"].get(name, value) for name, value in now["sent"].items()}
     sent = [
-        _in_words(name, before[name], one) for name, one in today["sent"].items() if not equal_when_redacted(before[name], one)
+        _difference(name, before[name], one) for name, one in now["sent"].items() if not equal_when_redacted(before[name], one)
     ]
-    same_python = then["python"] == today["python"]
-    code = [name for name, value in today["code"].items() if same_python and then["code"].get(name, value) != value]
+    same_python = then["python"] == now["python"]
+    code = [name for name, value in now["code"].items() if same_python and then["code"].get(name, value) != value]
     return sent, code
 
 
-def _in_words(name: str, then: object, now: object) -> str:
+def _difference(name: str, then: object, now: object) -> str:
     return name if name.startswith("schema") else f"{name} ({then!r} then, {now!r} now)"
 
 
 def _address(agent: Agent) -> dict[str, Any]:
-    """The fields of a provider that say where and how it is asked; no keys and no headers. Of a model of your own its base_url."""
+    """Return the fields of a provider that define its requests; no keys and no headers. Of a user's model the base_url."""
     provider: Any = agent.model.provider if isinstance(agent.model, HttpModel) else agent.model
     names = ["base_url"]
     if isinstance(agent.model, HttpModel) and hasattr(provider, "__dataclass_fields__"):
         names = [field.name for field in dataclasses.fields(provider) if field.repr and field.name not in ("name", "model")]
     values = {name: getattr(provider, name, None) for name in names}
-    return {name: without_keys(one) if isinstance(one, str) else one for name, one in values.items() if isinstance(one, _PLAIN)}
+    return {name: one for name, one in values.items() if isinstance(one, _PLAIN)}
 
 
 # Code ---------------------------------------------------------------------------------------------------------------------------
 
 
 def code_of(function: object) -> str:
-    """A hash of what a function does, as far as it can be seen."""
+    """Return a hash of what a function does, as far as that is visible."""
     return _hash(list(_function(function, set())))
 
 
@@ -102,9 +101,8 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
         function = function.__func__
     if not isinstance(function, types.FunctionType):
         yield getattr(function, "__qualname__", type(function).__qualname__)
-        if isinstance(
-            called := inspect.getattr_static(type(function), "__call__", None), types.FunctionType
-        ):  # an object that is called
+        called = inspect.getattr_static(type(function), "__call__", None)
+        if isinstance(called, types.FunctionType):  # an object that is called
             yield from _held(function, seen)
             yield from _function(called, seen)
         if hasattr(function, "__wrapped__"):  # a cache around a function
@@ -113,14 +111,14 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    if (function.__module__ or "").startswith("agentlab."):  # another version of it is no other experiment
+    if (function.__module__ or "").startswith("agentlab."):  # another version of agentlab is no other experiment
         yield function.__qualname__
         return
     yield from _code(function.__code__, function.__doc__)
     yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
     counted = {one.argval for one in dis.get_instructions(function.__code__) if one.opname == "STORE_DEREF"}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name in counted:  # what a function changes itself
+        if name in counted:  # the function changes it itself
             continue
         with contextlib.suppress(ValueError):  # not set yet
             yield name, _value(cell.cell_contents, seen)
@@ -145,16 +143,16 @@ def _code(code: types.CodeType, doc: str | None = None) -> Iterator[object]:
 
 @functools.lru_cache(maxsize=256)
 def _globals(code: types.CodeType) -> tuple[str, ...]:
-    """The globals that are read, by inner functions too, and not set."""
+    """Return the globals that are read, by inner functions too, and not set."""
     read = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
     read = read.union(*[_globals(one) for one in code.co_consts if isinstance(one, types.CodeType)])
     return tuple(sorted(read - {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}))
 
 
 def _held(owner: Any, seen: set[int]) -> Iterator[object]:
-    """What the object of a method holds: agents, such as that of a sub-agent's tool; of a frozen dataclass all of it."""
-    made: Any = getattr(type(owner), "__dataclass_params__", None)
-    if made is not None and made.frozen:
+    """Yield what the object of a method holds: agents, such as that of a sub-agent's tool; of a frozen dataclass all fields."""
+    parameters: Any = getattr(type(owner), "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
         yield from ((name, _value(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
         return
     for name, value in sorted(getattr(owner, "__dict__", {}).items()):
@@ -163,7 +161,7 @@ def _held(owner: Any, seen: set[int]) -> Iterator[object]:
 
 
 def _value(value: object, seen: set[int]) -> object:
-    """A value that a function holds: plain ones as they are, of others their kind, since they may change while runs go on."""
+    """Return a value that a function holds: plain ones as they are, of others the type, since they may change during the runs."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, tuple):

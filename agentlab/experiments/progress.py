@@ -1,30 +1,25 @@
-"""A bar for each provider: runs done, cost so far, time left. Drawn where somebody can see it."""
+"""One progress bar per provider: runs done, cost so far, time left. Drawn on a terminal or in a notebook."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from agentlab._internal.kernel import front_end
-from agentlab.amounts import about_dollars
 from agentlab.experiments.shared_budget import Spent
 from agentlab.printable import one_line
 
-REDRAWN_EVERY_S = 0.5
-"""How often a bar is drawn for its cost alone; it is drawn at once when a run ends."""
+REDRAW_INTERVAL_S = 0.5
 
 
 class Progress:
-    """How far an experiment is, by provider. `total` and `done` count runs; with `shown` there are bars, on a terminal or in a page."""
+    """The progress of an experiment by provider. `total` and `done` count runs; with `shown` there are bars."""
 
     def __init__(self, total: Mapping[str, int], done: Mapping[str, int], *, shown: bool) -> None:
         self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
         self._spent: dict[str, Spent] = {}
         self._sums = dict.fromkeys(total, Spent())
-        self._drawn_s = dict.fromkeys(total, 0.0)
         self._bars = (
             {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()}
             if shown and _can_be_seen()
@@ -32,48 +27,37 @@ class Progress:
         )
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
-        """What a run has used by now."""
-        before, sums = self._spent.get(run_id, Spent()), self._sums[provider]
+        """Take in what a run has used so far."""
+        self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
         self._spent[run_id] = spent
-        self._sums[provider] = Spent(
-            sums.calls + spent.calls - before.calls,
-            sums.tokens + spent.tokens - before.tokens,
-            sums.cost_usd + spent.cost_usd - before.cost_usd,
-            sums.unknown_tokens or spent.unknown_tokens,
-            sums.unknown_cost or spent.unknown_cost,
-        )
-        if provider in self._bars:
-            now_s = time.monotonic()
-            is_due = now_s - self._drawn_s[provider] >= REDRAWN_EVERY_S
-            self._drawn_s[provider] = now_s if is_due else self._drawn_s[provider]
-            self._bars[provider].set_postfix_str(self.said(provider), refresh=is_due)
+        self._draw(provider, 0)
 
     def ended(self, provider: str, *, failed: bool) -> None:
-        """A run is done."""
+        """Take in that a run has ended."""
         self.done[provider] += 1
         self.failed[provider] += failed
-        if provider in self._bars:
-            self._bars[provider].set_postfix_str(self.said(provider), refresh=False)
-            self._bars[provider].update()
+        self._draw(provider, 1)
 
-    def said(self, provider: str) -> str:
-        """Cost so far, and failures, in words."""
-        sums = self._sums[provider]
-        known = about_dollars(sums.cost_usd)
-        cost = known if not sums.unknown_cost else "cost unknown" if not sums.cost_usd else f"at least {known}"
-        return cost + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
+    def _draw(self, provider: str, ended: int) -> None:
+        if provider in self._bars:
+            self._bars[provider].set_postfix_str(self.text(provider), refresh=False)
+            self._bars[provider].update(ended)
+
+    def text(self, provider: str) -> str:
+        """Return cost so far, and failures, in words."""
+        return self._sums[provider].dollars + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
 
     def close(self) -> None:
-        """Leave the bars as they are."""
+        """Close the bars; they stay as they are."""
         for provider, bar in self._bars.items():
-            bar.set_postfix_str(self.said(provider), refresh=True)
+            bar.set_postfix_str(self.text(provider), refresh=True)
             bar.close()
 
 
 def _bar(provider: str, total: int, done: int) -> Any:
     from tqdm.auto import tqdm
 
-    return tqdm(desc=one_line(provider), total=total, initial=done, unit="run")
+    return tqdm(desc=one_line(provider), total=total, initial=done, unit="run", mininterval=REDRAW_INTERVAL_S, miniters=0)
 
 
 def _can_be_seen() -> bool:

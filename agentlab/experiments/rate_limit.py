@@ -1,4 +1,4 @@
-"""Rate limits: so many requests a minute to a provider, evenly spaced, in the order in which they are asked for, over all runs."""
+"""Rate limits: so many requests per minute to a provider, evenly spaced over all runs, first come, first served."""
 
 from __future__ import annotations
 
@@ -18,37 +18,36 @@ from agentlab.transport.http import HttpAnswer, HttpRequest
 from agentlab.types import ModelRequest, ModelResponse
 
 
-class Pace:
-    """Gives out turns, at least `interval_s` seconds apart, first come, first served. Any number of runs of one loop may share it; the
-    next work may come from another loop."""
+class RateLimiter:
+    """Lets requests pass at least `interval_s` seconds apart. Any number of runs of one loop may share it, one loop after another."""
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
         self._next = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._line = asyncio.Lock()
+        self._queue = asyncio.Lock()
 
-    async def turn(self) -> None:
-        """Wait for the next turn."""
+    async def wait(self) -> None:
+        """Wait until the next request may be sent."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop, self._line = loop, asyncio.Lock()
-        async with self._line:
+            self._loop, self._queue = loop, asyncio.Lock()
+        async with self._queue:
             wait_s = self._next - time.monotonic()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
-            self._next = time.monotonic() + self.interval_s  # from when it was really given: a loop may stand still meanwhile
+            self._next = time.monotonic() + self.interval_s  # from the actual time: a loop may have been blocked meanwhile
 
 
-class PacedTransport:
-    """A transport whose requests wait for their turn; each attempt of a call that failed is a request of its own."""
+class LimitedTransport:
+    """A transport whose requests wait for the rate limit; each attempt of a failed call is a request."""
 
-    def __init__(self, transport: Transport, pace: Pace) -> None:
-        self._transport, self._pace = transport, pace
+    def __init__(self, transport: Transport, limiter: RateLimiter) -> None:
+        self._transport, self._limiter = transport, limiter
 
     @property
     def needs_key(self) -> bool:
-        """Whether requests reach a provider."""
+        """True if requests reach a provider."""
         return self._transport.needs_key
 
     @asynccontextmanager
@@ -56,17 +55,17 @@ class PacedTransport:
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Wait, then send the request."""
-        await self._pace.turn()
+        await self._limiter.wait()
         async with self._transport.open(request, auth=auth, lane=lane, timeout_s=timeout_s) as answer:
             yield answer
 
 
 @dataclass(frozen=True, slots=True)
-class PacedModel:
-    """A model of somebody's own that is asked at its turn."""
+class LimitedModel:
+    """A user's own model behind a rate limit."""
 
     inner: Any
-    pace: Pace
+    limiter: RateLimiter
 
     @property
     def name(self) -> str:
@@ -79,34 +78,34 @@ class PacedModel:
         return str(self.inner.model)
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Wait, then ask."""
-        await self.pace.turn()
+        """Wait, then ask the model."""
+        await self.limiter.wait()
         response: ModelResponse = await self.inner.respond(request, context)
         return response
 
 
-def keep_pace(run: Run, pace: Pace | None) -> None:
-    """Have the run's requests wait for their turn. A recording waits for nobody."""
+def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
+    """Let the run's requests wait for the rate limit, except in a replay."""
     model: Model = run.agent.model
-    if pace is None:
+    if limiter is None:
         return
     if isinstance(model, HttpModel):
         if run.transport.needs_key:
-            run.transport = PacedTransport(run.transport, pace)
+            run.transport = LimitedTransport(run.transport, limiter)
         return
     run.agent = copy.copy(run.agent)
-    run.agent.model = PacedModel(model, pace)
+    run.agent.model = LimitedModel(model, limiter)
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:
-    """Seconds between two requests, by provider. Raises LimitError for what is no rate and for a provider that nobody asks."""
+    """Return the seconds between two requests by provider. Raises LimitError for a value that is no rate, and an unknown provider."""
     if rate_limits is None:
         return {}
     if not isinstance(rate_limits, Mapping):
         raise LimitError(f'rate_limits={rate_limits!r}: pass requests per minute by provider, such as {{"openai": 60}}.')
     for provider, rate in rate_limits.items():
         if provider not in providers:
-            raise LimitError(f"rate_limits: no agent asks the provider {provider!r}. There is: {', '.join(sorted(providers))}.")
+            raise LimitError(f"rate_limits: no agent uses the provider {provider!r}. Choose from {', '.join(sorted(providers))}.")
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < float("inf"):
             raise LimitError(f"rate_limits={{{provider!r}: {rate!r}}}: give requests per minute, above 0.")
     return {provider: 60.0 / rate for provider, rate in rate_limits.items()}

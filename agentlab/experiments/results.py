@@ -1,8 +1,7 @@
-"""What an experiment led to, as tidy frames."""
+"""The results of an experiment as tidy frames, and what a reader of them should know."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -14,7 +13,7 @@ from agentlab.amounts import counted
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.runner import detail_of
 from agentlab.experiments.shared_budget import Spent, spent_before
-from agentlab.experiments.status import CellStatus, standings
+from agentlab.experiments.status import CellStatus, cell_statuses
 from agentlab.printable import one_line
 from agentlab.run import Run
 from agentlab.shown import Shown
@@ -28,15 +27,16 @@ if TYPE_CHECKING:
 
 
 class ExperimentResults(Shown):
-    """The frames of an experiment: `runs`, with a row for each cell, also where nothing was run; `steps`, `calls`, `tools` of those
-    that were. Sorted by cell: the order in which they ran plays no part.
+    """The frames of an experiment: `runs`, with one row per cell, also if it was not run; `steps`, `calls`, `tools` of those that were
+    run. They are sorted by cell, whatever the order in which they ran.
 
-    In front stand `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or not known) and `score_error`; a score that is
-    a dict has a column `score.<key>` each, and `score` is its entry of that name. Of several attempts the newest counts. `runs` has
+    The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`; a dict as
+    score has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.
+    `runs` has
 
     state         `ended`, `interrupted`, `open` or `not_started`
     attempt       counts from 1
-    problem       what was not the run's own, such as a worker that died, or a budget of the experiment that was spent
+    problem       a problem outside of the run, such as a worker that died, or a spent budget of the experiment
     changed       the tools, middleware and conditions whose code has changed since the run was made; NA: none
     score_calls, score_tokens, score_cost_usd   what the agents used that the score ran, such as a model as judge
     replayed      True: from a recording; False: live
@@ -55,19 +55,19 @@ class ExperimentResults(Shown):
         self,
         grid: Grid,
         store: Store,
-        standing: tuple[CellStatus, ...],
+        statuses: tuple[CellStatus, ...],
         problems: Mapping[str, str],
         left_out: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.grid: Grid = grid
         self.store: Store = store
-        self.standing: tuple[CellStatus, ...] = standing
+        self.statuses: tuple[CellStatus, ...] = statuses
         self.problems: Mapping[str, str] = problems
         self.left_out: Mapping[str, str] = left_out
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row a run, in the order of the cells.
+        """One row per run, in the order of the cells.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
@@ -80,7 +80,7 @@ class ExperimentResults(Shown):
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """A row a step.
+        """One row per step.
 
         Example:
             >>> results = await lab.Experiment({"endless": endless}, ["?"], [dict(stop=lab.StepCountIs(2))]).run(progress=False)
@@ -93,7 +93,7 @@ class ExperimentResults(Shown):
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A row a round trip to a model.
+        """One row per round trip to a model.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
@@ -106,7 +106,7 @@ class ExperimentResults(Shown):
 
     @cached_property
     def tools(self) -> pd.DataFrame:
-        """A row a tool call.
+        """One row per tool call.
 
         Example:
             >>> results = await lab.Experiment({"endless": endless}, ["?"], [dict(stop=lab.StepCountIs(1))]).run(progress=False)
@@ -118,31 +118,31 @@ class ExperimentResults(Shown):
 
     @cached_property
     def loaded(self) -> list[Run]:
-        """All runs as they are kept, in the order of the cells: to look at one by one, and to fork.
+        """All stored runs, in the order of the cells: to read one by one, and to fork.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"]).run(progress=False)
             >>> results.loaded[0].messages[-1].text
             'Paris.'
         """
-        return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.standing if one.kept is not None]
+        return [self.store.load(one.run_id, self.grid.agents[one.cell.agent]) for one in self.statuses if one.stored is not None]
 
     @cached_property
     def spent(self) -> Spent:
-        """What the experiment has used in all: runs, earlier attempts, sub-agents, the agents that scores ran, and steps that were
-        cut off and taken again. A step that was under way when its process was killed is not in it.
+        """What the experiment has used in total: runs, earlier attempts, sub-agents, the agents that scores ran, and interrupted steps
+        that were taken again. A step that was interrupted by a kill of its process is not included.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
             >>> results.spent.calls, results.spent.tokens
             (2, 30)
         """
-        _, kept = standings(self.grid, self.store)
-        parts = spent_before(self.store.storage, kept.values()) if kept else {}
+        _, stored = cell_statuses(self.grid, self.store)
+        parts = spent_before(self.store.storage, stored.values()) if stored else {}
         return sum([spent for one in parts.values() for spent in one.values()], Spent())
 
     def frame(self, what: str = "runs") -> pd.DataFrame:
-        """Any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+        """Return any frame: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"]).run(progress=False)
@@ -150,11 +150,11 @@ class ExperimentResults(Shown):
                agent finish_reason    action
             0  brief      end_turn  complete
         """
-        made: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
+        return result
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
-        """Completion, success, tokens and cost of each agent (and settings, where there are several) with intervals; see
+        """Return completion, success, tokens and cost per agent (and settings, if there are several) with intervals; see
         `lab.summary`.
 
         Example:
@@ -164,11 +164,11 @@ class ExperimentResults(Shown):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        made: pd.DataFrame = sugar.call("agentlab.comparing.compare:summary", self.runs, self._groups(by), **more)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.comparing.compare:summary", self.runs, self._groups(by), **more)
+        return result
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
-        """How agents differ on the same prompts; see `lab.paired`.
+        """Return how agents differ on the same prompts; see `lab.paired`.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?", "??"]).run(progress=False)
@@ -176,11 +176,11 @@ class ExperimentResults(Shown):
                  group against  difference
             0  endless   brief       285.0
         """
-        made: pd.DataFrame = sugar.call("agentlab.comparing.compare:paired", self.runs, what, by or "agent", **more)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.comparing.compare:paired", self.runs, what, by or "agent", **more)
+        return result
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
-        """Whether agents end for the same reasons on the same prompts; see `lab.agreement`.
+        """Return whether agents end for the same reasons on the same prompts; see `lab.agreement`.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief, "other": brief}, ["?", "??"]).run(progress=False)
@@ -188,19 +188,19 @@ class ExperimentResults(Shown):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        made: Agreement = sugar.call("agentlab.comparing.agreements:agreement", self.runs, what, by or "agent", **more)
-        return made
+        result: Agreement = sugar.call("agentlab.comparing.agreements:agreement", self.runs, what, by or "agent", **more)
+        return result
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
-        """The picture of the whole comparison; see `lab.plots.comparison`.
+        """Draw the whole comparison; see `lab.plots.comparison`.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?", "??"]).run(progress=False)
             >>> len(results.plot().axes)
             6
         """
-        made: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
-        return made
+        result: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
+        return result
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:
         if by is not None:
@@ -209,66 +209,66 @@ class ExperimentResults(Shown):
 
     @property
     def states(self) -> dict[str, int]:
-        """How many runs are in which state, in words.
+        """The number of runs per state.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
             >>> results.states
             {'ended': 2}
         """
-        words = {one.run_id: one.state.replace("_", " ") for one in self.standing}
-        words |= {one.run_id: "failed (counted as failures)" for one in self.standing if one.failed}
+        words = {one.run_id: one.state.replace("_", " ") for one in self.statuses}
+        words |= {one.run_id: "failed (counted as failures)" for one in self.statuses if one.failed}
         words |= {run_id: "ended but not scored" for run_id in self.left_out if words.get(run_id) == ENDED}
         return dict(Counter(words.values()))
 
     def __len__(self) -> int:
-        return len(self.standing)
+        return len(self.statuses)
 
     def __repr__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.states.items())
-        return f"ExperimentResults({self.grid.name!r}, {len(self.standing)} runs: {states})"
+        return f"ExperimentResults({self.grid.name!r}, {len(self.statuses)} runs: {states})"
 
 
 # Remarks ---------------------------------------------------------------------------------------------------------------------
 
 
 def remarks(results: ExperimentResults, *, scoring: bool, rescored: int = 0) -> Iterator[str]:
-    """One sentence or two for each thing that is not as it should be. `rescored` runs had a score of an earlier score function."""
+    """Yield a sentence or two about each problem. `rescored` runs had a score of an earlier score function."""
     yield from _of_failures(results)
     if scoring:
-        yield from _of_scores(results.standing, rescored)
+        yield from _of_scores(results.statuses, rescored)
     yield from _of_the_budget(results)
-    yield from _of_changes(results.standing)
+    yield from _of_changes(results.statuses)
 
 
 def _of_failures(results: ExperimentResults) -> Iterator[str]:
-    failed = [one for one in results.standing if one.failed or one.run_id in results.problems]
+    failed = [one for one in results.statuses if one.failed or one.run_id in results.problems]
     if failed:
         first = failed[0]
-        why = results.problems.get(first.run_id) or detail_of(first.kept)
+        why = results.problems.get(first.run_id) or detail_of(first.stored)
         why = why.partition("\n")[0].rstrip(".")
         again = "run()" if first.run_id in results.problems else "run(retry=True)"
         yield (
-            f"{len(failed)} of {counted(len(results.standing), 'run')} failed, the first, {first.run_id}: {why}. "
+            f"{len(failed)} of {counted(len(results.statuses), 'run')} failed, the first, {first.run_id}: {why}. "
             f"Try again with {again}; until then they count as failures."
         )
 
 
-def _of_scores(standing: tuple[CellStatus, ...], rescored: int) -> Iterator[str]:
-    notes = [json.loads(one.score) for one in standing if one.score is not None]
+def _of_scores(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]:
+    notes = [one.note for one in statuses if one.note is not None]
     errors = [note["error"] for note in notes if "error" in note]
     if errors:
         yield (
             f"{counted(len(errors), 'run')} {'has' if len(errors) == 1 else 'have'} no score: {one_line(errors[0], 300).rstrip('.')} "
             "(see score_error); run(retry=True) tries again."
         )
-    without = [one.parts for one in standing if one.parts is not None and "score" not in one.parts]
+    without = [one.parts for one in statuses if one.parts is not None and "score" not in one.parts]
     if without:
         keys = [repr(key) for key in dict.fromkeys(key for parts in without for key in parts)]
         more = f", {keys[0]}: …" if keys else ""
         yield (
             f"{counted(len(without), 'score')} {'is a dict' if len(without) == 1 else 'are dicts'} without 'score' "
-            f"(there is {', '.join(keys) or 'nothing'}): the column `score` is NA there, and no rate of success is known. "
+            f"(there is {', '.join(keys) or 'nothing'}): the column `score` is NA there, and no success rate is known. "
             f'Have the function return {{"score": …{more}}}.'
         )
     whole = [value.get("score") if isinstance(value, dict) else value for value in (note.get("score") for note in notes)]
@@ -279,37 +279,37 @@ def _of_scores(standing: tuple[CellStatus, ...], rescored: int) -> Iterator[str]
             "function return a number or a bool."
         )
     if rescored:
-        yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} made anew."
+        yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} made again."
 
 
 def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
     if not results.left_out:
         return
-    not_begun = [one for one in results.standing if one.run_id in results.left_out and one.kept is None]
-    no_score = [one for one in results.standing if one.run_id in results.left_out and one.state == "ended"]
+    not_begun = [one for one in results.statuses if one.run_id in results.left_out and one.stored is None]
+    no_score = [one for one in results.statuses if one.run_id in results.left_out and one.state == "ended"]
     held = len(results.left_out) - len(not_begun) - len(no_score)
     parts = [
         f"{counted(len(not_begun), 'run')} {_were(len(not_begun))} left out" if not_begun else "",
-        f"{counted(held, 'run')} {_were(held)} held back after the last finished step" if held else "",
+        f"{counted(held, 'run')} {_were(held)} stopped after the last finished step" if held else "",
         f"{counted(len(no_score), 'run')} {'have' if len(no_score) != 1 else 'has'} no score yet" if no_score else "",
     ]
     why = next(iter(results.left_out.values()))
     yield (
-        f"{' and '.join(part for part in parts if part)}, since {why}. To go on, set study.budget or "
+        f"{' and '.join(part for part in parts if part)}, since {why}. To continue, raise study.budget or "
         "study.max_runs, and run it again."
     )
 
 
-def _of_changes(standing: tuple[CellStatus, ...]) -> Iterator[str]:
-    changed = [one for one in standing if one.changed]
+def _of_changes(statuses: tuple[CellStatus, ...]) -> Iterator[str]:
+    changed = [one for one in statuses if one.changed]
     if changed:
         names = list(dict.fromkeys(name for one in changed for name in one.changed))
         yield (
-            f"{counted(len(changed), 'run')} of the store {_were(len(changed))} made by other code of {', '.join(names)} than there is "
-            "now, see the column `changed`: to compare like with like, give the experiment another name=…."
+            f"{counted(len(changed), 'run')} of the store {_were(len(changed))} made by other code of {', '.join(names)} than the "
+            "current one, see the column `changed`: to compare like with like, give the experiment another name=…."
         )
-    replayed = sum(one.replayed is True for one in standing)
-    live = sum(one.replayed is False for one in standing)
+    replayed = sum(one.replayed is True for one in statuses)
+    live = sum(one.replayed is False for one in statuses)
     if replayed and live:
         yield f"{replayed} runs are replays of recordings and {live} are live: the column `replayed` says which."
 

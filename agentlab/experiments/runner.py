@@ -1,12 +1,13 @@
-"""One cell of an experiment carried out: begun, or gone on with, to its end, and scored. To do it once more changes nothing.
+"""Runs one cell of an experiment: begins or resumes its run, takes it to its end, and scores it. Repeating it changes nothing.
 
-In this process it is a coroutine; in another one (`in_worker`) it comes and goes as bytes.
+In this process it is a coroutine; in another one (`in_worker`) it arrives and returns as bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import inspect
 import json
 import pickle
@@ -14,7 +15,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from agentlab import events
@@ -24,7 +24,7 @@ from agentlab.engine import call_context, worker
 from agentlab.engine import call_context as calling
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
-from agentlab.experiments.rate_limit import Pace, keep_pace
+from agentlab.experiments.rate_limit import RateLimiter, apply_rate_limit
 from agentlab.experiments.shared_budget import (
     BESIDE,
     CUT_OFF,
@@ -38,54 +38,53 @@ from agentlab.experiments.shared_budget import (
     spent_by,
     spent_in,
 )
-from agentlab.redaction import Redactor, in_words, without_keys
+from agentlab.redaction import Redactor, in_words
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
-from agentlab.storage.codec import redact_json
 from agentlab.storage.interrupted import CALLED, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
-from agentlab.storage.writer import NOBODY, RunWriter, secrets_of
+from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport
 from agentlab.types import ModelRequest, ModelResponse, StopReason
 
 Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
 
 SCORE_NOTE = "score"
-"""The name under which a score is noted of its run."""
+"""The name of the note of a run's score."""
 
 FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
 
 NOT_STARTED = "not_started"
 
 NOTES = (SCORE_NOTE, BESIDE, MADE_BY)
-"""What is noted of a run, and goes with it to another process and back."""
+"""The notes that go with a run to another process and back."""
 
-LONGEST_WAIT_S = 5.0
-"""How long a run that somebody else is at work on is waited for."""
+WAIT_FOR_OTHERS_S = 5.0
+"""How long to wait for a run that another process is working on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all cells of an experiment share; `store` is None where a worker cannot reach the store. `made_by` says what runs are made
-    by, by agent and settings, and `scored_by` the same of the score."""
+    """What all cells of an experiment share; `store` is None if a worker cannot reach the store. `made_by` says by agent and settings
+    what runs are made by, and `scored_by` the same of the score."""
 
     agents: Mapping[str, Agent]
     settings: Mapping[str, Mapping[str, Any]]
     transport: Transport
     store: Store | None
     score: Score | None
-    made_by: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    made_by: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     scored_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One cell to be carried out. `again` has a score that is there made once more.
+    """One cell to run. `again`: a score that failed is made again.
 
     For another process `lease` is what the run may use there, counted from its beginning (its time from `leased_at` on, in seconds
-    since 1970), `spent` what it has used so far, and `before` the run as it is kept where a worker cannot read it.
+    since 1970), `spent` what it has used so far, and `before` the stored run if a worker cannot read it.
     """
 
     run_id: str
@@ -98,23 +97,23 @@ class Job:
     lease: Budget | None = None
     leased_at: float = 0.0
     spent: Mapping[str, Spent] = field(default_factory=dict)
-    before: SentBack | None = None
+    before: RunCopy | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SentBack:
-    """A run as texts, from a worker that could not keep it where it belongs; `more` are the runs of its sub-agents."""
+class RunCopy:
+    """A stored run as texts, from or to a worker that cannot reach the store; `more` are the runs of its sub-agents."""
 
     run: StoredRun
     steps: tuple[StoredStep, ...]
     notes: Mapping[str, str] = field(default_factory=dict)
-    more: tuple[SentBack, ...] = ()
+    more: tuple[RunCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a cell. `state` is that of its run, `spent` what it has used by now, by what it was used for; `problem` says what
-    went wrong outside of the run itself, `held_back` why the budget of the experiment let it, or its score, go no further."""
+    """The outcome of a cell. `state` is that of its run, `spent` what it has used, by purpose; `problem` says what went wrong outside
+    of the run, `held_back` why the budget of the experiment stopped it or its score."""
 
     run_id: str
     state: str
@@ -122,41 +121,41 @@ class Outcome:
     stop_reason: str | None = None
     problem: str = ""
     held_back: str = ""
-    sent_back: SentBack | None = None
+    run_copy: RunCopy | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether the run came to nothing that could be compared."""
+        """True if the run has no result that can be compared."""
         return self.stop_reason in FAILED or bool(self.problem)
 
 
-async def carry_out(common: Common, job: Job, purse: SharedBudget, pace: Pace | None = None) -> Outcome:
-    """Have the cell's run at its end, and its score noted; or let go of it after its last step, once the budget in the purse is spent.
-    Raises StorageError where it can be kept nowhere."""
+async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limiter: RateLimiter | None = None) -> Outcome:
+    """Run the cell to its end and store its score; or release its run after a step, once the shared budget is spent. Raises
+    StorageError if the run cannot be stored."""
     store = common.store
     if store is None:
         raise ConfigurationError("There is no store here.")
-    kept = await _settled(store, job.run_id)
-    state = None if kept is None else store.state_of(kept)
+    stored = await _wait_until_free(store, job.run_id)
+    state = None if stored is None else store.state_of(stored)
     if state == OPEN:
-        return Outcome(job.run_id, OPEN, problem="Another process is at work on it.")
-    if kept is not None and state == ENDED:
-        result, reason = None, json.loads(kept.end or "{}").get("stop_reason")
-        for part, spent in spent_before(store.storage, [kept])[job.run_id].items():
-            purse.book(job.run_id, spent, part)
+        return Outcome(job.run_id, OPEN, problem="Another process is working on it.")
+    if stored is not None and state == ENDED:
+        result, reason = None, json.loads(stored.end or "{}").get("stop_reason")
+        for part, spent in spent_before(store.storage, [stored])[job.run_id].items():
+            shared_budget.book(job.run_id, spent, part)
     else:
-        run = _run(common, store, job, kept, purse)
-        keep_pace(run, pace)
-        of_tools = OtherRuns(store.storage, job.run_id, purse, TOOLS, refuse=False)
+        run = _run(common, store, job, stored, shared_budget)
+        apply_rate_limit(run, limiter)
+        of_tools = OtherRuns(store.storage, job.run_id, shared_budget, TOOLS, refuse=False)
         while run.result is None:
-            if why := purse.spent_up():
-                run.cancel()  # its observers see an end; the store lets go of it, and it goes on another time
+            if why := shared_budget.spent_up():
+                run.cancel()  # its observers see an end; the store releases it, and it is resumed another time
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
-                return Outcome(job.run_id, state, purse.parts(job.run_id), held_back=why)
-            with call_context.watched(of_tools):
+                return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
+            with calling.watched(of_tools):
                 await run.step_quietly()
-            if not _was_cancelled(run):  # a step that was cut off is booked already
-                purse.book(job.run_id, spent_by(run.history))
+            if not _was_cancelled(run):  # an interrupted step is booked already
+                shared_budget.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value
         if store.unsaved.get(job.run_id) is not None:
             store.save()
@@ -165,87 +164,85 @@ async def carry_out(common: Common, job: Job, purse: SharedBudget, pace: Pace | 
         if result is None:
             result = store.load(job.run_id, common.agents[job.agent]).result
         if result is not None:
-            judges = OtherRuns(store.storage, job.run_id, purse, SCORE, refuse=True)
-            text = await scored(common.score, result, common.scored_by, judges)
+            judges = OtherRuns(store.storage, job.run_id, shared_budget, SCORE, refuse=True)
+            score = await score_of(common.score, result, common.scored_by, judges)
             held_back = judges.refused
-            if text is not None:
-                store.storage.note(job.run_id, SCORE_NOTE, text)
-    return Outcome(job.run_id, ENDED, purse.parts(job.run_id), reason, held_back=held_back)
+            if score is not None:
+                store_note(store.storage, job.run_id, SCORE_NOTE, score)
+    return Outcome(job.run_id, ENDED, shared_budget.parts(job.run_id), reason, held_back=held_back)
 
 
-async def _settled(store: Store, run_id: str) -> StoredRun | None:
-    """The run as it is kept, once nobody else is at work on it; as it is where that takes too long."""
-    deadline = asyncio.get_running_loop().time() + LONGEST_WAIT_S
+async def _wait_until_free(store: Store, run_id: str) -> StoredRun | None:
+    """Return the stored run once no other process is working on it, or after a while as it is."""
+    deadline = asyncio.get_running_loop().time() + WAIT_FOR_OTHERS_S
     while True:
-        kept = find(store.storage, run_id)
-        if kept is None or store.state_of(kept) != OPEN or asyncio.get_running_loop().time() >= deadline:
-            return kept
+        stored = find(store.storage, run_id)
+        if stored is None or store.state_of(stored) != OPEN or asyncio.get_running_loop().time() >= deadline:
+            return stored
         await asyncio.sleep(0.05)
 
 
-def detail_of(kept: StoredRun | None) -> str:
-    """Why a run ended, in a sentence."""
-    return "" if kept is None or kept.end is None else str(json.loads(kept.end)["detail"])
+def detail_of(stored: StoredRun | None) -> str:
+    """Return why a run ended, in a sentence."""
+    return "" if stored is None or stored.end is None else str(json.loads(stored.end)["detail"])
 
 
 # The run ------------------------------------------------------------------------------------------------------------------------
 
 
-class _Interruptible:
-    """Keeps a run in a store, and lets go of it where it is cancelled: it is then interrupted, and goes on another time."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _CellObserver:
+    """Records the runs of a cell in a store. A cancelled run is released: it is then interrupted, and is resumed another time."""
 
-    def __init__(self, store: Store, purse: SharedBudget, made_by: str | None) -> None:
-        self.store, self.purse, self.made_by = store, purse, made_by
+    store: Store
+    shared_budget: SharedBudget
+    made_by: Mapping[str, Any] | None
 
     def follow_run(self, run: Run) -> Callable[[events.Event], None]:
-        """The observer of this run."""
-        return _Interruption(self, run, self.store.follow_run(run))
+        """Return the observer of this run."""
+        return functools.partial(self._observe, run, self.store.follow_run(run))
 
     def __call__(self, event: events.Event) -> None:
-        """Nothing: an event does not say whose it is."""
+        """Do nothing: an event does not name its run."""
 
-
-class _Interruption:
-    def __init__(self, whose: _Interruptible, run: Run, keeper: RunWriter) -> None:
-        self._whose, self._run, self._keeper = whose, run, keeper
-
-    def __call__(self, event: events.Event) -> None:
-        run, store, made_by = self._run, self._whose.store, self._whose.made_by
+    def _observe(self, run: Run, writer: RunWriter, event: events.Event) -> None:
+        store, made_by = self.store, self.made_by
         if isinstance(event, events.TurnCompleted) and event.step.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
             if run.caller is None:
-                self._was_cut_off(event.step)
+                self._book_interrupted(run, event.step)
         elif isinstance(event, events.RunEnded) and event.result.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
         else:
-            self._keeper(event)
-            is_new = isinstance(event, events.RunStarted) and not run.history  # steps that are there were made by what is noted
+            writer(event)
+            is_new = isinstance(event, events.RunStarted) and not run.history  # a resumed run has its note already
             if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store.storage.note(run.id, MADE_BY, redact_json(made_by, Redactor(secrets_of(run)).text))
+                store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run)).text)
 
-    def _was_cut_off(self, step: StepResult) -> None:
-        """Book a step that was paid for and is not kept; it is taken again."""
-        run, purse = self._run, self._whose.purse
-        lost = purse.parts(run.id).get(CUT_OFF, Spent()) + spent_in(step)
-        purse.book(run.id, lost, CUT_OFF)
-        note_beside(self._whose.store.storage, run.id, CUT_OFF, lost)
+    def _book_interrupted(self, run: Run, step: StepResult) -> None:
+        """Book a step that was paid for and is not stored; it is taken again."""
+        lost = self.shared_budget.parts(run.id).get(CUT_OFF, Spent()) + spent_in(step)
+        self.shared_budget.book(run.id, lost, CUT_OFF)
+        note_beside(self.store.storage, run.id, CUT_OFF, lost)
 
 
-def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: SharedBudget) -> Run:
-    """The run of the cell, new or to be gone on with, kept in the store from here on."""
+def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget) -> Run:
+    """Return the run of the cell, new or resumed, recorded in the store from here on."""
     agent = common.agents[job.agent]
-    observer = _Interruptible(store, purse, common.made_by.get((job.agent, job.settings)))
+    observer = _CellObserver(store, shared_budget, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
-    if kept is None:
-        run = fresh.with_id(job.run_id, label=job.label)
-        run.observers = tuple([one for one in run.observers if one is not store])  # the agent's own: once is enough
+    if stored is None:
+        run = fresh.known_as(job.run_id, label=job.label)
+        run.observers = tuple(
+            [one for one in run.observers if one is not store]
+        )  # the agent has it as observer too: once is enough
     else:
-        settings = fresh.limits.snapshot()  # of which functions cannot be kept
+        settings = fresh.limits.snapshot()  # with its functions, which cannot be stored
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
         run.with_id(job.run_id, label=job.label).transport = common.transport
         following = observer.follow_run(run)
         run.observers = (*[one for one in run.observers if not isinstance(one, RunWriter)], following)
-    run.ceiling = charged_as(purse)
+    run.ceiling = missing_usage_setting(shared_budget)
     return run
 
 
@@ -265,7 +262,7 @@ def _wants_score(common: Common, store: Store, job: Job) -> bool:
 
 
 def packed(value: object) -> bytes:
-    """As bytes, for another process; functions of a notebook too where cloudpickle is installed. Raises ConfigurationError."""
+    """Return a value as bytes for another process; with cloudpickle, functions of a notebook too. Raises ConfigurationError."""
     try:
         import cloudpickle  # type: ignore[import-not-found, unused-ignore]  # with the extra `cluster`
     except ImportError:
@@ -275,31 +272,31 @@ def packed(value: object) -> bytes:
     except Exception as error:
         hint = " Functions of a notebook need the extra agentlab-jupyter[cluster]." if cloudpickle is None else ""
         raise ConfigurationError(
-            f"Something of the experiment cannot go to another process: {type(error).__name__}: {error}. Agents, tools, stop "
-            f"conditions, scores and observers have to be such that pickle takes them; or leave `executor` out.{hint}"
+            f"A part of the experiment cannot go to another process: {type(error).__name__}: {error}. Agents, tools, stop "
+            f"conditions, scores and observers must be picklable; or leave `executor` out.{hint}"
         ) from error
     return packed_value
 
 
-@lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=4)
 def _unpacked(common: bytes) -> Common:
-    """Once for each experiment and process: recordings may be large."""
-    made: Common = pickle.loads(common)  # noqa: S301  from the process that started this one
-    return made
+    """Unpickle once per experiment and process: recordings may be large."""
+    common_parts: Common = pickle.loads(common)  # noqa: S301  from the process that started this one
+    return common_parts
 
 
 def in_worker(common: bytes, job: Job) -> Outcome:
-    """The same in a process of an executor, on the thread that runs agents there, so that connections are kept from job to job."""
+    """Run a cell in a process of an executor, on the thread that runs agents there, so that connections are reused."""
     shared = _unpacked(common)
-    pace = None if job.interval_s is None else Pace(job.interval_s)
-    return worker.submit(_in_worker(shared, job, pace)).result()
+    limiter = None if job.interval_s is None else RateLimiter(job.interval_s)
+    return background.submit(_in_worker(shared, job, limiter)).result()
 
 
-async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:
-    purse = SharedBudget(job.lease, None, {job.run_id: job.spent}, waited_s=time.time() - job.leased_at)
+async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> Outcome:
+    shared_budget = SharedBudget(job.lease, None, {job.run_id: job.spent}, elapsed_s=time.time() - job.leased_at)
     if common.store is not None:
         try:
-            return await carry_out(common, job, purse, pace)
+            return await run_cell(common, job, shared_budget, limiter)
         except StorageError as error:
             outcome = _rescued(common.store, job, error)
             if outcome is None:
@@ -307,13 +304,13 @@ async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:
             return outcome
     here = Store()
     if job.before is not None:
-        take_in(here, job.before)
-    outcome = await carry_out(replace(common, store=here), job, purse, pace)
-    return replace(outcome, sent_back=sent_from(here, job.run_id))
+        import_run(here, job.before)
+    outcome = await run_cell(replace(common, store=here), job, shared_budget, limiter)
+    return replace(outcome, run_copy=copy_run(here, job.run_id))
 
 
 def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
-    """A run that could not be written, such as on a full disk, goes to the process that asked for it."""
+    """Return a run that could not be written, such as on a full disk, to the process that asked for it."""
     run = store.unsaved_run(job.run_id)
     if run is None or run.result is None:
         return None
@@ -322,12 +319,12 @@ def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
         here.keep(one)
         store.let_go(one)
     reason = run.result.stop_reason.value
-    spent, sent = {RUN: spent_by(run.history)}, sent_from(here, job.run_id)
-    return Outcome(job.run_id, ENDED, spent, reason, problem=str(error), sent_back=sent)
+    spent, sent = {RUN: spent_by(run.history)}, copy_run(here, job.run_id)
+    return Outcome(job.run_id, ENDED, spent, reason, problem=str(error), run_copy=sent)
 
 
 def _below(run: Run) -> list[Run]:
-    """All runs of sub-agents that it called, and theirs; those of an earlier process are kept already."""
+    """Return all runs of its sub-agents, and theirs, but those of an earlier process, which are stored already."""
     found, waiting = [], list(run.children)
     while waiting:
         one = waiting.pop(0)
@@ -336,81 +333,80 @@ def _below(run: Run) -> list[Run]:
     return [one for one in found if one.recall is None]
 
 
-def sent_from(store: Store, run_id: str) -> SentBack | None:
-    """A run as it is kept, with the runs of its sub-agents; None where it is not."""
+def copy_run(store: Store, run_id: str) -> RunCopy | None:
+    """Return a copy of a stored run, with the runs of its sub-agents; None if it is not stored."""
     storage = store.storage
     if find(storage, run_id) is None:
         return None
-    heads = {kept.head.run_id: kept for kept in storage.runs()}
+    heads = {stored.head.run_id: stored for stored in storage.runs()}
     below: dict[str, list[str]] = {}
-    for kept in heads.values():
-        below.setdefault(str(json.loads(kept.head.body).get("parent_run_id")), []).append(kept.head.run_id)
+    for stored in heads.values():
+        below.setdefault(str(json.loads(stored.head.body).get("parent_run_id")), []).append(stored.head.run_id)
     notes = {name: storage.notes(name) for name in (*NOTES, CALLED)}
 
-    def sent(one: str) -> SentBack:
+    def copy_of(one: str) -> RunCopy:
         mine = {name: noted[one] for name, noted in notes.items() if one in noted}
-        return SentBack(heads[one], tuple(storage.steps(one)), mine, tuple([sent(other) for other in below.get(one, ())]))
+        return RunCopy(heads[one], tuple(storage.steps(one)), mine, tuple([copy_of(other) for other in below.get(one, ())]))
 
-    return sent(run_id)
+    return copy_of(run_id)
 
 
-def take_in(store: Store, sent: SentBack) -> None:
-    """Put a run that came back where it belongs; one that has not ended goes on from there. Raises StorageError where that cannot be
-    done."""
-    head, storage = sent.run.head, store.storage
-    kept, writer = find(storage, head.run_id), head.writer if sent.run.end is not None else NOBODY
-    if kept is None:
-        storage.begin(replace(head, writer=writer), sent.steps, sent.run.end)
-    elif kept.end is None:
-        if kept.head.writer != writer:
-            storage.claim(head.run_id, writer, instead_of=kept.head.writer)
-        storage.add(head.run_id, writer, sent.steps[kept.steps :], sent.run.end)
-    for name, text in sent.notes.items():
+def import_run(store: Store, run_copy: RunCopy) -> None:
+    """Store the copy of a run; one that has not ended can be resumed. Raises StorageError."""
+    head, storage = run_copy.run.head, store.storage
+    stored, writer = find(storage, head.run_id), head.writer if run_copy.run.end is not None else NOBODY
+    if stored is None:
+        storage.begin(replace(head, writer=writer), run_copy.steps, run_copy.run.end)
+    elif stored.end is None:
+        if stored.head.writer != writer:
+            storage.claim(head.run_id, writer, instead_of=stored.head.writer)
+        storage.add(head.run_id, writer, run_copy.steps[stored.steps :], run_copy.run.end)
+    for name, text in run_copy.notes.items():
         storage.note(head.run_id, name, text)
-    for one in sent.more:
-        take_in(store, one)
+    for one in run_copy.more:
+        import_run(store, one)
 
 
-def is_within_reach(store: Store) -> bool:
-    """Whether a process of its own, on this machine, can use the same store."""
+def is_shared_by_processes(store: Store) -> bool:
+    """True if another process on this machine can use the same store."""
     return not isinstance(store.storage, MemoryStorage) and getattr(store.storage, "path", "") != ":memory:"
 
 
 # Scores ----------------------------------------------------------------------------------------------------------------------
 
 
-def is_stale(noted: Mapping[str, Any], by: str) -> bool:
-    """Whether a score was made by another function than the one known `by`. A note of an earlier version of agentlab does not say."""
-    before = noted.get("by", by)
+def is_stale(score: Mapping[str, Any], by: str) -> bool:
+    """True if a score was made by another function than the one with the hash `by`. Old notes have no hash."""
+    before = score.get("by", by)
     return bool(by) and bool(before) and before != by and before.partition(" ")[0] == by.partition(" ")[0]
 
 
 class OtherRuns:
     """The runs that a score function makes, such as those of a judge, or that a tool makes by itself; those of sub-agents are in the
-    history of their caller. What they use is booked and kept after each of their steps, as `part` of what the cell's run has cost.
+    history of their caller. What they use is booked and stored after each of their steps, as `part` of what the cell's run has cost.
 
     With `refuse` they make no further call once the budget of the experiment is spent, and `refused` says why.
     """
 
-    def __init__(self, storage: Storage, run_id: str, purse: SharedBudget, part: str, *, refuse: bool) -> None:
-        self._storage, self._run_id, self._purse, self._part, self._refuse = storage, run_id, purse, part, refuse
-        self._before = purse.parts(run_id).get(part, Spent())
+    def __init__(self, storage: Storage, run_id: str, shared_budget: SharedBudget, part: str, *, refuse: bool) -> None:
+        self._storage, self._run_id, self._shared_budget, self._part, self._refuse = storage, run_id, shared_budget, part, refuse
+        self._before = shared_budget.parts(run_id).get(part, Spent())
         self._known = self._before
         self._runs: list[tuple[Run, int]] = []
         self._lock = threading.Lock()
         self.refused = ""
 
     def __call__(self, run: Run) -> None:
-        """A run was made."""
+        """Follow a run that was made."""
         self._runs.append((run, len(run.history)))
         run.observe(self._book)
         if self._refuse:
             run.agent = copy.copy(run.agent)
             run.agent.middleware = (self._asked, *run.agent.middleware)
-            run.ceiling = charged_as(self._purse)
+            run.ceiling = missing_usage_setting(self._shared_budget)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
-        if why := self._purse.spent_up():
+        if why := self._shared_budget.spent_up():
             self.refused = why
             raise ConfigurationError(f"{why[0].upper()}{why[1:]}. The run is scored once study.budget allows it.")
         return await ask(request)
@@ -420,33 +416,33 @@ class OtherRuns:
             self.book()
 
     def book(self) -> None:
-        """Book and keep what was used."""
+        """Book and store what was used."""
         with self._lock:  # they may be on several threads
             used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
             spent = sum(used, self._before)
             if spent != self._known:
                 self._known = spent
-                self._purse.book(self._run_id, spent, self._part)
+                self._shared_budget.book(self._run_id, spent, self._part)
                 note_beside(self._storage, self._run_id, self._part, spent)
 
 
-def charged_as(purse: SharedBudget) -> Callable[[RunSettings], RunSettings] | None:
-    """What has usage that was not reported estimated as the experiment's budget says; None where it says nothing of that."""
-    policy = "warn" if purse.budget is None else purse.budget.missing_usage
+def missing_usage_setting(shared_budget: SharedBudget) -> Callable[[RunSettings], RunSettings] | None:
+    """Return the change of settings by which runs treat unreported usage as the experiment's budget says; None if it says nothing."""
+    policy = "warn" if shared_budget.budget is None else shared_budget.budget.missing_usage
     if policy not in ("estimate", "charge_cap"):
         return None
 
-    def charged(settings: RunSettings) -> RunSettings:
+    def changed(settings: RunSettings) -> RunSettings:
         if settings.budget.missing_usage != "warn":
             return settings
         return replace(settings, budget=replace(settings.budget, missing_usage=policy))
 
-    return charged
+    return changed
 
 
-async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) -> str | None:
-    """The score as JSON text, with what the function is known `by`; the error in the place of one that raised, or gave what is no
-    score. None where the budget of the experiment left no call for it: the run has no score yet."""
+async def score_of(score: Score, result: RunResult, by: str, judges: OtherRuns) -> dict[str, Any] | None:
+    """Return the score with the hash `by` of its function, or the error of one that raised or returned no score. None if the budget of
+    the experiment left no call for it: the run has no score yet."""
     noted: dict[str, Any]
     try:
         with calling.watched(judges):
@@ -458,7 +454,7 @@ async def scored(score: Score, result: RunResult, by: str, judges: OtherRuns) ->
         noted = {"error": in_words(error)}
     finally:
         judges.book()
-    return None if judges.refused else redact_json(json.dumps({**noted, "by": by}), without_keys)
+    return None if judges.refused else {**noted, "by": by}
 
 
 def _plain(value: Any) -> Any:
@@ -471,7 +467,7 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: Any, what: str) -> float | bool | None:
-    """A number or a bool; those of numpy too. None is a score that is not known."""
+    """Return a number or a bool, also of numpy. None is an unknown score."""
     item = getattr(value, "item", None)
     value = item() if callable(item) else value
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Which cell comes next, how many at once, and where: on this loop, or with an executor that may lose its workers."""
+"""Which cell runs next, how many at once, and where: on this loop, or with an executor that may lose its workers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from agentlab.redaction import in_words
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 
-MOST_TRIES = 3
-"""How often a cell is given to a worker that dies of it."""
+ATTEMPTS = 3
+"""How often a cell is given to a worker, should workers die of it."""
 
 
-async def work_off(
+async def run_jobs(
     jobs: Sequence[tuple[str, Job]],
     start: Callable[[Job], Awaitable[Outcome]],
     *,
@@ -27,26 +27,26 @@ async def work_off(
     done: Callable[[Job, Outcome], bool],
     at_most: Mapping[str, int] | None = None,
 ) -> list[StorageError]:
-    """Carry all jobs out, (provider, job) each, so many at once; of the providers that has its turn which has the fewest under way.
+    """Run all jobs, (provider, job) each, so many at once; next comes the provider with the fewest running jobs.
 
-    `may_start` answers None where a job has to wait for one under way, and False where it is left out; `done` is True where the job is
-    to be taken up once more. A job that fails is an outcome; one whose run cannot be kept ends the starting of others, and is in what
-    comes back. To cancel this cancels what is under way. `at_most` caps what is under way by provider.
+    `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job is to be
+    run again. A job that fails is an outcome; once a run cannot be stored no further job is started, and the error is returned.
+    Cancelling this cancels the running jobs. `at_most` caps the running jobs by provider.
     """
     waiting: dict[tuple[str, str, str], deque[tuple[int, Job]]] = {}
     for place, (provider, job) in enumerate(jobs):
         waiting.setdefault((provider, job.agent, job.settings), deque()).append((place, job))
     running: dict[asyncio.Task[Outcome], tuple[tuple[str, str, str], int, Job]] = {}
-    under_way: Counter[str] = Counter()
+    running_by_provider: Counter[str] = Counter()
     failures: list[StorageError] = []
 
     def next_job() -> tuple[tuple[str, str, str], int, Job] | None:
         free = [
             group
             for group, left in waiting.items()
-            if left and (at_most is None or under_way[group[0]] < at_most.get(group[0], concurrency))
+            if left and (at_most is None or running_by_provider[group[0]] < at_most.get(group[0], concurrency))
         ]
-        for group in sorted(free, key=lambda group: (under_way[group[0]], waiting[group][0][0])):
+        for group in sorted(free, key=lambda group: (running_by_provider[group[0]], waiting[group][0][0])):
             while waiting[group] and (may := may_start(waiting[group][0][1])) is not None:
                 place, job = waiting[group].popleft()
                 if may:
@@ -57,13 +57,13 @@ async def work_off(
         while True:
             while len(running) < concurrency and not failures and (chosen := next_job()) is not None:
                 running[asyncio.ensure_future(_outcome(start, chosen[2], failures))] = chosen
-                under_way[chosen[0][0]] += 1
+                running_by_provider[chosen[0][0]] += 1
             if not running:
                 return failures
             finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
                 group, place, job = running.pop(task)
-                under_way[group[0]] -= 1
+                running_by_provider[group[0]] -= 1
                 if done(job, task.result()):
                     waiting[group].appendleft((place, job))
     finally:
@@ -82,10 +82,10 @@ async def _outcome(start: Callable[[Job], Awaitable[Outcome]], job: Job, failure
         return Outcome(job.run_id, NOT_STARTED, problem=in_words(error))
 
 
-class Elsewhere:
-    """Jobs given to an executor: any of concurrent.futures, or a function that makes one, which is made anew when it breaks.
+class ExecutorRunner:
+    """Runs jobs on an executor: any of concurrent.futures, or a function that makes one, which is called again when it breaks.
 
-    What was under way on a worker that died is taken again, and goes on after its last finished step.
+    A job whose worker died is submitted again, and resumes after its last finished step.
     """
 
     def __init__(self, executor: Executor, common: bytes) -> None:
@@ -95,25 +95,25 @@ class Elsewhere:
         self._suspects = asyncio.Lock()
 
     async def __call__(self, job: Job) -> Outcome:
-        """The job's outcome."""
+        """Return the job's outcome."""
         try:
-            return await self._given_away(job)
+            return await self._submit(job)
         except concurrent.futures.BrokenExecutor as error:
             lost = error
-        for _ in range(MOST_TRIES - 1):
-            async with self._suspects:  # one at a time: who kills his worker takes no others along
+        for _ in range(ATTEMPTS - 1):
+            async with self._suspects:  # one at a time: a job that kills its worker harms no others
                 try:
-                    return await self._given_away(job)
+                    return await self._submit(job)
                 except concurrent.futures.BrokenExecutor as error:
                     lost = error
-        told = f"its worker died {MOST_TRIES} times" if self._make else "the executor lost a worker and takes no more work"
+        why = f"its worker died {ATTEMPTS} times" if self._make else "the executor lost a worker and takes no more work"
         hint = "" if self._make else " Pass a function that makes one, such as executor=lambda: ProcessPoolExecutor(…)."
-        raise WorkerLostError(f"This was not finished: {told} ({lost}).{hint} What is kept of it goes on with study.run().")
+        raise WorkerLostError(f"This was not finished: {why} ({lost}).{hint} study.run() resumes it after its last stored step.")
 
-    async def _given_away(self, job: Job) -> Outcome:
+    async def _submit(self, job: Job) -> Outcome:
         executor = self._executor
         if executor is None:
-            executor = self._executor = self._made()
+            executor = self._executor = self._make_executor()
         try:
             return await asyncio.wrap_future(executor.submit(in_worker, self._common, job))
         except concurrent.futures.BrokenExecutor:
@@ -127,25 +127,27 @@ class Elsewhere:
                 raise
             raise concurrent.futures.BrokenExecutor("the executor gave the work up") from None
 
-    def _made(self) -> concurrent.futures.Executor:
-        made = self._make() if self._make is not None else None
-        if not isinstance(made, concurrent.futures.Executor):
-            raise ConfigurationError(f"executor={self._make!r} gave {made!r}: it has to give a concurrent.futures.Executor.")
-        return made
+    def _make_executor(self) -> concurrent.futures.Executor:
+        executor = self._make() if self._make is not None else None
+        if not isinstance(executor, concurrent.futures.Executor):
+            raise ConfigurationError(
+                f"executor={self._make!r} returned {executor!r}: it must return a concurrent.futures.Executor."
+            )
+        return executor
 
     def close(self) -> None:
-        """Let go of an executor that was made here."""
+        """Shut down an executor that was made here."""
         if self._make is not None and self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
 
 
 class WorkerLostError(RuntimeError):
-    """A worker died, and the job with it."""
+    """A worker died, and its job with it."""
 
 
 def check(executor: object) -> None:
-    """Raises ConfigurationError for what is no executor and makes none."""
+    """Raise ConfigurationError for anything that is no executor and makes none."""
     if executor is None or isinstance(executor, concurrent.futures.Executor):
         return
     if hasattr(executor, "get_executor"):  # a client of dask.distributed
@@ -157,11 +159,10 @@ def check(executor: object) -> None:
         )
 
 
-async def held(
-    start: Callable[[Job], Awaitable[Outcome]], held_s: Mapping[str, float], provider_of: Mapping[str, str], job: Job
+async def run_then_wait(
+    start: Callable[[Job], Awaitable[Outcome]], wait_s: Mapping[str, float], provider_of: Mapping[str, str], job: Job
 ) -> Outcome:
-    """The job's outcome, with its place kept until its successor may ask: the last request of the one and the first of the other are as
-    far apart as any two."""
+    """Return the job's outcome after the provider's interval, so that the next job's first request keeps its distance too."""
     outcome = await start(job)
-    await asyncio.sleep(held_s.get(provider_of[job.run_id], 0.0))
+    await asyncio.sleep(wait_s.get(provider_of[job.run_id], 0.0))
     return outcome

@@ -1,4 +1,4 @@
-"""What the runs of an experiment have used together, what is reserved for those under way, and whether the budget is spent."""
+"""What the runs of an experiment have used together, what is reserved for running ones, and whether the budget is spent."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from agentlab.engine.call_context import LEAST_USD
 from agentlab.history import RunHistory
 from agentlab.results import StepResult
 from agentlab.storage import Storage, StoredRun
-from agentlab.storage.interrupted import cut_off
+from agentlab.storage.interrupted import interrupted_use
+from agentlab.storage.writer import store_note
 
 PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}
 """The limits of a budget that are shared by all runs, and the part of `Spent` that each bounds."""
 
 RUN, SCORE, TOOLS, CUT_OFF = "run", "score", "tools", "cut_off"
-"""What a run's money went to: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves, and
-steps that were cut off and not kept."""
+"""What a run's money was spent on: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves,
+and interrupted steps that are not stored."""
 
 SPENT = "the budget of the experiment is spent: "
 
 BESIDE = "spent beside the run"
-"""The name of the note that keeps what was spent on all but the run itself."""
+"""The name of the note of what was spent on everything but the run itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one run or several have used, as far as it is known. `unknown_tokens` and `unknown_cost` are True where a part is not known:
-    the sums are then a lower bound.
+    """What one run or several have used. `unknown_tokens` and `unknown_cost` are True if a part is unknown: the sums are then lower
+    bounds.
 
     Example:
         >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
@@ -49,14 +50,18 @@ class Spent:
     unknown_tokens: bool = False
     unknown_cost: bool = False
 
-    def __add__(self, other: Spent) -> Spent:
+    def with_part(self, before: Spent, now: Spent) -> Spent:
+        """Return this sum after a part of it has changed; an unknown part stays unknown."""
         return Spent(
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            self.cost_usd + other.cost_usd,
-            self.unknown_tokens or other.unknown_tokens,
-            self.unknown_cost or other.unknown_cost,
+            self.calls + now.calls - before.calls,
+            self.tokens + now.tokens - before.tokens,
+            self.cost_usd + now.cost_usd - before.cost_usd,
+            self.unknown_tokens or now.unknown_tokens,
+            self.unknown_cost or now.unknown_cost,
         )
+
+    def __add__(self, other: Spent) -> Spent:
+        return self.with_part(_NOTHING, other)
 
     def __repr__(self) -> str:
         tokens = f"{'at least ' * self.unknown_tokens}{counted(self.tokens, 'token')}"
@@ -64,31 +69,34 @@ class Spent:
 
     @property
     def dollars(self) -> str:
-        """The cost in words: `$0.0400`, `at least $0.0400`, `cost unknown`."""
+        """The cost as text: `$0.0400`, `at least $0.0400`, `cost unknown`."""
         if self.unknown_cost and not self.cost_usd:
             return "cost unknown"
         return f"{'at least ' * self.unknown_cost}{about_dollars(self.cost_usd)}"
 
 
+_NOTHING = Spent()
+
+
 def spent_by(history: RunHistory) -> Spent:
-    """What a run has used so far, its sub-agents included."""
+    """Return what a run has used so far, its sub-agents included."""
     return Spent(history.calls, history.known_tokens, history.known_cost_usd, history.tokens is None, history.cost_usd is None)
 
 
 def spent_in(step: StepResult) -> Spent:
-    """What one step used, its sub-agents not included."""
+    """Return what one step used, its sub-agents not included."""
     tokens, cost_usd = sum(call.usage.known_tokens for call in step.calls), sum(call.cost.usd or 0 for call in step.calls)
     return Spent(len(step.calls), tokens, Decimal(cost_usd), step.usage.total_tokens is None, step.cost.usd is None)
 
 
-# What is kept -------------------------------------------------------------------------------------------------------------------
+# What is stored -------------------------------------------------------------------------------------------------------------------
 
 
-def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, dict[str, Spent]]:
-    """What runs have used by what is kept of them: by their ids, then by what it was used for."""
-    kept, found = list(kept), dict[str, Spent]()
+def spent_before(storage: Storage, stored: Iterable[StoredRun]) -> dict[str, dict[str, Spent]]:
+    """Return what stored runs have used, by run id and purpose."""
+    stored, found = list(stored), dict[str, Spent]()
     in_parts = []
-    for run in kept:
+    for run in stored:
         row = {} if run.end is None else json.loads(run.end)["row"]
         if row and not (spent := _spent(row)).unknown_tokens and not spent.unknown_cost:
             found[run.head.run_id] = spent
@@ -97,14 +105,14 @@ def spent_before(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, dict[
             in_parts.append(run.head.run_id)
     for run_id, text in storage.rows(in_parts) if in_parts else ():
         found[run_id] += _spent(json.loads(text))
-    for run_id, uses in cut_off(storage, kept).items():
+    for run_id, uses in interrupted_use(storage, stored).items():
         found[run_id] += spent_by(RunHistory((), uses))
     more = spent_beside(storage, found)
     return {run_id: {RUN: spent, **more.get(run_id, {})} for run_id, spent in found.items()}
 
 
 def _spent(row: dict[str, float | int]) -> Spent:
-    """Of the row of a run or of a step, in which what is unknown is left out."""
+    """Read the row of a run or of a step, in which unknown values are left out."""
     own = _part(row, "calls", "total_tokens", "cost_usd")
     return own + _part(row, "child_calls", "child_tokens", "child_cost_usd") if row.get("child_calls") else own
 
@@ -116,7 +124,7 @@ def _part(row: dict[str, float | int], calls: str, tokens: str, cost: str) -> Sp
 
 
 def spent_beside(storage: Storage, run_ids: Iterable[str] | None = None) -> dict[str, dict[str, Spent]]:
-    """What is noted of money that is in no step of a run: by the runs' ids, then by what it was used for."""
+    """Return what was spent outside of the runs' steps, by run id and purpose."""
     notes = storage.notes(BESIDE, None if run_ids is None else list(run_ids))
     return {
         run_id: {
@@ -128,23 +136,23 @@ def spent_beside(storage: Storage, run_ids: Iterable[str] | None = None) -> dict
 
 
 def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
-    """Keep what was spent on this part, in the place of what was noted of it before."""
+    """Store what was spent on this part, in place of what was noted of it before."""
     parts = {**spent_beside(storage, [run_id]).get(run_id, {}), part: spent}
     plain = {
         name: [one.calls, one.tokens, str(one.cost_usd), one.unknown_tokens, one.unknown_cost] for name, one in parts.items()
     }
-    storage.note(run_id, BESIDE, json.dumps(plain))
+    store_note(storage, run_id, BESIDE, plain)
 
 
 # The budget ---------------------------------------------------------------------------------------------------------------------
 
 
 class SharedBudget:
-    """The budget of an experiment, what is used of it, and what is reserved for the runs under way. Any thread may book.
+    """The budget of an experiment, what is used of it, and what is reserved for running runs. Any thread may book.
 
-    A run reserves what the dearest run of its group (its agent and settings) has used so far; before one has ended, the limit of its
-    own budget, or else it is the only one of its group. A reservation bounds what is begun; whether a further step may be taken depends
-    on what was spent.
+    A run reserves what the most expensive run of its group (its agent and settings) has used so far; before one has ended, the limit of
+    its own budget; without one it must be the only running one of its group. Reservations bound what is begun; whether a further step
+    may be taken depends on what was spent.
     """
 
     def __init__(
@@ -154,15 +162,15 @@ class SharedBudget:
         before: Mapping[str, Mapping[str, Spent]],
         *,
         groups: int = 1,
-        waited_s: float = 0.0,
+        elapsed_s: float = 0.0,
         notify: Callable[[str, Spent], None] = lambda run_id, spent: None,
     ) -> None:
         self.budget, self.max_runs, self.groups = budget, max_runs, groups
         self.total = Spent()
         self._parts: dict[str, dict[str, Spent]] = {}
         self._reserved: dict[str, tuple[object, dict[str, Any]]] = {}
-        self._dearest: dict[object, dict[str, Any]] = {}
-        self._since = time.monotonic() - waited_s
+        self._highest: dict[object, dict[str, Any]] = {}
+        self._since = time.monotonic() - elapsed_s
         self._notify = notify
         self._lock = threading.Lock()
         for run_id, parts in before.items():
@@ -170,42 +178,35 @@ class SharedBudget:
                 self.book(run_id, spent, part)
 
     def parts(self, run_id: str) -> dict[str, Spent]:
-        """What this run has used, by what it was used for."""
+        """Return what this run has used, by purpose."""
         return dict(self._parts.get(run_id, {}))
 
     def of(self, run_id: str) -> Spent:
-        """What this run has used in all."""
+        """Return what this run has used in total."""
         return sum(self.parts(run_id).values(), Spent())
 
     def book(self, run_id: str, spent: Spent, part: str = RUN) -> None:
-        """Have this be what the run has used for that by now."""
+        """Set what the run has used for this purpose so far."""
         with self._lock:
             before = self._parts.setdefault(run_id, {}).get(part, Spent())
             self._parts[run_id][part] = spent
-            total = self.total + spent
-            self.total = Spent(
-                total.calls - before.calls,
-                total.tokens - before.tokens,
-                total.cost_usd - before.cost_usd,
-                total.unknown_tokens,
-                total.unknown_cost,
-            )
+            self.total = self.total.with_part(before, spent)
         self._notify(run_id, self.of(run_id))
 
     def spent_on(self, part: str) -> Spent:
-        """What all runs have used for that."""
+        """Return what all runs have used for this purpose."""
         return sum([parts[part] for parts in list(self._parts.values()) if part in parts], Spent())
 
-    # Whether to begin, and to go on -----------------------------------------------------------------------------------------
+    # Whether to begin, and to continue -----------------------------------------------------------------------------------------
 
     def why_not(self, run_id: str) -> str:
-        """Why this run may not be begun, or gone on with, as a clause; empty where it may."""
+        """Return why this run may not begin or continue, as a clause; empty if it may."""
         if self.max_runs is not None and run_id not in self._parts and len(self._parts) >= self.max_runs:
             return f"{SPENT}{len(self._parts)} runs of {self.max_runs} (max_runs)"
         return self.spent_up()
 
     def spent_up(self) -> str:
-        """Why no further step may be taken, as a clause; empty where one may."""
+        """Return why no further step may be taken, as a clause; empty if one may."""
         budget, total = self.budget, self.total
         if budget is None:
             return ""
@@ -224,7 +225,7 @@ class SharedBudget:
 
     @property
     def left(self) -> dict[str, Any]:
-        """What is left of each limit that there is; nothing of any, once no further step may be taken."""
+        """What is left of each limit that is set; 0 of all once no further step may be taken."""
         most = {limit: None if self.budget is None else getattr(self.budget, limit) for limit in PART_OF}
         if self.spent_up():
             return dict.fromkeys(PART_OF, 0)
@@ -235,7 +236,7 @@ class SharedBudget:
         return time.monotonic() - self._since
 
     def _not_known(self, budget: Budget) -> str:
-        """Whose use is not known, in words."""
+        """Return whose use is unknown, in words."""
         cost_counts = budget.max_cost is not None and self.total.unknown_cost
         if not self.total.unknown_tokens and not cost_counts:
             return ""
@@ -248,9 +249,9 @@ class SharedBudget:
         return ""
 
     def reserve(self, run_id: str, group: object, own: Budget, *, at_once: int) -> bool:
-        """Reserve what this run may use, where that is free; `own` is its own budget. False: it has to wait for one under way."""
+        """Reserve what this run may use if that is free; `own` is its own budget. False: it must wait for a running one."""
         reserved: dict[str, Any] = {}
-        used, known = self.of(run_id), self._dearest.get(group)
+        used, known = self.of(run_id), self._highest.get(group)
         for limit, part in PART_OF.items():
             most = None if self.budget is None else getattr(self.budget, limit)
             if most is None:
@@ -261,21 +262,21 @@ class SharedBudget:
             mine, cap = getattr(used, part), getattr(own, limit)
             if known is not None and known[limit]:
                 wanted = max(known[limit] - mine, known[limit] / 4)
-            elif known is not None:  # it failed, or what it cost is not known
+            elif known is not None:  # it failed, or its cost is unknown
                 wanted = free / at_once
             elif cap is not None:
                 wanted = max(cap - mine, cap / 4)
             elif any(other == group for other, _ in self._reserved.values()):
                 return False
             else:
-                wanted = free / max(1, min(at_once, self.groups - len(self._dearest)))
+                wanted = free / max(1, min(at_once, self.groups - len(self._highest)))
             reserved[limit] = mine + min(free, wanted)
         self._reserved[run_id] = (group, reserved)
         self._parts.setdefault(run_id, {})
         return True
 
     def _held(self, limit: str, part: str) -> Any:
-        """What is reserved and not used yet."""
+        """Return what is reserved and not used yet."""
         held = [most[limit] - self._used(run_id, part) for run_id, (_, most) in self._reserved.items() if limit in most]
         return sum([one for one in held if one > 0])
 
@@ -283,20 +284,20 @@ class SharedBudget:
         return sum([getattr(one, part) for one in list(self._parts[run_id].values())])
 
     def release(self, run_id: str, group: object, *, ended: bool) -> None:
-        """This run is no longer under way; with `ended` what it used says what such runs use."""
+        """Release the reservation of a run; with `ended` its use says what such runs use."""
         self._reserved.pop(run_id, None)
         if ended:
             self.learn(group, self.of(run_id))
 
     def learn(self, group: object, spent: Spent) -> None:
-        """A run of this group has used so much."""
-        known = self._dearest.setdefault(group, dict.fromkeys(PART_OF, 0))
+        """Take in what a run of this group has used."""
+        known = self._highest.setdefault(group, dict.fromkeys(PART_OF, 0))
         for limit, part in PART_OF.items():
             known[limit] = max(known[limit], getattr(spent, part))
 
     def lease(self, run_id: str) -> Budget | None:
-        """The budget of a worker that cannot see what others use: what is reserved for this run, counted from its beginning. None where
-        the experiment has no budget."""
+        """Return the budget of a worker that cannot see what others use: what is reserved for this run, counted from its beginning.
+        None if the experiment has no budget."""
         if self.budget is None:
             return None
         _, reserved = self._reserved.get(run_id, (None, {}))
@@ -311,7 +312,7 @@ class SharedBudget:
 
     @property
     def blind(self) -> str:
-        """Which limit cannot be watched, since some of what was used is not known; empty where all can."""
+        """The limits that cannot be watched since some use is unknown; empty if all can."""
         if self.budget is None or self.budget.missing_usage == "fail":
             return ""
         names = [("max_tokens", self.total.unknown_tokens), ("max_cost", self.total.unknown_cost)]

@@ -1,4 +1,4 @@
-"""How the cells of an experiment stand in its store: not begun, cut off, ended, failed, scored; and what is to be done about it."""
+"""The status of an experiment's cells in its store (not begun, interrupted, ended, failed, scored), and the jobs left to do."""
 
 from __future__ import annotations
 
@@ -21,94 +21,93 @@ from agentlab.storage.writer import secrets_of
 
 @dataclass(frozen=True, slots=True)
 class CellStatus:
-    """The newest attempt at a cell. `kept` is its run as it is kept, None where there is none; `score` what is noted of it.
+    """The newest attempt at a cell. `stored` is its stored run, None if there is none; `note` is its stored score.
 
-    `replayed` is True for a run from a recording, False for a live one, None where that is not known. `changed` names the functions
-    (tools, middleware, conditions) whose code is not that by which the run was made; `score_changed` is True where another function
-    than the experiment's made the score.
+    `replayed` is True for a run from a recording, False for a live one, None if that is unknown. `changed` names the functions (tools,
+    middleware, conditions) whose code has changed since the run was made; `score_changed` is True if the score function has changed.
     """
 
     cell: Cell
     run_id: str
     attempt: int = 1
-    kept: StoredRun | None = None
+    stored: StoredRun | None = None
     state: str = NOT_STARTED
     stop_reason: str | None = None
-    score: str | None = None
+    note: Mapping[str, Any] | None = None
     replayed: bool | None = None
     changed: tuple[str, ...] = ()
     score_changed: bool = False
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended in an error."""
+        """True if the run ended in an error."""
         return self.state == ENDED and self.stop_reason in FAILED
 
     @property
     def score_failed(self) -> bool:
-        """Whether the score function raised, or gave what is no score."""
-        return self.score is not None and "error" in json.loads(self.score)
+        """True if the score function raised, or returned no score."""
+        return self.note is not None and "error" in self.note
 
     @property
     def parts(self) -> dict[str, Any] | None:
-        """The single scores by their names; None where the score is no dict."""
-        score = None if self.score is None else json.loads(self.score).get("score")
+        """The single scores by name; None if the score is no dict."""
+        score = None if self.note is None else self.note.get("score")
         return score if isinstance(score, dict) else None
 
 
-def all_made_by(grid: Grid) -> dict[tuple[str, str], str]:
-    """What the runs of the cells are made by, by agent and settings."""
-    cells = {(cell.agent, cell.settings): cell for cell in grid.cells}
-    return {pair: made_by(grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()) for pair, cell in cells.items()}
+def all_made_by(grid: Grid) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what the runs of the cells are made by, by agent and settings."""
+    pairs = grid.one_of_each_pair().items()
+    return {pair: made_by(grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()) for pair, cell in pairs}
 
 
-def standings(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[CellStatus], dict[str, StoredRun]]:
-    """All cells as they stand, in their order, and all runs of theirs that are kept, earlier attempts included. `scored_by` says what
-    the score function is known by.
+def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[CellStatus], dict[str, StoredRun]]:
+    """Return the status of all cells, in their order, and all their stored runs, earlier attempts included. `scored_by` is the hash of
+    the score function.
 
-    Raises ConfigurationError where the store has other runs than these under the same ids.
+    Raises ConfigurationError if the store has other runs under the same ids.
     """
-    kept = {run.head.run_id: run for run in store.storage.runs()}
+    stored = {run.head.run_id: run for run in store.storage.runs()}
     scores, makers = store.storage.notes(SCORE_NOTE), store.storage.notes(MADE_BY)
     now_by = all_made_by(grid) if makers else {}
     ours: dict[str, StoredRun] = {}
     found = []
-    as_told: dict[tuple[str, str], dict[str, Any]] = {}
+    expected: dict[tuple[str, str], dict[str, Any]] = {}
     for cell in grid.cells:
-        standing = CellStatus(cell, grid.run_id(cell))
-        while standing.run_id in kept:
-            run = ours[standing.run_id] = kept[standing.run_id]
-            now = now_by.get((cell.agent, cell.settings), "{}")
-            sent, code = differences(makers.get(standing.run_id), now)
-            _check(grid, cell, run, as_told, sent)
+        status = CellStatus(cell, grid.run_id(cell))
+        while status.run_id in stored:
+            run = ours[status.run_id] = stored[status.run_id]
+            now = now_by.get((cell.agent, cell.settings), {})
+            sent, code = differences(makers.get(status.run_id), now)
+            _check(grid, cell, run, expected, sent)
             end = {} if run.end is None else json.loads(run.end)
-            score = scores.get(standing.run_id)
-            standing = replace(
-                standing,
-                kept=run,
+            note = json.loads(scores[status.run_id]) if status.run_id in scores else None
+            status = replace(
+                status,
+                stored=run,
                 state=store.state_of(run),
                 stop_reason=end.get("stop_reason"),
                 replayed=end.get("row", {}).get("replayed"),
-                score=score,
+                note=note,
                 changed=tuple(code),
-                score_changed=score is not None and is_stale(json.loads(score), scored_by),
+                score_changed=note is not None and is_stale(note, scored_by),
             )
-            following = grid.run_id(cell, standing.attempt + 1)
-            if following not in kept:
+            following = grid.run_id(cell, status.attempt + 1)
+            if following not in stored:
                 break
-            standing = CellStatus(cell, following, standing.attempt + 1)
-        found.append(standing)
+            status = CellStatus(cell, following, status.attempt + 1)
+        found.append(status)
     return found, ours
 
 
 def _check(
-    grid: Grid, cell: Cell, run: StoredRun, as_told: dict[tuple[str, str], dict[str, Any]], sent_otherwise: Sequence[str]
+    grid: Grid, cell: Cell, run: StoredRun, expected: dict[tuple[str, str], dict[str, Any]], sent_changes: Sequence[str]
 ) -> None:
-    """The run that is kept has to be one of this cell, and not of an earlier wording of it."""
+    """Raise ConfigurationError unless the stored run is one of this very cell, not of another experiment under its name."""
     pair = (cell.agent, cell.settings)
-    if pair not in as_told:
+    if pair not in expected:
         agent, settings = grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()
-        as_told[pair] = {
+        expected[pair] = {
             "provider": agent.model.name,
             "model": agent.model.model,
             "instructions": agent.instructions,
@@ -116,30 +115,30 @@ def _check(
             "options": dict(agent.options),
             "settings": codec.to_jsonable(settings),
         }
-    now = {**as_told[pair], "prompt": cell.prompt}
+    now = {**expected[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
     meant: Mapping[str, Any] = json.loads(json.dumps(now, default=text_of))
-    for body in (head, meant):  # older stores do not keep a person's 20 turns, as they are the default
+    for body in (head, meant):  # older stores leave out 20 turns that a user set, as they are the default
         if (budget := body.get("settings", {}).get("budget", {})).get("max_turns") == DEFAULT_TURNS:
             del budget["max_turns"]
             if not budget:
                 del body["settings"]["budget"]
     other = [name for name, value in meant.items() if head.get(name) != value]
-    if other:  # what is kept is without keys: they are no difference
+    if other:  # stored values have no keys: these are no difference
         hide = Redactor(secrets_of(grid.run_of(cell))).text
         other = [name for name in other if not equal_when_redacted(head.get(name), meant[name], hide)]
-    if other := [*other, *sent_otherwise]:
+    if other := [*other, *sent_changes]:
         raise ConfigurationError(
-            f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: what is under one name has to be "
-            f"one experiment. Give this one another name=…, or a name of their own to the agents, prompts or settings that changed; or "
-            f"forget that run: store.delete({run.head.run_id!r})."
+            f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: one name must be one experiment. "
+            f"Give this one another name=…, or other names to the agents, prompts or settings that changed; or delete that run: "
+            f"store.delete({run.head.run_id!r})."
         )
 
 
-def jobs(grid: Grid, standing: list[CellStatus], *, scoring: bool, retry: bool) -> list[tuple[CellStatus, Job]]:
-    """What is to be done, in the cells' order, those last that somebody else is at work on."""
+def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) -> list[tuple[CellStatus, Job]]:
+    """Return the jobs to do, in the cells' order, last those that another process is working on."""
     now, later = [], []
-    for one in standing:
+    for one in statuses:
         job = Job(one.run_id, one.cell.label, one.cell.agent, one.cell.settings, one.cell.prompt)
         if one.failed:
             if retry:
@@ -147,7 +146,7 @@ def jobs(grid: Grid, standing: list[CellStatus], *, scoring: bool, retry: bool) 
                 run_id = grid.run_id(one.cell, attempt)
                 now.append((CellStatus(one.cell, run_id, attempt), replace(job, run_id=run_id)))
         elif one.state == ENDED:
-            if scoring and (one.score is None or one.score_changed or (retry and one.score_failed)):
+            if scoring and (one.note is None or one.score_changed or (retry and one.score_failed)):
                 now.append((one, replace(job, again=retry)))
         elif one.state == OPEN:
             later.append((one, job))

@@ -1,1 +1,1 @@
-"""An agent for others: conversations that are kept (`lab.Chat`), and the chat endpoints over HTTP."""
+"""An agent as a service: stored conversations (`lab.Chat`), and the chat endpoints over HTTP."""

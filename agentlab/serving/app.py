@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -38,28 +38,27 @@ from agentlab.errors import (
     RunFailed,
     StorageError,
 )
-from agentlab.redaction import Redactor, without_keys
-from agentlab.serving.access import Gate, is_loopback
-from agentlab.serving.chat import LONGEST_ID, Chat, ChatReply
+from agentlab.redaction import without_keys
+from agentlab.serving.access import AccessControl, is_loopback
+from agentlab.serving.chat import MAX_ID_LENGTH, Chat, ChatReply
 from agentlab.serving.loader import load
 from agentlab.terminating import NUDGE_MESSAGE
-from agentlab.types import Message, StopReason, ToolCall, ToolResult
+from agentlab.types import Message, StopReason
 
 TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
 DEFAULT_DATABASE = "agentlab-chat.sqlite"
-LONGEST_FAREWELL_S = 30
-"""How long a server that is told to end waits for the requests under way."""
+SHUTDOWN_TIMEOUT_S = 30
+"""How long a server that is shut down waits for running requests."""
 
 log = logging.getLogger("agentlab.serving.app")
 
 _STATUSES = {
-    400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent cannot take, such as an unknown tool id.",
+    400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent does not accept, such as an unknown tool id.",
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
-    404: "`no_context`: the context holds no message, and the request brings none.",
-    408: "`body_too_slow`: the body was not whole after 30 s.",
+    404: "`no_context`: the context has no message, and the request has none either.",
+    408: "`body_too_slow`: the body was not complete after 30 s.",
     409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
     413: "`body_too_large`: more than 1 MiB.",
-    431: "`headers_too_large`: more than 64 KiB.",
     422: "`invalid_field`: a field is missing, unknown or has a value that is not allowed; the message names it.",
     500: "`setup` or `internal`: the agent's set-up cannot work, or agentlab is wrong; see the server's log.",
     502: "`provider`: the model's provider could not be reached, or answered with an error. Nothing was saved.",
@@ -68,8 +67,8 @@ _STATUSES = {
 
 
 def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
-    """The endpoints of this chat. With a `token` every request has to bring it; without one only loopback's host names, and those in
-    `hosts`, are answered. The chat is closed when the server ends."""
+    """Return the application with the endpoints of this chat, which is closed when the server ends. With a `token` every request must
+    bring it; without one only requests to loopback's host names, and to those in `hosts`, are answered."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -81,18 +80,18 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         title="agentlab chat",
         version=agentlab.__version__,
         description=f"Conversations with the agent {chat.agent.name}. Its tools: {', '.join(chat.agent.tools) or 'none'}.",
-        docs_url=None,  # both pages load their scripts from elsewhere
+        docs_url=None,  # both pages load scripts from other servers
         redoc_url=None,
         lifespan=lifespan,
-        responses={status: {"model": ErrorBody, "description": told} for status, told in sorted(statuses.items())},
+        responses={status: {"model": ErrorBody, "description": text} for status, text in sorted(statuses.items())},
     )
 
     @app.post("/chat", response_model_exclude_unset=True, operation_id="chat", summary="Say something in a context")
     async def say(body: ChatBody) -> ServedReply:
-        """Append the user's message to the context, run the agent on the conversation, and save what came of it.
+        """Append the user's message to the context, run the agent on the conversation, and save message and answer.
 
         A context is used by one request at a time: a second one waits. Message and answer are saved together when the run has ended;
-        a request that fails leaves the context as it was, and so does one that brought no answer.
+        a request that fails, or that brings no answer, leaves the context as it was.
         """
         return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
 
@@ -100,8 +99,8 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         "/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context as it is"
     )
     async def invoke(body: InvokeBody) -> ServedReply:
-        """Run the agent on the context without a further message, and save what came of it. A context that holds no message is
-        refused; some providers refuse one that ends with the assistant's own words."""
+        """Run the agent on the context without a further message, and save the answer. A context without a message is refused; some
+        providers refuse one that ends with the assistant's own words."""
         return served(await chat.invoke(body.context_id, _config(body.terminating_config)))
 
     @app.post(
@@ -111,19 +110,19 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         summary="Have the agent write the assistant's next message",
     )
     async def add_ai_message(body: AddAiMessageBody) -> ServedReply:
-        """Run the agent with the prompt behind the conversation, as an instruction, and save prompt and answer in the context."""
+        """Run the agent with the prompt after the conversation, as an instruction, and save prompt and answer in the context."""
         return served(await chat.add_ai_message(body.context_id, body.prompt, _config(body.terminating_config)))
 
     @app.post("/chat/ask", response_model_exclude_unset=True, operation_id="ask", summary="Run the agent without a context")
     async def ask(body: AskBody) -> ServedReply:
-        """Run the agent on a prompt. It knows nothing of other requests, and nothing is saved."""
+        """Run the agent on a prompt, without other requests' messages; nothing is saved."""
         return served(await chat.ask(body.prompt, _config(body.terminating_config)))
 
     @app.post(
         "/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message as it is"
     )
     async def add_message(body: AddMessageBody) -> ServedReply:
-        """Add a message to the context, of the assistant or of the user. The agent is not run: nothing is generated, and `stop_reason`
+        """Add a message of the assistant or of the user to the context. The agent is not run: nothing is generated, and `stop_reason`
         is null."""
         return served(await chat.add_message(body.context_id, body.message, body.role))
 
@@ -132,7 +131,7 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
     for kind in (AgentlabError, Exception):
         app.add_exception_handler(kind, _failed)
     _complete_document(app, chat, token)
-    app.add_middleware(Gate, token=token, hosts=frozenset(hosts))
+    app.add_middleware(AccessControl, token=token, hosts=frozenset(hosts))
     return app
 
 
@@ -141,7 +140,7 @@ def _config(config: TerminatingConfig | None) -> dict[str, Any] | None:
 
 
 def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
-    """Say in the OpenAPI document what types cannot: which tools there are, and that every request brings the token."""
+    """Add to the OpenAPI document what types cannot say: which tools there are, and that every request needs the token."""
     components = app.openapi()["components"]
     tools = list(chat.agent.tools)
     if tools:
@@ -156,9 +155,8 @@ def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
 # Errors ------------------------------------------------------------------------------------------------------------------------
 
 
-def _told(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    hidden = Redactor().text(message).encode("utf-8", "backslashreplace").decode()  # a lone surrogate has no bytes
-    return JSONResponse({"error": {"type": kind, "message": hidden}}, status, headers)
+def _error(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": {"type": kind, "message": _sendable(message)}}, status, headers)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
@@ -166,56 +164,55 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
         where = problems[0]["loc"][-1]
-        return _told(400, "not_json", f"The body is not JSON (at character {where}): send an object as application/json.")
-    said = [f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}" for problem in problems[:10]]
-    return _told(422, "invalid_field", f"{'; '.join(said)}. See /openapi.json for what {request.url.path} takes.")
+        return _error(400, "not_json", f"The body is not JSON (at character {where}): send an object as application/json.")
+    texts = [f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}" for problem in problems[:10]]
+    return _error(422, "invalid_field", f"{'; '.join(texts)}. See /openapi.json for what {request.url.path} takes.")
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101  it is registered for this one
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        said = (
-            f"There is no {request.url.path[:200]!a}: there are /chat, /chat/invoke, /chat/add-ai-message, /chat/ask and "
-            "/chat/add-message."
-        )
-        return _told(404, "not_found", said, headers)
+        paths = "/chat, /chat/invoke, /chat/add-ai-message, /chat/ask and /chat/add-message"
+        return _error(404, "not_found", f"There is no {request.url.path[:200]!a}: there are {paths}.", headers)
     if error.status_code == 405:
-        return _told(405, "wrong_method", f"{request.url.path} takes {headers.get('Allow', 'POST')}.", headers)
-    return _told(error.status_code, "not_json", f"{error.detail}: send an object as application/json.", headers)
+        return _error(405, "wrong_method", f"{request.url.path} takes {headers.get('Allow', 'POST')}.", headers)
+    return _error(error.status_code, "not_json", f"{error.detail}: send an object as application/json.", headers)
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
-    """What went wrong inside, by whose fault it is."""
+    """Turn an error of a run into a response, by its cause."""
     if isinstance(error, ContextNotFoundError):
-        return _told(404, "no_context", str(error))
+        return _error(404, "no_context", str(error))
     if isinstance(error, ChatInputError):
-        return _told(400, "invalid_input", str(error))
+        return _error(400, "invalid_input", str(error))
     if isinstance(error, ContextChangedError):
-        return _told(409, "context_changed", str(error))
+        return _error(409, "context_changed", str(error))
     if isinstance(error, StorageError):
         log.error("%s", error)
-        return _told(503, "storage", f"{error} Look at the server's disk and its --db.")
+        return _error(503, "storage", f"{error} Check the server's disk and its --db.")
     cause = error.__cause__ if isinstance(error, RunFailed) else error
     if isinstance(cause, ProviderError | FixtureError | MissingUsageError) or (cause is None and isinstance(error, RunFailed)):
-        return _told(502, "provider", str(error))
+        return _error(502, "provider", str(error))
     if isinstance(error, ConfigurationError):
-        return _told(500, "setup", str(error))
-    if isinstance(error, AgentlabError):  # any other is raised again behind this answer, and the server logs it
+        return _error(500, "setup", str(error))
+    if isinstance(error, AgentlabError):  # any other is raised again after this response, and the server logs it
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _told(500, "internal", f"{type(cause).__name__}: see the server's log.")
+    return _error(500, "internal", f"{type(cause).__name__}: see the server's log.")
 
 
 # The command -------------------------------------------------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `serve` takes."""
+    """Add the arguments of `serve`."""
     parser.add_argument("target", help="module:name, folder/module.py:name or folder/notebook.ipynb:name of an Agent or a Chat")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
     parser.add_argument(
-        "--token", default=None, help=f"what clients send as bearer token; better set {TOKEN_VARIABLE}: it is in no list"
+        "--token",
+        default=None,
+        help=f"what clients send as bearer token; better set {TOKEN_VARIABLE}, which no process list shows",
     )
     parser.add_argument(
         "--db", default=None, help=f"SQLite file of the contexts (default {DEFAULT_DATABASE}; ':memory:' keeps none)"
@@ -223,7 +220,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to end. Raises ConfigurationError for what cannot work."""
+    """Serve until interrupted. Raises ConfigurationError for arguments that cannot work."""
     import uvicorn
 
     token = arguments.token if arguments.token is not None else os.environ.get(TOKEN_VARIABLE) or None
@@ -233,16 +230,18 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if token is None and not is_loopback(arguments.host):
         raise ConfigurationError(
-            f"--host {arguments.host} can be reached from elsewhere: set a token by {TOKEN_VARIABLE} or --token, or take 127.0.0.1."
+            f"--host {arguments.host} can be reached from elsewhere: set a token by {TOKEN_VARIABLE} or --token, or use 127.0.0.1."
         )
     if not 0 <= arguments.port <= 65535:
         raise ConfigurationError(f"--port {arguments.port}: give a number from 0 to 65535.")
     database = None if arguments.db is None else _absolute(arguments.db)
-    default = _absolute(DEFAULT_DATABASE)  # before a notebook takes the working directory to its folder
+    default = _absolute(DEFAULT_DATABASE)  # before a notebook changes the working directory to its folder
     found = load(arguments.target)
     if isinstance(found, Chat):
         if database is not None:
-            raise ConfigurationError(f"{arguments.target!r} is a Chat with a file of its own: leave out --db, or name its agent.")
+            raise ConfigurationError(
+                f"{arguments.target!r} is a Chat, which has its own file: leave out --db, or name its agent."
+            )
         chat = found
     elif isinstance(found, Agent):
         chat = Chat(found, default if database is None else database)
@@ -253,7 +252,7 @@ def run(arguments: argparse.Namespace) -> int:
         make_app(chat, token=token, hosts=[arguments.host]),
         host=arguments.host,
         port=arguments.port,
-        timeout_graceful_shutdown=LONGEST_FAREWELL_S,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         server_header=False,
     )
     return 0
@@ -263,49 +262,52 @@ def _absolute(database: str) -> str:
     return database if database == ":memory:" else os.path.abspath(database)  # noqa: PTH100  the file need not exist
 
 
-MOST = 1_000
-"""The largest number that a request may ask for: each is a call of the model, or may lead to one."""
+MAX_INVOCATIONS = 1_000
+"""The largest number that a request may ask for: each is a model call, or may lead to one."""
 
 ContextId: TypeAlias = Annotated[
     str,
     Field(
         min_length=1,
-        max_length=LONGEST_ID,
+        max_length=MAX_ID_LENGTH,
         pattern=r"^[ -~]+$",
-        description="The conversation that this belongs to, in printable ASCII. One that was not used before begins with this request.",
+        description="The conversation's id, in printable ASCII. A new id begins a new conversation.",
         examples=["anna"],
     ),
 ]
-_SAYS_SOMETHING = r"[^\s\x1c-\x1f]"
+_NOT_BLANK = r"[^\s\x1c-\x1f]"
 WholeNumber: TypeAlias = Annotated[
     int, BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
 ]
 """JSON has one kind of number: 3.0 is 3."""
 
-Said: TypeAlias = Annotated[str, Field(min_length=1, pattern=_SAYS_SOMETHING)]
+Text: TypeAlias = Annotated[str, Field(min_length=1, pattern=_NOT_BLANK)]
 
 
 class _Body(BaseModel):
-    """A body says what it means: no unknown fields, no numbers as text."""
+    """A request body: no unknown fields, no numbers as text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TerminatingConfig(_Body):
-    """The tools that end the run, and how an answer that calls none of them is treated."""
+    """The tools that end the run, and the reminders for an answer that calls none of them."""
 
     tool_ids: list[Annotated[str, Field(min_length=1)]] = Field(
         min_length=1, description="Names or ids of the agent's tools; the first that succeeds ends the run."
     )
     consecutive_nudges: WholeNumber = Field(
-        default=1, ge=0, le=MOST, description="How often in a row an answer without a tool call is reminded; 0: never."
+        default=1,
+        ge=0,
+        le=MAX_INVOCATIONS,
+        description="How many reminders in a row an answer without a tool call gets; 0: none.",
     )
-    nudge_message: str = Field(default=NUDGE_MESSAGE, min_length=1, pattern=_SAYS_SOMETHING, description="The reminder.")
-    max_invocations: WholeNumber = Field(default=64, ge=1, le=MOST, description="Round trips to the model in the run.")
+    nudge_message: str = Field(default=NUDGE_MESSAGE, min_length=1, pattern=_NOT_BLANK, description="The reminder.")
+    max_invocations: WholeNumber = Field(default=64, ge=1, le=MAX_INVOCATIONS, description="Round trips to the model in the run.")
 
 
 Terminating: TypeAlias = Annotated[
-    TerminatingConfig | None, Field(description="Let tools end the run; without it the agent's own setting holds.")
+    TerminatingConfig | None, Field(description="Let tools end the run; without it the agent's own setting applies.")
 ]
 
 
@@ -313,7 +315,7 @@ class ChatBody(_Body):
     """A message of the user in a context."""
 
     context_id: ContextId
-    message: Said = Field(description="What the user says.", examples=["Do I need an umbrella in Graz?"])
+    message: Text = Field(description="What the user says.", examples=["Do I need an umbrella in Graz?"])
     terminating_config: Terminating = None
 
 
@@ -328,14 +330,14 @@ class AddAiMessageBody(_Body):
     """An instruction for the assistant's next message in a context."""
 
     context_id: ContextId
-    prompt: Said = Field(description="What the assistant's next message is to say or do.", examples=["Say good bye."])
+    prompt: Text = Field(description="What the assistant's next message is to say or do.", examples=["Say good bye."])
     terminating_config: Terminating = None
 
 
 class AskBody(_Body):
     """A prompt for the agent, without a context."""
 
-    prompt: Said = Field(description="The task.", examples=["Do I need an umbrella in Graz?"])
+    prompt: Text = Field(description="The task.", examples=["Do I need an umbrella in Graz?"])
     terminating_config: Terminating = None
 
 
@@ -343,7 +345,7 @@ class AddMessageBody(_Body):
     """A message that is added to a context as it is."""
 
     context_id: ContextId
-    message: Said = Field(description="The text.", examples=["Your parcel has arrived."])
+    message: Text = Field(description="The text.", examples=["Your parcel has arrived."])
     role: Literal["assistant", "user"] = Field(default="assistant", description="Whose message it is.")
 
 
@@ -364,7 +366,7 @@ class MadeToolCall(BaseModel):
 
 
 class ToolResponse(BaseModel):
-    """What a tool call led to."""
+    """The result of a tool call."""
 
     type: Literal["tool_response"]
     tool_call_id: str
@@ -380,7 +382,7 @@ class ServedToolCall(BaseModel):
 
 
 class ServedToolResult(BaseModel):
-    """What a tool call led to."""
+    """The result of a tool call."""
 
     call_id: str
     name: str
@@ -398,7 +400,7 @@ class ServedMessage(BaseModel):
 
 
 class ServedReply(BaseModel):
-    """What a request led to."""
+    """The reply to a request."""
 
     response: str = Field(
         description="The answer, or the text of the terminating tool. An answer that was cut ends with a notice in brackets."
@@ -408,73 +410,52 @@ class ServedReply(BaseModel):
         description="The request's own message and all that followed, in order."
     )
     stop_reason: StopReason | None = Field(
-        description="Why the run ended. A limit is no error: its answer has the status 200, and what came until then. "
-        "null where the agent was not run."
+        description="Why the run ended. A limit is no error: the status is 200, with the answer so far. null if the agent was not run."
     )
     detail: str = Field(description="The same in one sentence.")
-    notice: str = Field(description="Says that the answer is not whole; empty where it is.")
+    notice: str = Field(description="Says that the answer is incomplete; empty if it is complete.")
     messages: list[ServedMessage] = Field(description="The request's messages in agentlab's own form, with their roles.")
 
 
-class ErrorTold(BaseModel):
-    """What is wrong."""
+class ErrorDetail(BaseModel):
+    """An error."""
 
     type: str = Field(description="The kind of error, in one word.", examples=["invalid_field"])
     message: str = Field(description="What is wrong, and what to do next.")
 
 
 class ErrorBody(BaseModel):
-    """The body of every answer that is not a success."""
+    """The body of every response that is not a success."""
 
-    error: ErrorTold
+    error: ErrorDetail
 
 
 def served(reply: ChatReply) -> ServedReply:
-    """A reply as it goes over the wire."""
-    return ServedReply(
-        response=_sendable(reply.response),
-        saved_ai_messages=reply.saved_ai_messages,
-        generated_messages=[_item(item) for item in reply.generated_messages],
-        stop_reason=reply.stop_reason,
-        detail=_sendable(reply.detail),
-        notice=_sendable(reply.notice),
-        messages=[_message(message) for message in reply.messages],
-    )
-
-
-def _item(item: Mapping[str, Any]) -> SaidMessage | MadeToolCall | ToolResponse:
-    sendable = json.loads(_sendable(json.dumps(item, ensure_ascii=False)))
-    forms: dict[str | None, type[SaidMessage | MadeToolCall | ToolResponse]] = {
-        "tool_call": MadeToolCall,
-        "tool_response": ToolResponse,
+    """Return a reply as it is sent: without keys, and with lone surrogates, which UTF-8 cannot encode, replaced."""
+    body = {
+        "response": reply.response,
+        "saved_ai_messages": reply.saved_ai_messages,
+        "generated_messages": list(reply.generated_messages),
+        "stop_reason": reply.stop_reason,
+        "detail": reply.detail,
+        "notice": reply.notice,
+        "messages": [_message(message) for message in reply.messages],
     }
-    return forms.get(sendable.get("type"), SaidMessage)(**sendable)
+    return ServedReply.model_validate(json.loads(_sendable(json.dumps(body, ensure_ascii=False))))
 
 
-def _message(message: Message) -> ServedMessage:
-    """What a message does not have stays unset, and is left out of the answer."""
-    more: dict[str, Any] = {}
+def _message(message: Message) -> dict[str, Any]:
+    """Return a message; empty fields are left out of the response."""
+    body: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.tool_calls:
-        more["tool_calls"] = [_call(call) for call in message.tool_calls]
+        body["tool_calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
     if message.tool_results:
-        more["tool_results"] = [_result(result) for result in message.tool_results]
-    return ServedMessage(role=message.role, content=_sendable(message.text), **more)
-
-
-def _call(call: ToolCall) -> ServedToolCall:
-    return ServedToolCall(id=_sendable(call.id), name=_sendable(call.name), arguments=_sendable(call.arguments))
-
-
-def _result(result: ToolResult) -> ServedToolResult:
-    return ServedToolResult(
-        call_id=_sendable(result.call_id),
-        name=_sendable(result.name),
-        content=_sendable(result.content),
-        error=result.error,
-    )
+        body["tool_results"] = [
+            {"call_id": one.call_id, "name": one.name, "content": one.content, "error": one.error} for one in message.tool_results
+        ]
+    return body
 
 
 def _sendable(text: str) -> str:
-    """The text without keys, and with every half of a surrogate pair replaced: models send them, and UTF-8 has no room for them."""
     text = without_keys(text)
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,14 +1,14 @@
-"""Conversations with an agent that are kept: the chat endpoints as plain methods.
+"""Stored conversations with an agent: the chat endpoints as plain methods.
 
     chat = lab.Chat(agent, path="chat.sqlite")
-    reply = await chat.chat("anna", "Do I need an umbrella in Graz?")        # the conversation of the context "anna" goes on
+    reply = await chat.chat("anna", "Do I need an umbrella in Graz?")        # continues the conversation "anna"
     reply = await chat.invoke("anna", {"tool_ids": ["finalize"]})            # the agent runs on the context as it is
-    reply = await chat.add_ai_message("anna", "Say good bye.")               # the agent writes its next message as it is instructed
-    reply = await chat.ask("Summarise the news.")                            # without a context; nothing is kept
+    reply = await chat.add_ai_message("anna", "Say good bye.")               # the agent writes its next message as instructed
+    reply = await chat.ask("Summarise the news.")                            # without a context; nothing is saved
     reply = await chat.add_message("anna", "Your parcel has arrived.")       # the agent is not run
     reply.response, reply.stop_reason, reply.generated_messages
 
-`python -m agentlab serve module:agent` offers the same five over HTTP (serve.py).
+`python -m agentlab serve module:agent` offers the same five over HTTP (app.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.run import Run
 
-LONGEST_ID = 200
+MAX_ID_LENGTH = 200
 """Characters of a context's id."""
 
 TerminatingConfig: TypeAlias = Mapping[str, Any] | TerminatingTools | Sequence[str]
@@ -64,25 +64,25 @@ T = TypeVar("T")
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class ChatReply(Shown):
-    """What one request led to.
+    """The reply to one request.
 
-    response            the answer's text, or the text of the terminating tool with which the run ended; with `notice` at its end
-                        where the answer was cut
+    response            the answer's text, or the text of the terminating tool that ended the run; if the answer was cut, followed by
+                        `notice`
     saved_ai_messages   True if the context has gained messages of the assistant; never without a context
-    generated_messages  the request's own message and all that followed, in order, each a dict in one of the forms below; none where
-                        the agent was not run
-    stop_reason         why the run ended; None where the agent was not run
+    generated_messages  the request's own message and all that followed, in order, each a dict in one of the forms below; none if the
+                        agent was not run
+    stop_reason         why the run ended; None if the agent was not run
     detail              the same in one sentence
-    notice              says that the answer is not whole; empty where it is
-    result              the run's whole result; None where the agent was not run
-    messages            the same messages as values of agentlab, with their roles
+    notice              says that the answer is incomplete; empty if it is complete
+    result              the run's whole result; None if the agent was not run
+    messages            the same messages as agentlab's Message objects, with their roles
 
         {"sender": "human", "message": "…"}     the user's message, a prompt, a reminder
         {"sender": "ai", "message": "…"}        a text of the assistant
         {"type": "tool_call", "tool_call_id": "…", "tool_name": "…", "tool_input": {…}}
         {"type": "tool_response", "tool_call_id": "…", "tool_output": "…"}
 
-    A `tool_input` is {"raw": "…"} where the model wrote no JSON object.
+    A `tool_input` is {"raw": "…"} if the model wrote no JSON object.
 
     Example:
         >>> reply = await lab.Chat(brief).chat("anna", "What is the capital of France?")
@@ -103,7 +103,7 @@ class ChatReply(Shown):
 
 
 class Chat(Shown):
-    """An agent in conversations that are kept, each under the id of its context.
+    """An agent with stored conversations, each under the id of its context.
 
         chat = lab.Chat(agent, path="chat.sqlite")
 
@@ -111,15 +111,15 @@ class Chat(Shown):
     tool_ids    further ids of the agent's tools, such as {"7f3a": "finalize"}: a terminating_config names tools by id or by name
     transport   where the agent's requests go: that of the surrounding `lab.replay` or `lab.record` unless given, captured now
 
-    An id that was not used before begins a new context. A context is used by one request at a time: a second one waits for the first.
-    A request is saved as a whole when its run has ended, and one that fails leaves the context as it was. Limits are outcomes: what a
-    run brought until it was cut off is saved and returned, with its stop_reason.
+    A new id begins a new context. A context is used by one request at a time: a second one waits for the first. A request is saved as a
+    whole when its run has ended, and one that fails leaves the context as it was. Limits are outcomes: the messages until a limit was
+    reached are saved and returned, with the stop_reason.
 
-    Raises ChatInputError for what was said wrongly, RunFailed (or what was wrong with the set-up) where the run ended as ERROR, and
-    ContextChangedError where another process wrote to the context meanwhile; nothing is saved then.
+    Raises ChatInputError for invalid arguments, RunFailed (or the ConfigurationError) if the run ended as ERROR, and
+    ContextChangedError if another process wrote to the context meanwhile; nothing is saved then.
 
     Example:
-        >>> chat = lab.Chat(brief)  # path="chat.sqlite" keeps it
+        >>> chat = lab.Chat(brief)  # path="chat.sqlite" stores it
         >>> reply = await chat.chat("anna", "What is the capital of France?")
         >>> reply.response, reply.stop_reason
         ('Paris.', <StopReason.COMPLETED: 'completed'>)
@@ -147,13 +147,13 @@ class Chat(Shown):
                 )
         self.contexts: Contexts = Contexts(path)
         self.transport: Transport = transport or current()
-        self._turns = OneAtATime()
+        self._locks = OneAtATime()
 
     @needs_await("chat.chat(…)")
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
-        """Say something in a context: the agent answers it, knowing the conversation so far, and both are saved.
+        """Send a message in a context: the agent answers it, knowing the conversation so far, and both are saved.
 
-        `terminating_config` names the tools that end the run (see TerminatingTools); without it the agent's own setting holds.
+        `terminating_config` names the tools that end the run (see TerminatingTools); without it the agent's own setting applies.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -164,14 +164,14 @@ class Chat(Shown):
                 ...
             agentlab.errors.ChatInputError: message='': say something, as text.
         """
-        said = Message("user", _checked_text("message", message))
-        return await self._answer(_checked_id(context_id), said, terminating_config)
+        new_message = Message("user", _checked_text("message", message))
+        return await self._answer(_checked_id(context_id), new_message, terminating_config)
 
     @needs_await("chat.invoke(…)")
     async def invoke(self, context_id: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
-        """Run the agent on a context as it is, without a further message, and save what it answers.
+        """Run the agent on a context without a further message, and save its answer.
 
-        Some providers refuse a conversation that ends with the assistant's own words: `add_message` puts another one behind them.
+        Some providers refuse a conversation that ends with the assistant's own words: `add_message` appends another one.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -189,11 +189,11 @@ class Chat(Shown):
     async def add_ai_message(
         self, context_id: str, prompt: str, terminating_config: TerminatingConfig | None = None
     ) -> ChatReply:
-        """Have the agent write the assistant's next message, as the `prompt` instructs it.
+        """Let the agent write the assistant's next message, as the `prompt` instructs it.
 
-        The prompt goes behind the conversation as a system message (the user's where the provider takes none there), and is saved with
-        the answer: without it the context could begin with, or hold twice in a row, the assistant's own words, which some providers
-        refuse.
+        The prompt is appended to the conversation as a system message (the user's if the provider accepts none there), and is saved
+        with the answer: without it the context could begin with the assistant's own words, or have them twice in a row, which some
+        providers refuse.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -202,18 +202,18 @@ class Chat(Shown):
             >>> chat.messages("anna")[-1].role
             'assistant'
         """
-        said = Message("system", _checked_text("prompt", prompt))
-        return await self._answer(_checked_id(context_id), said, terminating_config)
+        new_message = Message("system", _checked_text("prompt", prompt))
+        return await self._answer(_checked_id(context_id), new_message, terminating_config)
 
     @needs_await("chat.ask(…)")
     async def ask(self, prompt: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
-        """Run the agent on a prompt without a context: it knows nothing of other requests, and nothing is kept.
+        """Run the agent on a prompt without a context: it sees no other requests, and nothing is saved.
 
         Example:
             >>> chat = lab.Chat(brief)
             >>> (await chat.ask("What is the capital of France?")).response
             'Paris.'
-            >>> chat.context_ids()  # nothing was kept
+            >>> chat.context_ids()  # nothing was saved
             []
         """
         return await self._answer(None, Message("user", _checked_text("prompt", prompt)), terminating_config)
@@ -230,14 +230,14 @@ class Chat(Shown):
         """
         if role not in ("assistant", "user"):
             raise ChatInputError(f"role={_shown(role)}: give 'assistant' or 'user'.")
-        said = Message(role, _checked_text("message", message))
-        async with self._turns.holding(_checked_id(context_id)):
+        new_message = Message(role, _checked_text("message", message))
+        async with self._locks.holding(_checked_id(context_id)):
             before = await _off_the_loop(lambda: self.contexts.messages(context_id))
-            await _off_the_loop(lambda: self.contexts.append(context_id, [said], after=len(before)))
-        return ChatReply(said.text, role == "assistant", (), messages=(said,))
+            await _off_the_loop(lambda: self.contexts.append(context_id, [new_message], after=len(before)))
+        return ChatReply(new_message.text, role == "assistant", (), messages=(new_message,))
 
     def messages(self, context_id: str) -> tuple[Message, ...]:
-        """The conversation of a context; empty where there is none yet.
+        """Return the conversation of a context; empty if there is none yet.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -248,7 +248,7 @@ class Chat(Shown):
         return tuple(self.contexts.messages(_checked_id(context_id)))
 
     def context_ids(self) -> list[str]:
-        """The contexts that hold anything, sorted.
+        """Return the ids of all contexts, sorted.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -278,17 +278,17 @@ class Chat(Shown):
     def __repr__(self) -> str:
         return f"Chat({self.agent!r}, path={self.contexts.path!r})"
 
-    async def _answer(self, context_id: str | None, said: Message | None, config: TerminatingConfig | None) -> ChatReply:
-        async with AsyncExitStack() as held:
+    async def _answer(self, context_id: str | None, new_message: Message | None, config: TerminatingConfig | None) -> ChatReply:
+        async with AsyncExitStack() as locks:
             before: list[Message] = []
             if context_id is not None:
-                await held.enter_async_context(self._turns.holding(context_id))
+                await locks.enter_async_context(self._locks.holding(context_id))
                 before = await _off_the_loop(lambda: self.contexts.messages(context_id))
-            if said is None and not before:
+            if new_message is None and not before:
                 raise ContextNotFoundError(
                     f"The context {context_id!r} holds no message: begin it with chat or add_message, or ask without a context."
                 )
-            result = await self._run(before, said, config)
+            result = await self._run(before, new_message, config)
             if result.stop_reason is StopReason.ERROR:
                 raise RunFailed(result.detail, result) from result.error
             new = tuple(result.messages[len(before) :])
@@ -300,8 +300,8 @@ class Chat(Shown):
         response = "\n\n".join([part for part in (_answer_text(result), notice) if part])
         return ChatReply(response, saved, _generated(new), result.stop_reason, result.detail, notice, result, new)
 
-    def _run(self, before: Sequence[Message], said: Message | None, config: TerminatingConfig | None) -> Run:
-        conversation = Conversation(before if said is None else [*before, said])
+    def _run(self, before: Sequence[Message], new_message: Message | None, config: TerminatingConfig | None) -> Run:
+        conversation = Conversation(before if new_message is None else [*before, new_message])
         try:
             settings = self.agent.settings_for(terminating=self._terminating(config))
         except (LimitError, ToolDefinitionError) as error:  # the agent's own settings were checked when it was made
@@ -309,7 +309,7 @@ class Chat(Shown):
         return self.agent.run_on(conversation, settings, self.transport)
 
     def _terminating(self, config: TerminatingConfig | None) -> TerminatingTools | None:
-        """The endpoint's fields, which are called otherwise than those of TerminatingTools. Raises LimitError."""
+        """Translate the endpoint's fields into those of TerminatingTools. Raises LimitError."""
         if isinstance(config, Mapping):
             for name in config:
                 if name not in _FIELDS:
@@ -324,7 +324,7 @@ class Chat(Shown):
 
 
 def _generated(messages: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
-    """Messages in the form of the chat endpoints: a text and each call and result of a tool is an item."""
+    """Return messages in the form of the chat endpoints: each text, tool call and tool result is an item."""
     found: list[Mapping[str, Any]] = []
     for message in messages:
         if message.text:
@@ -338,7 +338,7 @@ def _generated(messages: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _tool_input(call: ToolCall) -> dict[str, Any]:
-    """The arguments as a JSON object; the model may have written anything else."""
+    """Return the arguments as a JSON object; the model may have written anything else."""
     try:
         found = pydantic_core.from_json(whole(call.arguments.strip() or "{}"))
         json.dumps(found, allow_nan=False)
@@ -348,7 +348,7 @@ def _tool_input(call: ToolCall) -> dict[str, Any]:
 
 
 def _complete_turns(new: Sequence[Message]) -> tuple[Message, ...]:
-    """What may stand in a conversation that goes on: nothing without an answer at its end, and no empty answer."""
+    """Drop messages without an answer, and empty answers, from the end, so that the conversation can continue."""
     kept = list(new)
     while kept and (kept[-1].role in ("user", "system") or _is_empty(kept[-1])):
         kept.pop()
@@ -360,22 +360,22 @@ def _is_empty(message: Message) -> bool:
 
 
 def _answer_text(result: RunResult) -> str:
-    """The answer, or what the run's last tool handed in; as the model was told it, where it cannot be made JSON."""
-    handed_in = result.history[-1].tool_results[-1:] if result.history else ()
-    if result.stop_reason is StopReason.TERMINATING_TOOL and handed_in:
-        return handed_in[0].content
+    """Return the answer, or the output of the run's last tool; as the model saw it if it cannot be encoded."""
+    outputs = result.history[-1].tool_results[-1:] if result.history else ()
+    if result.stop_reason is StopReason.TERMINATING_TOOL and outputs:
+        return outputs[0].content
     if result.output is None:
         return result.text
     try:
         return as_text(result.output)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # whatever a lazy value raises while it is read
-        return handed_in[0].content if handed_in else text_of(result.output)
+    except BaseException:  # a lazy value may raise anything while it is read
+        return outputs[0].content if outputs else text_of(result.output)
 
 
 def _notice(result: RunResult) -> str:
-    """What is said where the answer is not whole."""
+    """Return the notice for an incomplete answer."""
     last = result.history[-1] if result.history else None
     is_cut = last is not None and (last.finish_reason in _CUT_ANSWERS or any(map(is_cut_off, last.tool_calls)))
     if result.terminated or (result.stop_reason not in _CUT and not is_cut):
@@ -384,9 +384,11 @@ def _notice(result: RunResult) -> str:
 
 
 def _checked_id(context_id: object) -> str:
-    if isinstance(context_id, str) and 0 < len(context_id) <= LONGEST_ID and context_id.isascii() and context_id.isprintable():
+    if isinstance(context_id, str) and 0 < len(context_id) <= MAX_ID_LENGTH and context_id.isascii() and context_id.isprintable():
         return context_id
-    raise ChatInputError(f"context_id={_shown(context_id)}: give 1 to {LONGEST_ID} printable ASCII characters, such as 'anna'.")
+    raise ChatInputError(
+        f"context_id={_shown(context_id)}: give 1 to {MAX_ID_LENGTH} printable ASCII characters, such as 'anna'."
+    )
 
 
 def _checked_text(name: str, text: object) -> str:
@@ -401,15 +403,15 @@ def _checked_text(name: str, text: object) -> str:
 
 def _shown(value: object) -> str:
     shown = ascii(value)
-    return shown if len(shown) <= LONGEST_ID else f"{shown[:LONGEST_ID]}…"
+    return shown if len(shown) <= MAX_ID_LENGTH else f"{shown[:MAX_ID_LENGTH]}…"
 
 
 async def _off_the_loop(work: Callable[[], T]) -> T:
-    """Do this on a thread, so that a slow disk holds up nobody else; wait for its end also where the request is cancelled."""
+    """Run this on a thread, so that a slow disk delays no other request; wait for its end even if the request is cancelled."""
     done = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         await asyncio.wait([done])
-        done.cancelled() or done.exception()  # looked at, so that asyncio does not complain of it
+        done.cancelled() or done.exception()  # retrieved, or asyncio would log it
         raise

@@ -1,7 +1,7 @@
-"""Conversations that are kept, by the id of their context: a SQLite file, or memory.
+"""Stored conversations by context id, in a SQLite file or in memory, and the locks by which one request at a time uses a context.
 
-What one request said is written in one transaction that is on the disk before `append` returns (WAL, synchronous=FULL), so a crash
-leaves a context with all of it or with none of it. SQLite's WAL does not work on network file systems.
+The messages of one request are written in one transaction that is on the disk before `append` returns (WAL, synchronous=FULL), so a
+crash leaves a context with all of them or none. SQLite's WAL does not work on network file systems.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agentlab.types import Message
 
 IN_MEMORY = ":memory:"
 VERSION = 1
-LONGEST_WAIT_S = 5.0
+WRITE_TIMEOUT_S = 5.0
 """How long a write waits for another process that is writing."""
 
 _TABLE = """
@@ -41,31 +41,28 @@ CREATE TABLE IF NOT EXISTS messages (
 class Contexts:
     """The messages of each context, in order, append only. Any thread may use it.
 
-    Raises ConfigurationError for a path that cannot be opened, or that holds something else. Every method raises StorageError where it
-    cannot do its work (a full disk, a locked file, contexts that are closed).
+    Raises ConfigurationError for a path that cannot be opened, or that holds something else. Every method raises StorageError if it
+    cannot do its work (a full disk, a locked file, closed contexts).
     """
 
     def __init__(self, path: str | Path = IN_MEMORY) -> None:
         self.path: str = str(path)
         self._lock = threading.Lock()
         try:
-            self._database = sqlite3.connect(
-                self.path, timeout=LONGEST_WAIT_S, isolation_level=None, check_same_thread=False, uri=False
-            )
+            self._database = sqlite3.connect(self.path, timeout=WRITE_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise ConfigurationError(
                 f"path={self.path!r} cannot be opened: {error}. Give a file in a folder that exists."
             ) from error
         try:
             self._prepare()
-        except sqlite3.Error as error:
+        except BaseException as error:
             self._database.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
             raise ConfigurationError(
-                f"path={self.path!r} cannot be used for conversations: {error}. Give another file; it is made where there is none."
+                f"path={self.path!r} cannot be used for conversations: {error}. Give another file; it is created if it does not exist."
             ) from error
-        except ConfigurationError:
-            self._database.close()
-            raise
 
     def _prepare(self) -> None:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -78,17 +75,14 @@ class Contexts:
             raise ConfigurationError(
                 f"path={self.path!r} is a database of something else (tables {', '.join(sorted(tables))}): give another file."
             )
-        foreign = self._database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone()
-        if foreign is not None:  # they would act, or never end, where a message is read or written
-            raise ConfigurationError(f"path={self.path!r} holds the {foreign[0]} {foreign[1]!r}: give another file.")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute(_TABLE)
         self._database.execute(f"PRAGMA user_version = {VERSION}")
 
     def messages(self, context_id: str) -> list[Message]:
-        """What the context holds, in order; nothing where there is no such context. Raises ConfigurationError for a damaged row."""
-        with self._at_work():
+        """Return the messages of a context, in order; none if it does not exist. Raises ConfigurationError for a damaged row."""
+        with self._access():
             rows = self._database.execute(
                 "SELECT position, message FROM messages WHERE context_id = ? ORDER BY position", (context_id,)
             ).fetchall()
@@ -98,37 +92,31 @@ class Contexts:
                 found.append(decode(text))
             except ValueError as error:
                 raise ConfigurationError(
-                    f"Message {position} of the context {context_id!r} in {self.path!r} is damaged ({error}): mend or delete that row."
+                    f"Message {position} of the context {context_id!r} in {self.path!r} is damaged ({error}): delete that row."
                 ) from error
         return found
 
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
-        """Add all of these messages, or none, behind the first `after`. Raises ContextChangedError where it holds more or fewer."""
+        """Add all of these messages, or none. Raises ContextChangedError unless the context holds `after` messages."""
         rows = [(context_id, after + index, without_keys(encode(message))) for index, message in enumerate(messages)]
-        with self._at_work():
+        with self._access(), self._database:  # commits at the end, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
-            try:
-                (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()
-                if count != after:
-                    raise ContextChangedError(
-                        f"The context {context_id!r} had {after} messages when the request began, and now has {count}: "
-                        "another process wrote to it. Nothing was saved; send the request again."
-                    )
-                self._database.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+            (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()
+            if count != after:
+                raise ContextChangedError(
+                    f"The context {context_id!r} had {after} messages when the request began, and now has {count}: "
+                    "another process wrote to it. Nothing was saved; send the request again."
+                )
+            self._database.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
 
     def ids(self) -> list[str]:
-        """The contexts that hold anything, sorted."""
-        with self._at_work():
+        """Return the ids of all contexts, sorted."""
+        with self._access():
             return [row[0] for row in self._database.execute("SELECT DISTINCT context_id FROM messages ORDER BY context_id")]
 
     @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """One thread at a time; what the database says is said as an error of ours."""
+    def _access(self) -> Iterator[None]:
+        """Let one thread at a time use the database, and raise its errors as StorageError."""
         with self._lock:
             try:
                 yield
@@ -136,7 +124,7 @@ class Contexts:
                 raise StorageError(f"The contexts in {self.path!r} cannot be read or written: {error}.") from error
 
     def close(self) -> None:
-        """Close the file; what was in memory is gone."""
+        """Close the file; contexts in memory are gone."""
         with self._lock:
             self._database.close()
 
@@ -148,9 +136,9 @@ class Contexts:
 
 
 class OneAtATime:
-    """Locks by name, handed on in the order in which they were asked for. A name that nobody holds takes no room.
+    """Locks by name, first come, first served. A name that is not locked takes no memory.
 
-    An asyncio.Lock belongs to one loop; what is held here may be asked for from a notebook's loop and from the background's.
+    An asyncio.Lock belongs to one loop; these may be used from a notebook's loop and from the background's at the same time.
     """
 
     __slots__ = ("_guard", "_waiting")
@@ -161,14 +149,14 @@ class OneAtATime:
 
     @asynccontextmanager
     async def holding(self, name: str) -> AsyncIterator[None]:
-        """Wait for one's turn, and hold the name within the block."""
-        await self._take(name)
+        """Hold the lock of this name within the block."""
+        await self._acquire(name)
         try:
             yield
         finally:
-            self._hand_on(name)
+            self._release(name)
 
-    async def _take(self, name: str) -> None:
+    async def _acquire(self, name: str) -> None:
         with self._guard:
             if name not in self._waiting:
                 self._waiting[name] = deque()
@@ -178,11 +166,11 @@ class OneAtATime:
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
-            if not turn.cancel() and not turn.cancelled():  # it was handed over just before
-                self._hand_on(name)
+            if not turn.cancel() and not turn.cancelled():  # the lock was passed on just before
+                self._release(name)
             raise
 
-    def _hand_on(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         with self._guard:
             waiting = self._waiting[name]
             while waiting:

@@ -1,8 +1,7 @@
-"""An agent out of somebody's file: `package.module:agent`, `folder/module.py:agent` or `folder/notebook.ipynb:agent`.
+"""Loads an agent from a user's file: `package.module:agent`, `folder/module.py:agent` or `folder/notebook.ipynb:agent`.
 
-A module is imported. Of a notebook the code cells are executed, from the first to the one that defines the name, in the notebook's
-folder as Jupyter does it, and nothing is shown. Lines that belong to IPython alone (`%…`, `!…`) are left out, and so are cells that
-begin with `%%`.
+A module is imported. Of a notebook the code cells up to the one that defines the name are executed in the notebook's folder, as Jupyter
+does it, and their output is dropped. IPython's lines (`%…`, `!…`) and cells that begin with `%%` are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import importlib.util
 import io
 import json
 import os
+import symtable
 import sys
 import types
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ class _Cell:
 
 
 def load(target: str) -> Any:
-    """What `target` names. The working directory becomes the notebook's folder, since its tools may open files there later.
+    """Return the object that `target` names. The working directory becomes the notebook's folder, whose files its tools may open.
 
-    Raises ConfigurationError for a file, a cell or a name that is not there or that fails, with what to do next.
+    Raises ConfigurationError for a file, a cell or a name that does not exist or that fails.
     """
     place, _, name = target.rpartition(":")
     if not place or not name.isidentifier():
@@ -59,7 +59,7 @@ def _existing(place: str) -> Path:
 
 
 def _imported(place: str) -> types.ModuleType:
-    _look_in(Path.cwd())
+    _add_to_path(Path.cwd())
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def _imported(place: str) -> types.ModuleType:
 
 
 def _from_file(path: Path) -> types.ModuleType:
-    _look_in(path.parent)
+    _add_to_path(path.parent)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018  for the type checker: the name ends in .py
     module = importlib.util.module_from_spec(spec)
@@ -91,9 +91,9 @@ def _from_notebook(path: Path, name: str) -> Any:
         known = sorted({bound for cell in cells for bound in _bound(cell.tree)})
         raise ConfigurationError(no_such(f"name defined in {path.name}:", name, known))
     os.chdir(path.parent)
-    _look_in(path.parent)
+    _add_to_path(path.parent)
     module = types.ModuleType(NOTEBOOK_MODULE)
-    sys.modules[NOTEBOOK_MODULE] = module  # dataclasses and pydantic look up there what an annotation means
+    sys.modules[NOTEBOOK_MODULE] = module  # dataclasses and pydantic resolve annotations there
     with asyncio.Runner() as runner, contextlib.redirect_stdout(io.StringIO()):
         for cell in cells[: binding + 1]:
             runner.run(_execute(cell, path, vars(module)))
@@ -101,7 +101,7 @@ def _from_notebook(path: Path, name: str) -> Any:
 
 
 def _cells(path: Path) -> Iterator[_Cell]:
-    """The code cells, parsed."""
+    """Yield the parsed code cells."""
     try:
         cells = json.loads(path.read_text("utf-8"))["cells"]
         sources = [(number, cell["source"]) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
@@ -116,7 +116,7 @@ def _cells(path: Path) -> Iterator[_Cell]:
 
 
 def _parsed(source: str, name: str) -> ast.Module:
-    """The cell, where it is no Python without what only IPython understands; the numbers of its lines stay."""
+    """Parse a cell, without IPython's lines if they make it invalid; line numbers stay the same."""
     if source.lstrip().startswith("%%"):
         return ast.parse("", name)
     with contextlib.suppress(SyntaxError):
@@ -126,22 +126,9 @@ def _parsed(source: str, name: str) -> ast.Module:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """The names that a cell defines at its top level, in whatever way."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-            continue  # what is inside belongs to it
-        if isinstance(node, ast.Lambda):
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        waiting.extend(ast.iter_child_nodes(node))
-    return found
+    """Return the names that a cell defines at its top level."""
+    symbols = symtable.symtable(ast.unparse(tree), "cell", "exec").get_symbols()
+    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
 
 
 async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:
@@ -162,9 +149,9 @@ def _named(names: dict[str, Any], name: str, place: str) -> Any:
 
 
 def _failed(what: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"{what} failed with {type(error).__name__}: {error}. Mend that first.")
+    return ConfigurationError(f"{what} failed with {type(error).__name__}: {error}. Fix that first.")
 
 
-def _look_in(folder: Path) -> None:
+def _add_to_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

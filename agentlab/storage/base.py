@@ -1,4 +1,4 @@
-"""What a store asks of the place where runs are kept: text in, text out, and nothing half written."""
+"""The interface of a storage: text in, text out, and nothing half written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentlab.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class StoredHead:
-    """What is known of a run before its first step. `begun_at` is in seconds since 1970; `writer` says which process writes to it;
+    """What is known of a run before its first step. `begun_at` is in seconds since 1970; `writer` names the process that writes to it;
     `body` is JSON text.
 
     Example:
@@ -28,7 +28,7 @@ class StoredHead:
 
 @dataclass(frozen=True, slots=True)
 class StoredStep:
-    """One step: its number from 1, its row of the steps frame and all that it was, both as JSON text.
+    """One step: its number from 1, its row of the steps frame, and the whole step, both as JSON text.
 
     Example:
         >>> from agentlab.storage import StoredStep
@@ -43,7 +43,7 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as it stands: how many steps are kept, and its end as JSON text (None: it has not ended).
+    """A stored run: how many steps are stored, and its end as JSON text (None: it has not ended).
 
     Example:
         >>> from agentlab.storage import StoredHead, StoredRun
@@ -57,11 +57,11 @@ class StoredRun:
 
 
 class Storage(Protocol):
-    """A place for runs. Any thread may call it; what was written is durable when the method returns, all of it or nothing.
+    """A place for runs. Any thread may call it; a write is durable when the method returns, all of it or nothing.
 
-    Every method raises StorageError where it cannot do its work (a full disk, a damaged file), and loses nothing by that.
+    Every method raises StorageError if it cannot do its work (a full disk, a damaged file), and loses nothing by that.
 
-    `lab.Store` takes one. `agentlab.testing.StorageContract` has the tests that it has to pass.
+    `lab.Store` takes a storage. `agentlab.testing.StorageContract` has the tests that it has to pass.
 
     Example:
         >>> from agentlab.storage import MemoryStorage
@@ -72,7 +72,7 @@ class Storage(Protocol):
     """
 
     def begin(self, head: StoredHead, steps: Sequence[StoredStep] = (), end: str | None = None) -> None:
-        """A new run, with what it has done so far, all or nothing. Raises StorageError where there is one of that id.
+        """Add a new run with its steps so far, all or nothing. Raises StorageError if there is one with that id.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -83,7 +83,7 @@ class Storage(Protocol):
         """
 
     def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
-        """From here on `writer` writes to the run. Raises StorageError where somebody else than `instead_of` does by now.
+        """Make `writer` the only one that may write to the run. Raises StorageError if its writer is no longer `instead_of`.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -93,13 +93,13 @@ class Storage(Protocol):
             >>> place.add("r1", "this process", [])
             Traceback (most recent call last):
                 ...
-            agentlab.errors.StorageError: The run 'r1' was resumed, and is written by another process by now: what is done...
+            agentlab.errors.StorageError: The run 'r1' was resumed by another process, which writes to it now: what this one does...
         """
 
     def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
-        """Further steps, and the run's end (None: it goes on), all or nothing; an end may be given again, as it has become.
+        """Add steps, and the run's end (None: it has not ended), all or nothing; a later end replaces an earlier one.
 
-        Raises StorageError where somebody else writes to the run by now, and for steps that do not follow on those that are there.
+        Raises StorageError if another writer has claimed the run, or if the steps do not continue the stored ones.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -111,7 +111,7 @@ class Storage(Protocol):
         """
 
     def runs(self, run_ids: Iterable[str] | None = None) -> list[StoredRun]:
-        """All runs, or those, in the order in which they began. Raises StorageError for an id that there is not, with the words
+        """Return all runs, or the given ones, in the order in which they began. Raises StorageError for an unknown id, with the words
         "no run 'that id'" in its message.
 
         Example:
@@ -123,7 +123,7 @@ class Storage(Protocol):
         """
 
     def steps(self, run_id: str) -> list[StoredStep]:
-        """The steps of a run, in order.
+        """Return the steps of a run, in order.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -135,7 +135,8 @@ class Storage(Protocol):
         """
 
     def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
-        """(run_id, row) of every step, or of those runs, in the order of `runs`. What is written meanwhile may be in it or not.
+        """Yield (run_id, row) for every step of all runs, or of the given ones, in the order of `runs`. Steps written meanwhile may be
+        included or not.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -147,7 +148,7 @@ class Storage(Protocol):
         """
 
     def note(self, run_id: str, name: str, text: str) -> None:
-        """Keep a text beside a run, such as its score, in the place of an earlier one of that name; whoever writes to the run.
+        """Store a text beside a run, such as its score, in place of an earlier one of that name. Any process may do so.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -159,7 +160,7 @@ class Storage(Protocol):
         """
 
     def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
-        """The texts of that name, of all runs or of those, by the ids of the runs that have one.
+        """Return the notes of that name by run id, of all runs or of the given ones; runs without one are left out.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -171,7 +172,7 @@ class Storage(Protocol):
         """
 
     def delete(self, run_id: str) -> None:
-        """Forget a run, and what is noted of it.
+        """Delete a run and its notes.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -183,7 +184,7 @@ class Storage(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the place; to close twice does no harm.
+        """Close the storage; closing twice does no harm.
 
         Example:
             >>> from agentlab.storage import SqliteStorage
@@ -197,31 +198,31 @@ class Storage(Protocol):
         """
 
 
-def check_writer(run_id: str, now: str, given: str) -> None:
-    """Raises StorageError where a run is written by somebody else than whoever is given.
+def check_writer(run_id: str, current: str, given: str) -> None:
+    """Raise StorageError if the run has another writer than the given one.
 
     Example:
         >>> from agentlab.storage import check_writer
         >>> check_writer("r1", "another process", "this process")
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: The run 'r1' was resumed, and is written by another process by now: what is done...
+        agentlab.errors.StorageError: The run 'r1' was resumed by another process, which writes to it now: what this one does...
     """
-    if now != given:
+    if current != given:
         raise StorageError(
-            f"The run {run_id!r} was resumed, and is written by {now} by now: what is done with it here is not kept."
+            f"The run {run_id!r} was resumed by {current}, which writes to it now: what this one does with it is not stored."
         )
 
 
-def check_order(run_id: str, kept: int, steps: Sequence[StoredStep]) -> None:
-    """Raises StorageError where these steps do not follow on so many that are kept.
+def check_order(run_id: str, stored: int, steps: Sequence[StoredStep]) -> None:
+    """Raise StorageError if these steps do not continue the stored ones.
 
     Example:
         >>> from agentlab.storage import StoredStep, check_order
         >>> check_order("r1", 2, [StoredStep(4, "{}", "{}")])
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: The run 'r1' has 2 steps: [4] do not follow on that.
+        agentlab.errors.StorageError: The run 'r1' has 2 steps: [4] do not continue them.
     """
-    if [step.step for step in steps] != list(range(kept + 1, kept + 1 + len(steps))):
-        raise StorageError(f"The run {run_id!r} has {kept} steps: {[step.step for step in steps]} do not follow on that.")
+    if [step.step for step in steps] != list(range(stored + 1, stored + 1 + len(steps))):
+        raise StorageError(f"The run {run_id!r} has {stored} steps: {[step.step for step in steps]} do not continue them.")

@@ -78,7 +78,7 @@ def to_jsonable(value: Any) -> Any:
 def from_jsonable(kind: type[T], stored: object) -> T:
     """Return the object that `to_jsonable` made this of. Raises ValueError for anything else."""
     try:
-        result: T = _decoder_of(kind)(stored)
+        result: T = _decoder_of(cast(Any, kind))(stored)
     except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, ConfigurationError) as error:
         raise ValueError(f"not a {kind.__name__}: {type(error).__name__}: {error}") from error
     return result
@@ -225,7 +225,7 @@ def _encode_settings(settings: RunSettings) -> dict[str, Any]:
 
 def _encode_fields(value: Any) -> dict[str, Any]:
     encoded: dict[str, Any] = {}
-    for name, encoder, default in _fields(type(value)):
+    for name, encoder, default in _fields(cast(Any, type(value))):
         one = getattr(value, name)
         if one is not default and not _is_default(one, default):
             encoded[name] = one if type(one) in _PLAIN and encoder is to_jsonable else encoder(one)

@@ -1,4 +1,4 @@
-"""What a store holds, as DataFrames. Runs and steps are read off rows that were kept beside the steps."""
+"""Stored runs as DataFrames. The frames of runs and steps are made of rows that were stored beside the steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentlab.errors import AgentlabError, ConfigurationError, StorageError
 from agentlab.history import RunHistory
 from agentlab.leaf_names import unique_name
 from agentlab.recorder import FRAMES, any_array, array, to_frame
-from agentlab.storage.interrupted import cut_off
+from agentlab.storage.interrupted import interrupted_use
 from agentlab.storage.writer import OF_THE_RUN
 
 if TYPE_CHECKING:
@@ -24,50 +24,50 @@ if TYPE_CHECKING:
     from agentlab.storage.store import Store
 
 ROWS_AT_ONCE = 100
-"""So few that what they are parsed to stays in the processor's cache: with 1,000 it takes nearly twice as long."""
+"""Few enough for the processor's cache: parsing 1,000 at once takes nearly twice as long."""
 
-A_BLOCK = 20_000
-"""So many steps become arrays at a time, so that a large store is never in memory as Python's own numbers."""
+BLOCK_STEPS = 20_000
+"""Steps that become arrays at a time, so that a large store is never in memory as Python numbers."""
 
 NO_LEAVES: dict[str, Any] = {}
 NOT_READ = (None, None, None)
 
 
 def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
-    """Of all runs, or of those, in the order in which they began. Raises ConfigurationError for a frame that there is not."""
+    """Return a frame of all runs, or of the given ones, in their order. Raises ConfigurationError for an unknown frame."""
     if what not in FRAMES:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
     if isinstance(run_ids, str):
         raise ConfigurationError(f"frame(run_ids={run_ids!r}): pass a list of ids.")
-    kept = store.storage.runs(run_ids)
+    runs = store.storage.runs(run_ids)
     try:
         if what == "steps":
-            return steps_frame(store, kept, all_of_them=run_ids is None)
+            return steps_frame(store, runs, whole_store=run_ids is None)
         if what == "runs":
-            return runs_frame(store, kept)
+            return runs_frame(store, runs)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         if isinstance(error, AgentlabError):
             raise
-        raise StorageError(f"What is kept is damaged ({type(error).__name__}: {error}): delete or mend the runs.") from error
-    return to_frame([store.load(run.head.run_id) for run in kept], what)
+        raise StorageError(f"What is stored is damaged ({type(error).__name__}: {error}): delete or repair the runs.") from error
+    return to_frame([store.load(run.head.run_id) for run in runs], what)
 
 
-def steps_frame(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -> pd.DataFrame:
-    """A row a step."""
-    heads, ends = _of_heads(kept, ("provider", "model")), _ends(kept, "stop_reason")
+def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> pd.DataFrame:
+    """Return one row per step."""
+    heads, ends = _of_heads(runs, ("provider", "model")), _ends(runs, "stop_reason")
     run_ids: list[str] = []
     reasons: list[Any] = []
     own = {column.name: column for column in STEP_COLUMNS if column.name not in (*OF_THE_RUN, "stop_reason")}
     values: dict[str, list[Any]] = {name: [] for name in own}
     blocks: dict[str, list[Any]] = {name: [] for name in own}
     leaves: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
-    for ids, rows in _rows(store, kept, all_of_them=all_of_them):
+    for ids, rows in _rows(store, runs, whole_store=whole_store):
         for name, column in values.items():
             column.extend(_of_each(rows, name))
         reasons += _of_each(rows, "stop_reason")
         _add_leaves(leaves, [row.get("leaves", NO_LEAVES) for row in rows], len(run_ids))
         run_ids += ids
-        if len(values["step"]) >= A_BLOCK:
+        if len(values["step"]) >= BLOCK_STEPS:
             _pack(values, blocks, own)
     _pack(values, blocks, own)
     last = {run_id: place for place, run_id in enumerate(run_ids)}
@@ -81,9 +81,9 @@ def steps_frame(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -
     }
     columns = {c.name: whole[c.name] if c.name in whole else _together(blocks.pop(c.name)) for c in STEP_COLUMNS}
     named: dict[str, None] = {}
-    for kept_name in list(leaves):  # kept when a key in it was not known, perhaps
-        read, limits, met = leaves.pop(kept_name)
-        name = unique_name(kept_name, named)
+    for stored_name in list(leaves):  # stored perhaps when a key in it was not known
+        read, limits, met = leaves.pop(stored_name)
+        name = unique_name(stored_name, named)
         named[name] = None
         columns[f"{name}.value"] = any_array(read)
         columns[f"{name}.limit"] = any_array(limits)
@@ -92,7 +92,7 @@ def steps_frame(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -
 
 
 def _pack(values: dict[str, list[Any]], blocks: dict[str, list[Any]], columns: Mapping[str, Column]) -> None:
-    """What was read so far, as arrays: numbers in an array take a quarter of what they take in a list."""
+    """Turn what was read so far into arrays: numbers in an array take a quarter of the memory of those in a list."""
     for name, column in values.items():
         if column or not blocks[name]:
             blocks[name].append(array(column, columns[name].dtype))
@@ -106,16 +106,14 @@ def _together(blocks: list[Any]) -> Any:
 def _of_each(rows: list[dict[str, Any]], name: str) -> list[Any]:
     try:
         return list(map(operator.itemgetter(name), rows))
-    except KeyError:  # what is unknown is not written
+    except KeyError:  # unknown values are not stored
         return [row.get(name) for row in rows]
 
 
 def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows: list[dict[str, Any]], before: int) -> None:
-    """Value, limit and answer of each leaf into its columns, which have `before` rows; None where a row has not that leaf."""
+    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None where a row lacks that leaf."""
     for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
-        if (
-            name not in columns
-        ):  # not setdefault: lists as long as all that was read would be made for each few rows, and thrown away
+        if name not in columns:  # not setdefault, which would make long lists for each few rows and throw them away
             columns[name] = ([None] * before, [None] * before, [None] * before)
     for name, three in columns.items():
         read = [row.get(name, NOT_READ) for row in rows]
@@ -123,39 +121,39 @@ def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows
             column += [one[place] for one in read]
 
 
-def runs_frame(store: Store, kept: Sequence[StoredRun]) -> pd.DataFrame:
-    """A row a run, with how it stands; of one that has not ended what is known so far."""
+def runs_frame(store: Store, runs: Sequence[StoredRun]) -> pd.DataFrame:
+    """Return one row per run, with its state; of one that has not ended what is known so far."""
     names = [column.name for column in RUN_COLUMNS]
-    heads, ends = _of_heads(kept, names), _ends(kept, "row")
-    so_far = _so_far(store, [run for run in kept if run.end is None])
+    heads, ends = _of_heads(runs, names), _ends(runs, "row")
+    so_far = _so_far(store, [run for run in runs if run.end is None])
     values: dict[str, list[Any]] = {name: [] for name in names}
-    for run in kept:
+    for run in runs:
         run_id = run.head.run_id
         known = ends[run_id] if run_id in ends else so_far[run_id]
         row = {**heads[run_id], **known, "run_id": run_id, "steps": run.steps}
         for name in names:
             values[name].append(row.get(name))
     columns: dict[str, Any] = {column.name: array(values.pop(column.name), column.dtype) for column in RUN_COLUMNS}
-    columns["state"] = array([store.state_of(run) for run in kept], "string")
-    columns["begun_at"] = pd.to_datetime([run.head.begun_at for run in kept], unit="s", utc=True)
+    columns["state"] = array([store.state_of(run) for run in runs], "string")
+    columns["begun_at"] = pd.to_datetime([run.head.begun_at for run in runs], unit="s", utc=True)
     return pd.DataFrame(columns, copy=False)
 
 
 _COUNTED, _SPENT = ("calls", "total_tokens", "child_calls", "child_tokens"), ("cost_usd", "child_cost_usd")
 
 
-def _so_far(store: Store, kept: Sequence[StoredRun]) -> dict[str, dict[str, Any]]:
-    """The sums of runs that have not ended, off their steps."""
+def _so_far(store: Store, runs: Sequence[StoredRun]) -> dict[str, dict[str, Any]]:
+    """Return the sums over the steps of runs that have not ended."""
     found: dict[str, dict[str, Any]] = {
-        run.head.run_id: {"elapsed_s": 0.0, **dict.fromkeys(_COUNTED, 0), **dict.fromkeys(_SPENT, 0.0)} for run in kept
+        run.head.run_id: {"elapsed_s": 0.0, **dict.fromkeys(_COUNTED, 0), **dict.fromkeys(_SPENT, 0.0)} for run in runs
     }
-    for ids, rows in _rows(store, kept, all_of_them=False) if kept else ():
+    for ids, rows in _rows(store, runs, whole_store=False) if runs else ():
         for run_id, row in zip(ids, rows, strict=True):
             sums = found[run_id]
             sums["elapsed_s"] = row.get("started_s", 0.0) + row.get("duration_s", 0.0)
             for name in (*_COUNTED, *_SPENT):
                 sums[name] = None if sums[name] is None or row.get(name) is None else round(sums[name] + row[name], 12)
-    for run_id, uses in cut_off(store.storage, kept).items():
+    for run_id, uses in interrupted_use(store.storage, runs).items():
         used = RunHistory((), uses)
         more = {"child_calls": used.calls, "child_tokens": used.tokens, "child_cost_usd": used.cost_usd}
         for name, value in more.items():
@@ -164,17 +162,17 @@ def _so_far(store: Store, kept: Sequence[StoredRun]) -> dict[str, dict[str, Any]
     return found
 
 
-def _rows(store: Store, kept: Sequence[StoredRun], *, all_of_them: bool) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
-    """The ids and the rows of the steps of these runs, some at a time."""
-    expected = {run.head.run_id for run in kept}
-    pairs = store.storage.rows(None if all_of_them else [run.head.run_id for run in kept])
+def _rows(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
+    """Yield the run ids and the rows of the steps of these runs, some at a time."""
+    expected = {run.head.run_id for run in runs}
+    pairs = store.storage.rows(None if whole_store else [run.head.run_id for run in runs])
     while some := list(itertools.islice(pairs, ROWS_AT_ONCE)):
-        known = [pair for pair in some if pair[0] in expected]  # another process may have begun one meanwhile
+        known = [pair for pair in some if pair[0] in expected]  # another process may have begun a run meanwhile
         yield [run_id for run_id, _ in known], _parsed([row for _, row in known])
 
 
 def _parsed(texts: list[str]) -> list[dict[str, Any]]:
-    """Many texts in one go, which is twice as fast as one by one."""
+    """Parse many texts at once, which is twice as fast as one by one."""
     whole = f"[{','.join(texts)}]"
     try:
         found: list[dict[str, Any]] = from_json(whole, cache_strings="all")
@@ -182,26 +180,26 @@ def _parsed(texts: list[str]) -> list[dict[str, Any]]:
         try:
             found = json.loads(whole)
         except (ValueError, RecursionError) as error:
-            raise StorageError(f"What is kept of the steps is damaged: {error}.") from error
+            raise StorageError(f"A stored step is damaged: {error}.") from error
     return found
 
 
-def _of_heads(kept: Sequence[StoredRun], names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """These parts of what is known of each run since its beginning; the rest, with the conversation, is let go at once."""
+def _of_heads(runs: Sequence[StoredRun], names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return these parts of each run's head; the rest, with the conversation, is freed at once."""
     wanted = tuple(names)
     return {
         run_id: {name: head[name] for name in wanted if name in head}
-        for run_id, head in _each_parsed(kept, lambda run: run.head.body)
+        for run_id, head in _each_parsed(runs, lambda run: run.head.body)
     }
 
 
-def _ends(kept: Sequence[StoredRun], name: str) -> dict[str, Any]:
-    """A part of the end of each run that has ended."""
-    ended = [run for run in kept if run.end is not None]
+def _ends(runs: Sequence[StoredRun], name: str) -> dict[str, Any]:
+    """Return a part of the end of each run that has ended."""
+    ended = [run for run in runs if run.end is not None]
     return {run_id: end[name] for run_id, end in _each_parsed(ended, lambda run: run.end or "")}
 
 
-def _each_parsed(kept: Sequence[StoredRun], text: Callable[[StoredRun], str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for begin in range(0, len(kept), ROWS_AT_ONCE):
-        some = kept[begin : begin + ROWS_AT_ONCE]
+def _each_parsed(runs: Sequence[StoredRun], text: Callable[[StoredRun], str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for begin in range(0, len(runs), ROWS_AT_ONCE):
+        some = runs[begin : begin + ROWS_AT_ONCE]
         yield from zip([run.head.run_id for run in some], _parsed([text(run) for run in some]), strict=True)

@@ -1,11 +1,10 @@
-"""A step that was cut off with its process: what its sub-agents used, and its tools that may have run.
+"""A step that was interrupted with its process: what its sub-agents used, and its tools that may have run.
 
-While a step is under way, the sub-agents that it has called are noted beside the run. Where the run goes on, or is looked at, and
-that step is not among those that are kept, what they used until then counts in the run; once the step was taken again it is in its
-`children`.
+While a step runs, the sub-agents that it has called are noted beside the run. If the run is resumed or loaded and that step is not
+stored, what they used counts in the run; once the step was taken again they are in its `children`.
 
-Before a tool starts that must not run twice (`idempotent=False`), its call is noted in the same way. Where the run goes on, such a call
-may have run. The note keeps it with the step in which it came again, for branches that begin before that step.
+Before a tool with `idempotent=False` starts, its call is noted in the same way: it may have run when the run is resumed. The note then
+keeps the call with the step in which it came again, for branches that begin before that step.
 """
 
 from __future__ import annotations
@@ -22,37 +21,38 @@ from agentlab.storage import Storage, StoredRun, codec
 from agentlab.types import StopReason, ToolCall
 
 CALLED = "sub-agents of the step under way"
-"""The name under which they are noted."""
+"""The name of the note of sub-agents."""
 
 BEGUN = "tools that were begun"
+"""The name of the note of tools that may have run."""
 
 
-def note_of(step: int, children: Iterable[tuple[str, str, str]]) -> str:
-    """The note: for each its run's id, the tool call's id, the tool's name."""
-    return json.dumps({"step": step, "children": list(children)}, separators=(",", ":"))
+def children_note(step: int, children: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the note of sub-agents: for each its run's id, the tool call's id, the tool's name."""
+    return {"step": step, "children": list(children)}
 
 
-def begun_note(step: int, held: Iterable[Hold]) -> str:
-    """The note of tools that were begun: for each its call, and the step in which it came again."""
-    kept = [
-        {"id": hold.call.id, "name": hold.call.name, "arguments": hold.call.arguments, "answered": hold.answered} for hold in held
+def holds_note(step: int, holds: Iterable[Hold]) -> dict[str, Any]:
+    """Return the note of tools that may have run: for each its call, and the step in which it came again."""
+    calls = [
+        {"id": one.call.id, "name": one.call.name, "arguments": one.call.arguments, "answered": one.answered} for one in holds
     ]
-    return json.dumps({"step": step, "calls": kept}, separators=(",", ":"))
+    return {"step": step, "calls": calls}
 
 
-def holds(storage: Storage, kept: StoredRun) -> tuple[Hold, ...]:
-    """The calls that were begun in the step that the run was cut off in, and earlier ones that have come again since."""
-    text = storage.notes(BEGUN, [kept.head.run_id]).get(kept.head.run_id)
+def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
+    """Return the calls that were begun in the interrupted step, and earlier ones that have come again since."""
+    text = storage.notes(BEGUN, [run.head.run_id]).get(run.head.run_id)
     note: dict[str, Any] = {"step": 0, "calls": ()} if text is None else json.loads(text)
-    noted = [
-        Hold(ToolCall(call["id"], call["name"], call["arguments"]), call.get("answered")).at(kept.steps) for call in note["calls"]
+    holds = [
+        Hold(ToolCall(call["id"], call["name"], call["arguments"]), call.get("answered")).at(run.steps) for call in note["calls"]
     ]
-    return tuple([hold for hold in noted if hold.answered is not None or note["step"] > kept.steps])
+    return tuple([hold for hold in holds if hold.answered is not None or note["step"] > run.steps])
 
 
-def cut_off(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:
-    """What was used in the step that each of these runs was cut off in, by the runs' ids; of those for which there is something."""
-    open_runs = {run.head.run_id: run for run in kept if run.end is None}
+def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:
+    """Return what sub-agents used in the interrupted step of each of these runs, by run id; runs without such use are left out."""
+    open_runs = {run.head.run_id: run for run in runs if run.end is None}
     notes = storage.notes(CALLED, list(open_runs)) if open_runs else {}
     found: dict[str, tuple[ChildUse, ...]] = {}
     for run_id, text in notes.items():
@@ -63,13 +63,13 @@ def cut_off(storage: Storage, kept: Iterable[StoredRun]) -> dict[str, tuple[Chil
     return found
 
 
-def of_end(end: Mapping[str, Any] | None) -> tuple[ChildUse, ...]:
-    """The same of a run that ended without taking that step again."""
+def interrupted_use_at_end(end: Mapping[str, Any] | None) -> tuple[ChildUse, ...]:
+    """Return the same for a run that ended without taking that step again."""
     return () if end is None else tuple([codec.from_jsonable(ChildUse, one) for one in end.get("cut_off", ())])
 
 
 def find(storage: Storage, run_id: str) -> StoredRun | None:
-    """The run, if it is kept."""
+    """Return the run, or None if it is not stored."""
     try:
         return storage.runs([run_id])[0]
     except StorageError as error:
@@ -79,14 +79,14 @@ def find(storage: Storage, run_id: str) -> StoredRun | None:
 
 
 def _use(storage: Storage, run_id: str, call_id: str, tool: str) -> ChildUse | None:
-    """What a sub-agent's run used, its own sub-agents included; None where it had not begun, or was forgotten."""
-    kept = find(storage, run_id)
-    if kept is None:
+    """Return what a sub-agent's run used, its own sub-agents included; None if it had not begun, or was deleted."""
+    run = find(storage, run_id)
+    if run is None:
         return None
-    end = None if kept.end is None else json.loads(kept.end)
-    forked_at = json.loads(kept.head.body)["forked_at"] or 0
+    end = None if run.end is None else json.loads(run.end)
+    forked_at = json.loads(run.head.body)["forked_at"] or 0
     steps = (codec.from_jsonable(StepResult, json.loads(one.body)["step"]) for one in storage.steps(run_id)[forked_at:])
-    used = RunHistory(steps, of_end(end) or cut_off(storage, [kept]).get(run_id, ()))
+    used = RunHistory(steps, interrupted_use_at_end(end) or interrupted_use(storage, [run]).get(run_id, ()))
     reason = None if end is None else StopReason(end["stop_reason"])
-    counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
-    return ChildUse(run_id, call_id, tool, f"{tool} (cut off)", reason, *counted, cut_off=True)
+    totals = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
+    return ChildUse(run_id, call_id, tool, f"{tool} (cut off)", reason, *totals, cut_off=True)

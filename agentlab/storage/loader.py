@@ -1,4 +1,4 @@
-"""A run put together again from what a storage holds of it."""
+"""Rebuilds a run from what a storage holds of it."""
 
 from __future__ import annotations
 
@@ -20,79 +20,80 @@ from agentlab.settings import RunSettings, as_policy
 from agentlab.stop import Custom, as_condition
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
-from agentlab.storage.interrupted import cut_off, holds, of_end
+from agentlab.storage.interrupted import interrupted_use, interrupted_use_at_end, load_holds
 from agentlab.termination import Policy
 from agentlab.transport import current
 from agentlab.types import ModelRequest, ModelResponse, StopReason
 
 
-def rebuilt(
+def load_run(
     storage: Storage,
-    kept: StoredRun,
+    stored: StoredRun,
     agent: Agent | None,
     *,
     stop: object = None,
     policy: Policy | None = None,
     defaults: RunSettings | None = None,
 ) -> Run:
-    """The run as it stood after its last step; functions that it had are those of the same name in `defaults`, the agent's own if None.
+    """Return the run after its last stored step; its functions are those of the same name in `defaults`, or the agent's own settings.
 
-    Raises StorageError where what is kept is damaged, ConfigurationError for another agent than the run had.
+    Raises StorageError if what is stored is damaged, ConfigurationError for another agent than the run had.
     """
     try:
-        return _rebuilt(storage, kept, agent, defaults, stop=stop, policy=policy)
+        return _load_run(storage, stored, agent, defaults, stop=stop, policy=policy)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
         raise StorageError(
-            f"What is kept of the run {kept.head.run_id!r} is damaged ({type(error).__name__}: {error}): delete it, or mend it."
+            f"The stored run {stored.head.run_id!r} is damaged ({type(error).__name__}: {error}): delete or repair it."
         ) from error
 
 
-def _rebuilt(
-    storage: Storage, kept: StoredRun, agent: Agent | None, defaults: RunSettings | None, *, stop: object, policy: Policy | None
+def _load_run(
+    storage: Storage, stored: StoredRun, agent: Agent | None, defaults: RunSettings | None, *, stop: object, policy: Policy | None
 ) -> Run:
-    head = json.loads(kept.head.body)
-    end = None if kept.end is None else json.loads(kept.end)
+    run_id, head = stored.head.run_id, json.loads(stored.head.body)
+    end = None if stored.end is None else json.loads(stored.end)
     messages = [message_json.made(one) for one in head["messages"]]
     first, marks, happened = len(messages), list[int](), list[Any]()
 
-    def kept_steps() -> Iterator[Any]:  # one at a time: what a step was read from is let go before the next one is read
-        for stored in storage.steps(kept.head.run_id):
-            one = codec.restore_results(json.loads(stored.body))
-            messages.extend(message_json.made(message) for message in one["messages"])
+    def stored_steps() -> Iterator[Any]:  # one at a time: the JSON of a step is freed before the next one is read
+        for one in storage.steps(run_id):
+            body = codec.restore_results(json.loads(one.body))
+            messages.extend(message_json.made(message) for message in body["messages"])
             marks.append(len(messages))
-            happened.append(one["events"])  # they may tell of later steps
-            yield one["step"]
+            happened.append(body["events"])  # decoded later: they may refer to later steps
+            yield body["step"]
 
-    history = RunHistory(_made_steps(kept_steps()), of_end(end) or cut_off(storage, [kept]).get(kept.head.run_id, ()))
-    by = _agent_of(head) if agent is None else _checked(agent, kept.head.run_id, head)
-    settings = _settings(head, history, end, defaults or by.settings, stop=stop, policy=policy)
+    unfinished = interrupted_use_at_end(end) or interrupted_use(storage, [stored]).get(run_id, ())
+    history = RunHistory(_decode_steps(stored_steps()), unfinished)
+    agent = _agent_of(head) if agent is None else _checked_agent(agent, run_id, head)
+    settings = _settings(head, history, end, defaults or agent.settings, stop=stop, policy=policy)
     history = _with_functions(history, settings)
     run = Run.as_it_was(
-        by,
-        RunPrefix(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
+        agent,
+        Past(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
         settings,
         current(),
-        run_id=kept.head.run_id,
+        run_id=run_id,
         happened=[event for some in happened for event in codec.events_from_jsonable(some, history)],
         parent_run_id=head["parent_run_id"],
         forked_at=head["forked_at"],
         parent_step=head.get("parent_step"),
         called_by=head.get("called_by"),
     )
-    run.holds = holds(storage, kept)
+    run.holds = load_holds(storage, stored)
     if end is not None:
         run.events.extend(codec.events_from_jsonable(end["events"], history))
         run.was_ended(_ending(end), end["at_s"])
     return run
 
 
-def _made_steps(kept: Iterable[Any]) -> Iterator[StepResult]:
-    """The steps; as long as the settings stay the same they are one object, as they were in the run."""
+def _decode_steps(stored: Iterable[Any]) -> Iterator[StepResult]:
+    """Decode the steps; equal settings of successive steps are one object, as they were in the run."""
     before: StepResult | None = None
     settings: object = None
-    for one in kept:
+    for one in stored:
         if before is not None and isinstance(one, dict) and one.get("settings") == settings:
             step = replace(codec.from_jsonable(StepResult, {**one, "settings": {}}), settings=before.settings)
         else:
@@ -125,43 +126,36 @@ def _settings(
     stop: object,
     policy: Policy | None,
 ) -> RunSettings:
-    """As they stood last: at the end, for the last step, or, where the run has taken none since it was kept, at that time."""
+    """Return the last settings: of the end, of the last step, or, if the run has taken none since it was stored, of its head."""
     if end is not None and end["settings"] is not None:
         settings = codec.from_jsonable(RunSettings, end["settings"])
     elif history.last is not None and len(history) > head["steps_before"]:
         settings = history.last.settings
     else:
         settings = codec.from_jsonable(RunSettings, head["settings"])
-    settings = _with_own_words(settings, own)
+    parts = {name: getattr(own, name) for name in ("stop", "policy", "continuation", "terminating")}  # with their functions
+    settings = replace(
+        settings, **{name: one for name, one in parts.items() if one is not None and _is_stored_as(one, getattr(settings, name))}
+    )
     if stop is not None:
         settings = replace(settings, stop=as_condition(stop))
     return settings if policy is None else replace(settings, policy=as_policy(policy))
 
 
-def _with_own_words(settings: RunSettings, own: RunSettings) -> RunSettings:
-    """The settings that were kept, with the parts of `own` that say the same: those have their functions, and what were keys."""
-    parts = {name: getattr(own, name) for name in ("stop", "policy", "continuation", "terminating")}
-    same = {name: one for name, one in parts.items() if one is not None and _is_kept_as(one, getattr(settings, name))}
-    return replace(settings, **same) if same else settings
-
-
-def _is_kept_as(value: object, kept: object) -> bool:
-    return equal_when_redacted(codec.to_jsonable(kept), codec.to_jsonable(value))
+def _is_stored_as(value: object, stored: object) -> bool:
+    return equal_when_redacted(codec.to_jsonable(stored), codec.to_jsonable(value))
 
 
 def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
-    """The history, whose last step has the stop condition with its functions, where it was that one: that it is the same one still
-    decides what can be proposed about the end."""
+    """Give the last step the stop condition with its functions if it is the same one: next actions depend on that."""
     last = history.last
-    if last is None or last.settings.stop in (None, settings.stop):
-        return history
-    if not _is_kept_as(settings.stop, last.settings.stop):
+    if last is None or last.settings.stop in (None, settings.stop) or not _is_stored_as(settings.stop, last.settings.stop):
         return history
     return RunHistory([*history[:-1], replace(last, settings=replace(last.settings, stop=settings.stop))], history.cut_off)
 
 
-def refuse_what_is_forgotten(run: Run) -> None:
-    """Raises ConfigurationError for a run that cannot go on, since its model, stop condition or policy is known by its name only."""
+def check_resumable(run: Run) -> None:
+    """Raise ConfigurationError if only the name of the run's model, stop condition or policy is stored."""
     if isinstance(run.agent.model, NamedModel):
         run.agent.model.refuse()
     settings = run.limits.snapshot()
@@ -169,12 +163,12 @@ def refuse_what_is_forgotten(run: Run) -> None:
     for leaf in leaves:
         if isinstance(leaf, Custom) and isinstance(leaf.predicate, MissingFunction):
             raise ConfigurationError(
-                f"Of the condition {leaf.name!r} only the name was kept: pass the whole stop condition again, resume(…, stop=…). "
+                f"Only the name of the condition {leaf.name!r} was stored: pass the whole stop condition again, resume(…, stop=…). "
                 f"It was {settings.stop!r}."
             )
     if isinstance(settings.policy, MissingFunction):
         raise ConfigurationError(
-            f"Of the policy {settings.policy.__name__!r} only the name was kept: pass it again, resume(…, policy=…)."
+            f"Only the name of the policy {settings.policy.__name__!r} was stored: pass it again, resume(…, policy=…)."
         )
 
 
@@ -182,7 +176,7 @@ def refuse_what_is_forgotten(run: Run) -> None:
 
 
 class NamedModel:
-    """A model of which only the name is known; it can be looked at, and not be asked."""
+    """A model of which only the name is known: its run can be read, not resumed."""
 
     def __init__(self, name: str, model: str, tools: list[str]) -> None:
         self.name, self.model, self._tools = name, model, tools
@@ -196,38 +190,34 @@ class NamedModel:
         """Raises ConfigurationError."""
         tools = f" with its tools ({', '.join(self._tools)})" if self._tools else ""
         raise ConfigurationError(
-            f"Of the agent {self.name}:{self.model} only the name was kept: to go on, pass it{tools}, as in "
+            f"Only the name of the agent {self.name}:{self.model} was stored: to go on, pass it{tools}, as in "
             "store.resume(run_id, agent)."
         )
 
 
 def _agent_of(head: dict[str, Any]) -> Agent:
-    """The agent that the run had, where it can be made of what is kept: of names alone, see `Agent.is_made_of_names`."""
+    """Return the run's agent if names alone define it (see `Agent.is_made_of_names`), else one that can only be read."""
     provider, model = head["provider"], head["model"]
     more: dict[str, Any] = {name: head[name] for name in ("instructions", "options", "stream")}
     if head["can_be_made_again"]:
         try:
             return Agent(f"{provider}:{model}", name=head["agent"], **more)
-        except ConfigurationError:  # a provider of a package that is not installed here
+        except ConfigurationError:  # a provider from a package that is not installed here
             pass
     return Agent(cast(Any, NamedModel(provider, model, head["tools"])), name=head["agent"], **more)
 
 
-def _checked(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
-    """The agent, where it is such a one as the run had."""
+def _checked_agent(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
+    """Return the agent if it has the model and the tools that the run had."""
     had, has = [head["provider"], head["model"]], [agent.model.name, agent.model.model]
     if not equal_when_redacted(had, has):
         raise ConfigurationError(
-            f"The run {run_id!r} was of {':'.join(had)}, not of {':'.join(has)}: pass such an agent, or branch the run onto "
+            f"The run {run_id!r} was made by {':'.join(had)}, not by {':'.join(has)}: pass such an agent, or branch the run onto "
             f"this one with store.load({run_id!r}).fork(at=…, agent=…)."
         )
-    missing = [
-        name
-        for name in head["tools"]
-        if name not in agent.tools and not any(equal_when_redacted(name, own) for own in agent.tools)
-    ]
+    missing = [name for name in head["tools"] if not any(equal_when_redacted(name, own) for own in agent.tools)]
     if missing:
         raise ConfigurationError(
-            f"The run {run_id!r} had tools that the agent has not: {', '.join(missing)}. Pass an agent with them."
+            f"The run {run_id!r} had tools that the agent does not have: {', '.join(missing)}. Pass an agent with them."
         )
     return agent

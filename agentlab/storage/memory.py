@@ -1,9 +1,9 @@
-"""Runs in memory, for play: gone with the process."""
+"""Runs in memory, for trying things out: gone with the process."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentlab.amounts import counted
@@ -12,7 +12,7 @@ from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order
 
 
 @dataclass(slots=True)
-class _Kept:
+class _MemoryRun:
     head: StoredHead
     steps: list[StoredStep] = field(default_factory=list)
     end: str | None = None
@@ -29,73 +29,72 @@ class MemoryStorage:
     """
 
     def __init__(self) -> None:
-        self._runs: dict[str, _Kept] = {}
+        self._runs: dict[str, _MemoryRun] = {}
         self._lock = threading.Lock()
 
     def begin(self, head: StoredHead, steps: Sequence[StoredStep] = (), end: str | None = None) -> None:
-        """A new run."""
+        """Add a new run."""
         with self._lock:
             if head.run_id in self._runs:
                 raise StorageError(f"There is a run {head.run_id!r} already: delete it, or resume it.")
             check_order(head.run_id, 0, steps)
-            self._runs[head.run_id] = _Kept(head, list(steps), end)
+            self._runs[head.run_id] = _MemoryRun(head, list(steps), end)
 
     def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
-        """From here on `writer` writes to the run."""
+        """Make `writer` the only one that may write to the run."""
         with self._lock:
-            kept = self._of(run_id)
-            check_writer(run_id, kept.head.writer, instead_of)
-            kept.head = replace(kept.head, writer=writer)
+            run = self._find(run_id)
+            check_writer(run_id, run.head.writer, instead_of)
+            run.head = replace(run.head, writer=writer)
 
     def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
-        """Further steps, and the end."""
+        """Add steps, and the end."""
         with self._lock:
-            kept = self._of(run_id)
-            check_writer(run_id, kept.head.writer, writer)
-            check_order(run_id, len(kept.steps), steps)
-            kept.steps.extend(steps)
-            kept.end = kept.end if end is None else end
+            run = self._find(run_id)
+            check_writer(run_id, run.head.writer, writer)
+            check_order(run_id, len(run.steps), steps)
+            run.steps.extend(steps)
+            run.end = run.end if end is None else end
 
     def runs(self, run_ids: Iterable[str] | None = None) -> list[StoredRun]:
-        """All runs, or those."""
+        """Return all runs, or the given ones."""
         with self._lock:
-            wanted = None if run_ids is None else {run_id: self._of(run_id) for run_id in run_ids}
-            found = self._runs if wanted is None else {name: kept for name, kept in self._runs.items() if name in wanted}
-            return [StoredRun(kept.head, len(kept.steps), kept.end) for kept in found.values()]
+            wanted: Container[str] = self._runs if run_ids is None else {run_id: self._find(run_id) for run_id in run_ids}
+            return [StoredRun(run.head, len(run.steps), run.end) for run_id, run in self._runs.items() if run_id in wanted]
 
     def steps(self, run_id: str) -> list[StoredStep]:
-        """The steps of a run."""
+        """Return the steps of a run."""
         with self._lock:
-            return list(self._of(run_id).steps)
+            return list(self._find(run_id).steps)
 
     def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
-        """(run_id, row) of every step."""
+        """Yield (run_id, row) for every step."""
         for run in self.runs(run_ids):
             for step in self.steps(run.head.run_id):
                 yield run.head.run_id, step.row
 
     def note(self, run_id: str, name: str, text: str) -> None:
-        """Keep a text beside a run."""
+        """Store a text beside a run."""
         with self._lock:
-            self._of(run_id).notes[name] = text
+            self._find(run_id).notes[name] = text
 
     def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
-        """The texts of that name."""
+        """Return the notes of that name."""
         with self._lock:
-            wanted = self._runs if run_ids is None else [run_id for run_id in run_ids if run_id in self._runs]
-            return {run_id: self._runs[run_id].notes[name] for run_id in wanted if name in self._runs[run_id].notes}
+            wanted: Container[str] = self._runs if run_ids is None else set(run_ids)
+            return {run_id: run.notes[name] for run_id, run in self._runs.items() if run_id in wanted and name in run.notes}
 
     def delete(self, run_id: str) -> None:
-        """Forget a run."""
+        """Delete a run."""
         with self._lock:
-            self._of(run_id)
+            self._find(run_id)
             del self._runs[run_id]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
-    def _of(self, run_id: str) -> _Kept:
-        kept = self._runs.get(run_id)
-        if kept is None:
+    def _find(self, run_id: str) -> _MemoryRun:
+        run = self._runs.get(run_id)
+        if run is None:
             raise StorageError(f"There is no run {run_id!r} in this store, which holds {counted(len(self._runs), 'run')}.")
-        return kept
+        return run

@@ -1,7 +1,7 @@
 """A store's runs as Parquet files, for other tools and other machines, and back again; the extra `agentlab-jupyter[parquet]`.
 
-runs.parquet     the columns of the runs frame; and what is kept of the run: writer, head, end
-steps.parquet    the columns of the steps frame; and what is kept of the step: row, body (all that it was, as JSON)
+runs.parquet     the columns of the runs frame, and writer, head and end of the stored run
+steps.parquet    the columns of the steps frame, and row and body (the whole step as JSON) of the stored step
 """
 
 from __future__ import annotations
@@ -29,49 +29,46 @@ FORMAT = 1
 RUNS_AT_ONCE = 200
 _MARK = b"agentlab"
 _OF_RUNS = ["run_id", "begun_at_s", "writer", "head", "steps", "end"]
-_UNDER_WAY = "under_way"
-"""What is noted of the step under way, where there is one; earlier exports have no such column."""
-_BEGUN = "tools_begun"
-"""What is noted of calls that may have run; earlier exports have no such column."""
+_OF_NOTES = {"under_way": CALLED, "tools_begun": BEGUN}
+"""Columns of notes, and the names of the notes; earlier exports have no such columns."""
 _OF_STEPS = ["run_id", "step", "row", "body"]
 
 
 def export(store: Store, folder: str | Path) -> None:
     """Write both files, each whole or not at all."""
     pa, pq = _arrow()
-    place, kept = Path(folder), store.storage.runs()
-    runs = runs_frame(store, kept)
-    runs["steps"] = array([run.steps for run in kept], "Int64")
-    runs["begun_at_s"] = [run.head.begun_at for run in kept]
-    runs["writer"] = array([run.head.writer for run in kept], "string")
-    runs["head"] = array([run.head.body for run in kept], "string")
-    runs["end"] = array([run.end for run in kept], "string")
-    notes = store.storage.notes(CALLED)
-    runs[_UNDER_WAY] = array([None if run.end is not None else notes.get(run.head.run_id) for run in kept], "string")
-    begun = store.storage.notes(BEGUN)
-    runs[_BEGUN] = array([begun.get(run.head.run_id) for run in kept], "string")
-    steps = _plainly(steps_frame(store, kept, all_of_them=True))
-    with _told(place):
+    place, stored_runs = Path(folder), store.storage.runs()
+    runs = runs_frame(store, stored_runs)
+    runs["steps"] = array([run.steps for run in stored_runs], "Int64")
+    runs["begun_at_s"] = [run.head.begun_at for run in stored_runs]
+    runs["writer"] = array([run.head.writer for run in stored_runs], "string")
+    runs["head"] = array([run.head.body for run in stored_runs], "string")
+    runs["end"] = array([run.end for run in stored_runs], "string")
+    for column, name in _OF_NOTES.items():
+        notes = store.storage.notes(name)
+        runs[column] = array([notes.get(run.head.run_id) for run in stored_runs], "string")
+    steps = _without_mixed_columns(steps_frame(store, stored_runs, whole_store=True))
+    with _errors(place):
         place.mkdir(parents=True, exist_ok=True)
-        with _written(place / "runs.parquet") as path:
+        with _replacing(place / "runs.parquet") as path:
             pq.write_table(_marked(pa.Table.from_pandas(runs, preserve_index=False)), path)
-        with _written(place / "steps.parquet") as path:
-            _write_steps(store, kept, steps, path)
+        with _replacing(place / "steps.parquet") as path:
+            _write_steps(store, stored_runs, steps, path)
 
 
-def _write_steps(store: Store, kept: Sequence[StoredRun], steps: pd.DataFrame, path: Path) -> None:
-    """Some runs at a time: the bodies are most of it, and need not all be in memory."""
+def _write_steps(store: Store, stored_runs: Sequence[StoredRun], steps: pd.DataFrame, path: Path) -> None:
+    """Write some runs at a time: the bodies are large, and need not all be in memory."""
     pa, pq = _arrow()
     text = pa.field("text", pa.string())
     schema = pa.Schema.from_pandas(steps, preserve_index=False)
     schema = schema.append(text.with_name("row")).append(text.with_name("body")).with_metadata({_MARK: str(FORMAT).encode()})
     first_of = {run_id: places[0] for run_id, places in steps.groupby("run_id", sort=False).indices.items()}
     with pq.ParquetWriter(path, schema) as writer:
-        for begin in range(0, len(kept), RUNS_AT_ONCE):
+        for begin in range(0, len(stored_runs), RUNS_AT_ONCE):
             part: list[StoredStep] = []
             places: list[int] = []
-            for run in kept[begin : begin + RUNS_AT_ONCE]:
-                # A run that goes on may have more steps by now than when it was listed.
+            for run in stored_runs[begin : begin + RUNS_AT_ONCE]:
+                # A run that is still running may have more steps than when it was listed.
                 part += store.storage.steps(run.head.run_id)[: run.steps]
                 first = first_of.get(run.head.run_id, 0)
                 places += range(first, first + run.steps)
@@ -79,8 +76,8 @@ def _write_steps(store: Store, kept: Sequence[StoredRun], steps: pd.DataFrame, p
             writer.write_table(pa.Table.from_pandas(some, schema=schema, preserve_index=False))
 
 
-def _plainly(frame: pd.DataFrame) -> pd.DataFrame:
-    """What conditions of one's own read may be of several types in one column, which Parquet has none for: as JSON then."""
+def _without_mixed_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Turn columns of mixed types, which users' conditions may give and Parquet lacks, into JSON."""
     mixed = [name for name in frame.columns if frame[name].dtype == object]
     return frame.assign(**{
         name: array([None if value is None else json.dumps(value, default=str) for value in frame[name]], "string")
@@ -89,14 +86,14 @@ def _plainly(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def import_from(store: Store, folder: str | Path) -> list[str]:
-    """Add the runs that are not here yet, each whole or not at all."""
+    """Add the new runs, each whole or not at all, and return their ids."""
     _, pq = _arrow()
     place = Path(folder)
-    with _told(place):
+    with _errors(place):
         with pq.ParquetFile(place / "runs.parquet") as file:
             _check(place / "runs.parquet", file, _OF_RUNS)
-            there_is = [name for name in (_UNDER_WAY, _BEGUN) if name in file.schema_arrow.names]
-            runs = file.read(columns=[*_OF_RUNS, *there_is]).to_pylist()
+            optional = [column for column in _OF_NOTES if column in file.schema_arrow.names]
+            runs = file.read(columns=[*_OF_RUNS, *optional]).to_pylist()
         with pq.ParquetFile(place / "steps.parquet") as file:
             _check(place / "steps.parquet", file, _OF_STEPS)
             there = {run.head.run_id: run for run in store.storage.runs()}
@@ -106,10 +103,10 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
             for run in runs:
                 if waiting is None and (found := next(steps, None)) is not None:
                     waiting = found[0], [StoredStep(one["step"], one["row"], one["body"]) for one in found[1]]
-                mine: list[StoredStep] = []
+                own_steps: list[StoredStep] = []
                 if waiting is not None and waiting[0] == run["run_id"]:
-                    mine, waiting = waiting[1], None
-                if _added(store, run, mine, there.get(run["run_id"]), place):
+                    own_steps, waiting = waiting[1], None
+                if _added(store, run, own_steps, there.get(run["run_id"]), place):
                     added.append(run["run_id"])
     return added
 
@@ -122,10 +119,10 @@ def _added(store: Store, run: dict[str, Any], steps: list[StoredStep], here: Sto
         if (here.head.body, here.steps, here.end) == (run["head"], run["steps"], run["end"]):
             return False
         raise StorageError(
-            f"The run {run_id!r} is here already and stands otherwise ({here.steps} steps, there {run['steps']}): delete it first."
+            f"The run {run_id!r} is here already and differs ({here.steps} steps, in the export {run['steps']}): delete it first."
         )
     store.storage.begin(StoredHead(run_id, run["begun_at_s"], run["writer"], run["head"]), steps, run["end"])
-    for name, column in ((CALLED, _UNDER_WAY), (BEGUN, _BEGUN)):
+    for column, name in _OF_NOTES.items():
         if run.get(column) is not None:
             store.storage.note(run_id, name, run[column])
     return True
@@ -151,8 +148,8 @@ def _marked(table: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _written(path: Path) -> Iterator[Path]:
-    """A file beside it, which takes its place when all of it is on the disk."""
+def _replacing(path: Path) -> Iterator[Path]:
+    """Write a temporary file beside it, which replaces it when all of it is on the disk."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield beside
@@ -164,7 +161,7 @@ def _written(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _told(place: Path) -> Iterator[None]:
+def _errors(place: Path) -> Iterator[None]:
     pa, _ = _arrow()
     try:
         yield

@@ -1,5 +1,5 @@
-"""Runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so that a process that is
-killed loses no finished step. SQLite's WAL does not work on network file systems."""
+"""Runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so a killed process loses no
+finished step. SQLite's WAL does not work on network file systems."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from agentlab.errors import StorageError
 from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
 
 IN_MEMORY = ":memory:"
-LONGEST_WAIT_S = 5.0
-"""How long a write waits for other processes that are writing. Meanwhile the runs of this process stand still."""
+WRITE_TIMEOUT_S = 5.0
+"""How long a write waits for another process that is writing. Meanwhile the runs of this process wait too."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -35,30 +35,30 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP TABLE steps",
         "ALTER TABLE numbered RENAME TO steps",
     ),
-    # What is said of a run by others than the run itself, such as a score.
+    # What others than the run itself store of it, such as a score.
     ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
 )
-"""What leads from each version of the format to the next; a new file goes through all of them."""
+"""The statements from each version of the format to the next; a new file executes all of them."""
 
 VERSION = len(MIGRATIONS)
 APPLICATION_ID = 0x61674C62
-"""Written into the file, so that it is told from other people's databases."""
+"""Written into the file to tell it from other databases."""
 
 _COUNT = (
     "(SELECT coalesce(max(id), number << 32) - (number << 32) FROM steps "
     "WHERE id BETWEEN number << 32 AND (number << 32) + 4294967295)"
 )
-"""How many steps a run has: the number of its last one, which is found without reading the others."""
+"""How many steps a run has: the number of its last one, found without reading the others."""
 
 RUNS_AT_ONCE = 200
 
-_OF_PARENTS: list[sqlite3.Connection] = []
-"""Connections of the process that this one was forked from: not to be used here, and not to be closed either."""
+_INHERITED: list[sqlite3.Connection] = []
+"""Connections of the process that this one was forked from: neither to be used here nor closed."""
 
 
 class SqliteStorage:
-    """Runs in a file, which is made where there is none. Several processes may write to it at the same time. A file in a folder that
-    cannot be written can be read; what is written to it raises StorageError.
+    """Runs in a file, which is created if it does not exist. Several processes may write to it at the same time. A file in a read-only
+    folder can be read, from a copy in memory; writing to it raises StorageError.
 
     Raises StorageError for a path that cannot be opened, that holds something else, or that a newer agentlab wrote.
 
@@ -78,7 +78,7 @@ class SqliteStorage:
         self._is_open = False
         self._is_read_only = False
         try:
-            with self._told("opened"):
+            with self._errors("opened"):
                 self._open_first()
         except BaseException:
             self.close()
@@ -98,35 +98,23 @@ class SqliteStorage:
 
     def _connect(self) -> None:
         self._process = os.getpid()
-        if not self._is_read_only:
-            self._database = _connection(self.path)
-        elif _may_change(self.path):
-            self._database = _in_memory(self.path)
-        else:
-            self._database = _connection(f"{Path(self.path).as_uri()}?immutable=1", uri=True)
+        self._database = _copy_in_memory(self.path) if self._is_read_only else _connection(self.path)
         self._is_open = True
         self._database.execute("PRAGMA synchronous = FULL")
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        has_tables = self._has_tables(database)  # first: another process may make them, and the marks with them, at this moment
+        # First: another process may be creating the tables, and the marks with them, at this moment.
+        has_tables = database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
         (version,) = database.execute("PRAGMA user_version").fetchone()
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application not in (0, APPLICATION_ID) or (application == 0 and has_tables):
             raise StorageError(
-                f"{self.path!r} is a database of something else: give another file; it is made where there is none."
+                f"{self.path!r} is a database of something else: give another file; it is created if it does not exist."
             )
         if version > VERSION:
             raise StorageError(
                 f"{self.path!r} was written by a newer agentlab (format {version}, this one knows {VERSION}): update agentlab."
             )
-        foreign = database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone()
-        if foreign is not None:  # they would act, or never end, where a row is read or written; agentlab makes none
-            raise StorageError(
-                f"{self.path!r} holds the {foreign[0]} {foreign[1]!r}, which agentlab did not make: give another file."
-            )
-        if version < VERSION and self._is_read_only and not _may_change(self.path):
-            self._database.close()
-            self._database = database = _in_memory(self.path)
         database.execute("PRAGMA journal_mode = WAL")
         if version < VERSION:
             with self._transaction():
@@ -137,14 +125,10 @@ class SqliteStorage:
                 database.execute(f"PRAGMA user_version = {VERSION}")
                 database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
-    @staticmethod
-    def _has_tables(database: sqlite3.Connection) -> bool:
-        return database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
-
     def begin(self, head: StoredHead, steps: Sequence[StoredStep] = (), end: str | None = None) -> None:
-        """A new run."""
+        """Add a new run."""
         check_order(head.run_id, 0, steps)
-        with self._told("written to"), self._written() as database:
+        with self._errors("written to"), self._write() as database:
             if database.execute("SELECT 1 FROM runs WHERE run_id = ?", (head.run_id,)).fetchone():
                 raise StorageError(f"There is a run {head.run_id!r} in {self.path!r} already: delete it, or resume it.")
             number = database.execute(
@@ -154,16 +138,16 @@ class SqliteStorage:
             self._insert(database, number or 0, steps)
 
     def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
-        """From here on `writer` writes to the run."""
-        with self._told("written to"), self._written() as database:
-            number, _, now = self._of(database, run_id)
+        """Make `writer` the only one that may write to the run."""
+        with self._errors("written to"), self._write() as database:
+            number, _, now = self._find(database, run_id)
             check_writer(run_id, now, instead_of)
             database.execute("UPDATE runs SET writer = ? WHERE number = ?", (writer, number))
 
     def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
-        """Further steps, and the end."""
-        with self._told("written to"), self._written() as database:
-            number, count, now = self._of(database, run_id)
+        """Add steps, and the end."""
+        with self._errors("written to"), self._write() as database:
+            number, count, now = self._find(database, run_id)
             check_writer(run_id, now, writer)
             check_order(run_id, count, steps)
             self._insert(database, number, steps)
@@ -172,17 +156,17 @@ class SqliteStorage:
 
     @staticmethod
     def _insert(database: sqlite3.Connection, number: int, steps: Sequence[StoredStep]) -> None:
-        first, _ = _places(number)
+        first, _ = _id_range(number)
         database.executemany(
             "INSERT INTO steps (id, row, body) VALUES (?, ?, ?)", [(first + step.step, step.row, step.body) for step in steps]
         )
 
     def runs(self, run_ids: Iterable[str] | None = None) -> list[StoredRun]:
-        """All runs, or those."""
+        """Return all runs, or the given ones."""
         return [run for _, run in self._numbered(run_ids)]
 
     def _numbered(self, run_ids: Iterable[str] | None) -> list[tuple[int, StoredRun]]:
-        with self._told("read"), self._lock:
+        with self._errors("read"), self._lock:
             database, columns = self._open(), f"SELECT number, run_id, begun_at, writer, head, {_COUNT}, ended FROM runs"  # noqa: S608  a constant
             if run_ids is None:
                 rows = database.execute(f"{columns} ORDER BY number").fetchall()
@@ -195,41 +179,41 @@ class SqliteStorage:
         return [(row[0], StoredRun(StoredHead(*row[1:5]), *row[5:])) for row in rows]
 
     def steps(self, run_id: str) -> list[StoredStep]:
-        """The steps of a run."""
-        with self._told("read"), self._lock:
+        """Return the steps of a run."""
+        with self._errors("read"), self._lock:
             database = self._open()
-            number, _, _ = self._of(database, run_id)
-            places = _places(number)
-            rows = database.execute("SELECT id, row, body FROM steps WHERE id BETWEEN ? AND ? ORDER BY id", places).fetchall()
-        return [StoredStep(row[0] - places[0], *row[1:]) for row in rows]
+            number, _, _ = self._find(database, run_id)
+            ids = _id_range(number)
+            rows = database.execute("SELECT id, row, body FROM steps WHERE id BETWEEN ? AND ? ORDER BY id", ids).fetchall()
+        return [StoredStep(row[0] - ids[0], *row[1:]) for row in rows]
 
     def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
-        """(run_id, row) of every step, read for some runs at a time, so that others get to write."""
+        """Yield (run_id, row) for every step, read for some runs at a time, so that others can write in between."""
         found = self._numbered(run_ids)
         at_once = RUNS_AT_ONCE if run_ids is None else 1
         for begin in range(0, len(found), at_once):
             ids = {number: run.head.run_id for number, run in found[begin : begin + at_once]}
-            with self._told("read"), self._lock:
+            with self._errors("read"), self._lock:
                 rows = (
                     self._open()
                     .execute(
                         "SELECT id >> 32, row FROM steps WHERE id BETWEEN ? AND ? ORDER BY id",
-                        (_places(min(ids))[0], _places(max(ids))[1]),
+                        (_id_range(min(ids))[0], _id_range(max(ids))[1]),
                     )
                     .fetchall()
                 )
             yield from ((ids[number], row) for number, row in rows if number in ids)
 
     def note(self, run_id: str, name: str, text: str) -> None:
-        """Keep a text beside a run."""
-        with self._told("written to"), self._written() as database:
-            number, _, _ = self._of(database, run_id)
+        """Store a text beside a run."""
+        with self._errors("written to"), self._write() as database:
+            number, _, _ = self._find(database, run_id)
             database.execute("INSERT OR REPLACE INTO notes (run, name, body) VALUES (?, ?, ?)", (number, name, text))
 
     def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
-        """The texts of that name."""
+        """Return the notes of that name."""
         asked = "SELECT run_id, body FROM runs JOIN notes ON run = number WHERE name = ?"
-        with self._told("read"), self._lock:
+        with self._errors("read"), self._lock:
             database = self._open()
             if run_ids is None:
                 return dict(database.execute(asked, (name,)).fetchall())
@@ -237,11 +221,11 @@ class SqliteStorage:
         return dict(row for row in rows if row is not None)
 
     def delete(self, run_id: str) -> None:
-        """Forget a run."""
-        with self._told("written to"), self._written() as database:
-            number, _, _ = self._of(database, run_id)
+        """Delete a run."""
+        with self._errors("written to"), self._write() as database:
+            number, _, _ = self._find(database, run_id)
             database.execute("DELETE FROM notes WHERE run = ?", (number,))
-            database.execute("DELETE FROM steps WHERE id BETWEEN ? AND ?", _places(number))
+            database.execute("DELETE FROM steps WHERE id BETWEEN ? AND ?", _id_range(number))
             database.execute("DELETE FROM runs WHERE number = ?", (number,))
 
     def close(self) -> None:
@@ -255,15 +239,15 @@ class SqliteStorage:
         if not self._is_open:
             raise StorageError(f"{self.path!r} was closed: open it again with Store({self.path!r}).")
         if self._process != os.getpid():
-            _OF_PARENTS.append(self._database)
+            _INHERITED.append(self._database)
             self._connect()
         return self._database
 
     def __reduce__(self) -> tuple[type[SqliteStorage], tuple[str]]:
-        return SqliteStorage, (self.path,)  # to another process goes the path
+        return SqliteStorage, (self.path,)  # another process opens the path
 
-    def _of(self, database: sqlite3.Connection, run_id: str) -> tuple[int, int, str]:
-        """The run's number, how many steps are kept of it, and who writes to it."""
+    def _find(self, database: sqlite3.Connection, run_id: str) -> tuple[int, int, str]:
+        """Return the run's number, how many steps are stored, and its writer."""
         found: tuple[int, int, str] | None = database.execute(
             f"SELECT number, {_COUNT}, writer FROM runs WHERE run_id = ?",  # noqa: S608  a constant
             (run_id,),
@@ -275,8 +259,8 @@ class SqliteStorage:
         raise StorageError(f"There is no run {run_id!r} in {self.path!r}, which holds {counted(count, 'run')}.")
 
     @contextlib.contextmanager
-    def _written(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that lasts. Raises StorageError where the file cannot be written."""
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """Begin a write. Raises StorageError if the file is read-only."""
         if self._is_read_only:
             raise StorageError(
                 f"{self.path!r} cannot be written to: its folder is read-only. Copy the file, and the -wal file beside it if there is "
@@ -287,38 +271,27 @@ class SqliteStorage:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, alone from its beginning: what it reads holds until it is written."""
+        """One exclusive transaction: what it reads is still true when it writes."""
         with self._lock:
             database = self._open()
-            database.execute("BEGIN IMMEDIATE")
-            try:
+            with database:  # commits at the end, or rolls back
+                database.execute("BEGIN IMMEDIATE")
                 yield database
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
             raise StorageError(f"{self.path!r} cannot be {what}: {error}.{_hint(str(error))}") from error
 
 
-def _connection(path: str, *, uri: bool = False) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=LONGEST_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)
+def _connection(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=WRITE_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
 
-def _may_change(path: str) -> bool:
-    """Whether a file that cannot be written here is not all there is, or may change: it has a log, or others can write to it."""
-    log = Path(f"{path}-wal")
-    return (log.exists() and log.stat().st_size > 0) or not os.statvfs(path).f_flag & os.ST_RDONLY
-
-
-def _in_memory(path: str) -> sqlite3.Connection:
-    """A copy of the file in memory, with what stands in its log: SQLite reads that only where it can write beside the file."""
+def _copy_in_memory(path: str) -> sqlite3.Connection:
+    """Return a copy of the file with its log: SQLite reads the log only where it can write beside the file."""
     memory = _connection(IN_MEMORY)
     with tempfile.TemporaryDirectory() as folder:
         for end in ("", "-wal"):
@@ -329,20 +302,20 @@ def _in_memory(path: str) -> sqlite3.Connection:
     return memory
 
 
-def _places(number: int) -> tuple[int, int]:
-    """Between which ids the steps of a run stand; the first is of no step."""
+def _id_range(number: int) -> tuple[int, int]:
+    """Return the ids between which the steps of a run are; the first is no step's."""
     return number << 32, (number << 32) + 0xFFFFFFFF
 
 
 def _hint(error: str) -> str:
     if "full" in error:
-        return " Make room on the disk; nothing that was kept is lost."
+        return " Make room on the disk; nothing that was stored is lost."
     if "I/O error" in error:
-        return " The disk is full, or something is wrong with it: see to that, and try again; nothing that was kept is lost."
+        return " The disk is full or damaged: check it, and try again; nothing that was stored is lost."
     if "unable to open" in error or "readonly" in error:
         return " Give a file in a folder that exists and that you may write to."
     if "locked" in error or "busy" in error:
-        return f" Another process has been writing for over {LONGEST_WAIT_S:g} s: end it, or try again."
+        return f" Another process has been writing for over {WRITE_TIMEOUT_S:g} s: end it, or try again."
     if "malformed" in error or "not a database" in error:
         return " The file is damaged or something else: give another one."
     return ""

@@ -1,16 +1,15 @@
-"""A store keeps runs: every step is durable as soon as it happened, and a run that was cut off goes on from there.
+"""A store records runs: every step is durable as soon as it is complete, and an interrupted run can be resumed from there.
 
-store = lab.Store("runs.db")                           # a SQLite file; lab.Store() is memory, for play
-agent = lab.Agent("…", tools=[…], observers=[store])   # keeps all runs of the agent, branches too
-store.frame("runs")                                    # how they stand: ended, open, interrupted
-run = store.resume(run_id, agent)                      # goes on after the last finished step
-run = store.load(run_id)                               # to look at: its panel, frames, forks
+store = lab.Store("runs.db")                           # a SQLite file; lab.Store() is memory, for trying things out
+agent = lab.Agent("…", tools=[…], observers=[store])   # records all runs of the agent, branches too
+store.frame("runs")                                    # their state: ended, open, interrupted
+run = store.resume(run_id, agent)                      # resumes after the last finished step
+run = store.load(run_id)                               # to read: its panel, frames, forks
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +24,8 @@ from agentlab.run import Run
 from agentlab.settings import RunSettings
 from agentlab.shown import Shown
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
-from agentlab.storage.loader import rebuilt, refuse_what_is_forgotten
-from agentlab.storage.writer import RunWriter, at_work, is_writer_alive, is_writer_here, writer_text
+from agentlab.storage.loader import check_resumable, load_run
+from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, writer_text
 from agentlab.subagent import SubAgent
 from agentlab.termination import Policy
 from agentlab.types import ToolCall
@@ -41,9 +40,9 @@ ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
 
 
 class Store(Shown):
-    """Runs and all their steps, kept where `where` says: a path, None for memory, or a Storage of your own.
+    """Runs and all their steps, stored in `where`: a path, None for memory, or a Storage of your own.
 
-    It is an observer: give it to an agent or to a run. What cannot be written (a full disk) stays in memory, with a warning, and is
+    It is an observer: pass it to an agent or to a run. What cannot be written (a full disk) stays in memory, with a warning, and is
     written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
 
     Example:
@@ -61,28 +60,29 @@ class Store(Shown):
         self.storage: Storage = (
             MemoryStorage() if where is None else SqliteStorage(where) if isinstance(where, str | Path) else where
         )
-        self._keepers: WeakValueDictionary[str, RunWriter] = (
+        self._writers: WeakValueDictionary[str, RunWriter] = (
             WeakValueDictionary()
         )  # a run that nobody holds is not held here either
-        self._behind: dict[str, RunWriter] = {}
+        self._unsaved_writers: dict[str, RunWriter] = {}
 
-    # Keeping ----------------------------------------------------------------------------------------------------------------
+    # Recording ----------------------------------------------------------------------------------------------------------------
 
     def follow_run(self, run: Run) -> RunWriter:
-        """The observer of this one run; a run asks for it when it begins."""
-        keeper = self._keepers.get(run.id)
-        if keeper is None or keeper.run is not run:
-            keeper = self._keepers[run.id] = RunWriter(self.storage, run, self._behind)
-        return keeper
+        """Return the observer of this one run; a run asks for it when it begins."""
+        writer = self._writers.get(run.id)
+        if writer is None or writer.run is not run:
+            writer = self._writers[run.id] = RunWriter(self.storage, run, self._unsaved_writers)
+        return writer
 
     def __call__(self, event: events.Event) -> None:
-        """Raises ConfigurationError: an event does not say whose it is, so only `follow_run` knows what to do with it."""
+        """Raises ConfigurationError: an event does not name its run, so a store observes through `follow_run`."""
         if isinstance(event, events.TurnStarted):
-            raise ConfigurationError("A store cannot be handed to run.observe(…) in mid-run: store.keep(run) does that.")
+            raise ConfigurationError("A store cannot be passed to run.observe(…) during a run: store.keep(run) does that.")
 
     def keep(self, run: Run) -> Run:
-        """Keep this run from here on, with all that it has done so far, and what comes from it later: sub-agents' runs and forks. The
-        same run comes back. What could not be written before is tried again. Raises StorageError where it cannot be written.
+        """Record this run from here on, with all its steps so far, and later its sub-agents' runs and forks; return the same run.
+
+        What could not be written before is tried again. Raises StorageError if it cannot be written.
 
         Example:
             >>> store = lab.Store()
@@ -91,16 +91,16 @@ class Store(Shown):
             >>> store.state(ended.id)
             'ended'
         """
-        keeper = self.follow_run(run)
-        if self not in run.observers and keeper not in run.observers:
-            run.observe(keeper)
+        writer = self.follow_run(run)
+        if self not in run.observers and writer not in run.observers:
+            run.observe(writer)
         if self not in run.inherited:
             run.inherit(self)
-        keeper.save()
+        writer.save()
         return run
 
     def let_go(self, run: Run) -> None:
-        """Keep nothing more of what this run does: as far as the store is concerned it is interrupted, after its last finished step.
+        """Stop recording this run: in the store it is interrupted after its last finished step.
 
         Example:
             >>> store = lab.Store()
@@ -110,27 +110,27 @@ class Store(Shown):
             >>> store.state(run.id)
             'interrupted'
         """
-        keeper = self._keepers.pop(run.id, None)
-        if keeper is not None:
-            keeper.let_go()
-            run.observers = tuple([one for one in run.observers if one is not keeper])
+        writer = self._writers.pop(run.id, None)
+        if writer is not None:
+            writer.release()
+            run.observers = tuple([one for one in run.observers if one is not writer])
 
     def save(self) -> None:
-        """Try again to write what could not be written before. Raises StorageError where it still cannot be.
+        """Try again to write what could not be written before. Raises StorageError if that fails again.
 
         Example:
             >>> store = lab.Store()
             >>> result = await store.keep(brief.run("?"))
-            >>> store.save()  # nothing was left to write
+            >>> store.save()  # everything was written already
             >>> store.unsaved
             {}
         """
-        for keeper in list(self._behind.values()):
-            keeper.save()
+        for writer in list(self._unsaved_writers.values()):
+            writer.save()
 
     @property
     def unsaved(self) -> dict[str, int]:
-        """The runs that could not be written as they are, and how many of their steps are in memory only.
+        """The runs that could not be written completely, and how many of their steps are in memory only.
 
         Example:
             >>> store = lab.Store()
@@ -138,17 +138,17 @@ class Store(Shown):
             >>> store.unsaved
             {}
         """
-        return {run_id: keeper.unsaved for run_id, keeper in list(self._behind.items())}
+        return {run_id: writer.unsaved for run_id, writer in list(self._unsaved_writers.items())}
 
     def unsaved_run(self, run_id: str) -> Run | None:
-        """The run, where it could not be written as it is."""
-        keeper = self._behind.get(run_id)
-        return None if keeper is None else keeper.run
+        """Return the run if it could not be written completely."""
+        writer = self._unsaved_writers.get(run_id)
+        return None if writer is None else writer.run
 
     # Reading ----------------------------------------------------------------------------------------------------------------
 
     def run_ids(self) -> list[str]:
-        """The ids of all runs, in the order in which they began.
+        """Return the ids of all runs, in the order in which they began.
 
         Example:
             >>> store = lab.Store()
@@ -157,11 +157,11 @@ class Store(Shown):
             >>> store.run_ids()
             ['first']
         """
-        return [kept.head.run_id for kept in self.storage.runs()]
+        return [stored.head.run_id for stored in self.storage.runs()]
 
     def state(self, run_id: str) -> str:
-        """How the run stands: `ended`; `open`, where a living process has it (or one on another machine, of which that cannot be
-        said); `interrupted`, where that process is gone, or has let go of the run, and it has not ended.
+        """Return the state of a run: `ended`; `open` if a live process has it, or one on another machine, which cannot be checked;
+        `interrupted` if that process is gone, or has released the run, before its end.
 
         Example:
             >>> store = lab.Store()
@@ -175,20 +175,20 @@ class Store(Shown):
         """
         return self.state_of(self._one(run_id))
 
-    def state_of(self, kept: StoredRun) -> str:
-        """The same of what was read from the storage."""
-        if kept.end is not None:
+    def state_of(self, stored: StoredRun) -> str:
+        """Return the state of a run that was read from the storage."""
+        if stored.end is not None:
             return ENDED
-        if is_writer_here(kept.head.writer):
-            return INTERRUPTED if at_work.get(kept.head.writer) is None else OPEN
-        return INTERRUPTED if is_writer_alive(kept.head.writer) is False else OPEN
+        if is_writer_here(stored.head.writer):
+            return INTERRUPTED if active_writers.get(stored.head.writer) is None else OPEN
+        return INTERRUPTED if is_writer_alive(stored.head.writer) is False else OPEN
 
     def load(self, run_id: str, agent: Agent | None = None, *, stop: object = None, policy: Policy | None = None) -> Run:
-        """The run as it stands, to look at and to fork. What it does from here on is not kept; its forks are, where the store observes
-        the agent.
+        """Return the run as it is stored, to read and to fork. Further steps of it are not recorded; its forks are, if the store
+        observes the agent.
 
-        `agent` is needed to go on with it where it had tools, since functions cannot be kept. A stop condition or a policy of your own
-        is kept by its name only: it is the agent's default of that name, or pass it again with `stop` or `policy`.
+        `agent` is needed to run it further if it had tools, since functions cannot be stored. Of a stop condition or a policy of your
+        own only the name is stored: the agent's default of that name is taken, or pass it again with `stop` or `policy`.
 
         Example:
             >>> store = lab.Store()
@@ -201,21 +201,51 @@ class Store(Shown):
                 ...
             agentlab.errors.StorageError: There is no run 'second' in this store, which holds 1 run.
         """
-        run = rebuilt(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
-        self._ready(run)
+        run = load_run(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
+        self._connect(run)
         return run
 
-    def _ready(self, run: Run) -> None:
-        """Have the run know where its sub-agents' runs are to be had."""
+    def _connect(self, run: Run) -> None:
+        """Let the run load its sub-agents' runs when they are needed."""
         run.recall = self._recall
-        run.recall_children = partial(put_back, self.storage, self._ready)
+        run.recall_children = self._load_children
 
     def _recall(self, run_id: str, agent: Agent, settings: RunSettings) -> Run:
-        """The run of a sub-agent, whose tool has these settings, to go on from."""
-        run = rebuilt(self.storage, self._one(run_id), agent, defaults=settings)
-        refuse_what_is_forgotten(run)
-        self._ready(run)
+        """Return the run of a sub-agent, whose tool has these settings, to continue it."""
+        run = load_run(self.storage, self._one(run_id), agent, defaults=settings)
+        check_resumable(run)
+        self._connect(run)
         return run
+
+    def _load_children(self, run: Run) -> None:
+        """Load the runs of sub-agents in a run's history below it, read-only; those that are deleted or damaged are left out."""
+        loaded: dict[str, Run] = {}
+        for use in chain(*(step.children for step in run.history), run.history.cut_off):
+            child = self._load_child(run, use.run_id, use.tool)
+            if child is None:
+                continue
+            self._connect(child)
+            parent_run_id = child.parent_run_id
+            parent = None if child.forked_at is None else loaded.get(parent_run_id or "")
+            if parent is not None:
+                child.branch_of(parent)
+            child.called_from(run, child.parent_step or 0, child.called_by or use.call_id)
+            child.parent_run_id = parent_run_id
+            loaded[child.id] = child
+
+    def _load_child(self, caller: Run, run_id: str, tool: str) -> Run | None:
+        sub_agent = getattr(getattr(caller.agent.tools.get(tool), "function", None), "__self__", None)
+        own = (sub_agent.agent, sub_agent.settings) if isinstance(sub_agent, SubAgent) else (None, None)
+        for agent, settings in (own, (None, None)):  # if the tool has another agent now, the run can still be read
+            try:
+                child = load_run(self.storage, self._one(run_id), agent, defaults=settings)
+            except ConfigurationError:
+                continue
+            except StorageError:
+                return None
+            child.transport, child.is_to_be_looked_at = caller.transport, True
+            return child
+        return None
 
     def resume(
         self,
@@ -227,15 +257,15 @@ class Store(Shown):
         again: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
         take_over: bool = False,
     ) -> Run:
-        """The run, to go on after its last finished step, under the same id; a step that was cut off is taken again, with the limits
-        that held for the step before. A Run of it that this process has had until now is no longer kept.
+        """Return the run, to continue after its last finished step, under the same id; an interrupted step is taken again, with the
+        limits of the step before. A Run object of it in this process is no longer recorded.
 
         So a tool may run twice. One with `idempotent=False` that was begun in that step does not: the next call of it gets an error
-        result, which says that it may have run. `again`, a function of that call, sync or async, is asked first: True has it executed.
-        Where `again` raises, the call is not executed. Branches that begin before that call are held in the same way.
+        result, which says that it may have run. `again`, a function of that call, sync or async, is asked first: if it returns True,
+        the call is executed; if it raises, it is not. Branches that begin before that call are held in the same way.
 
-        `take_over` resumes what another process seems to have, such as one of a machine that is gone. Raises ConfigurationError where
-        the run has ended or is under way, and where its tools, or other functions, are missing.
+        `take_over` resumes a run that another process seems to have, such as one on a machine that is gone. Raises ConfigurationError
+        if the run has ended or is running, and if its tools, or other functions, are missing.
 
         Example:
             >>> store = lab.Store()
@@ -248,43 +278,43 @@ class Store(Shown):
         """
         if again is not None and not callable(again):
             raise ConfigurationError(f"resume(again={again!r}): pass a function of the call, such as again=lambda call: True.")
-        kept = self._one(run_id)
-        self._refuse_to_resume(kept, take_over=take_over)
-        run = rebuilt(self.storage, kept, agent, stop=stop, policy=policy)
-        refuse_what_is_forgotten(run)
-        self._ready(run)
+        stored = self._one(run_id)
+        self._check_state(stored, take_over=take_over)
+        run = load_run(self.storage, stored, agent, stop=stop, policy=policy)
+        check_resumable(run)
+        self._connect(run)
         run.again = again
-        keeper = RunWriter(self.storage, run, self._behind, begun=True)
-        self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
-        self._keepers[run_id] = keeper
+        writer = RunWriter(self.storage, run, self._unsaved_writers, begun=True)
+        self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
+        self._writers[run_id] = writer
         others = run.agent.observers
-        run.observers = (*[one for one in others if one is not self], keeper)
+        run.observers = (*[one for one in others if one is not self], writer)
         if self not in others:
             run.inherit(self)
         return run
 
-    def _refuse_to_resume(self, kept: StoredRun, *, take_over: bool) -> None:
-        run_id, state = kept.head.run_id, self.state_of(kept)
+    def _check_state(self, stored: StoredRun, *, take_over: bool) -> None:
+        run_id, state = stored.head.run_id, self.state_of(stored)
         if state == ENDED:
             raise ConfigurationError(
-                f"The run {run_id!r} has ended: branch it with store.load({run_id!r}, agent).fork(at={kept.steps}, …)."
+                f"The run {run_id!r} has ended: branch it with store.load({run_id!r}, agent).fork(at={stored.steps}, …)."
             )
-        here = at_work.get(kept.head.writer)
+        here = active_writers.get(stored.head.writer)
         if here is None:
             if state == OPEN and not take_over:
                 raise ConfigurationError(
-                    f"The run {run_id!r} is under way in {writer_text(kept.head.writer)}: end that one first; or, if you know that it "
-                    "is gone, resume(…, take_over=True)."
+                    f"The run {run_id!r} is running in {writer_text(stored.head.writer)}: end it there first; or, if that "
+                    "process is gone, resume(…, take_over=True)."
                 )
         elif here.run.state is RunState.ENDED:
-            raise ConfigurationError(f"The run {run_id!r} has ended, which could not be written yet: call store.save() first.")
-        elif here.run.state is not RunState.READY:
             raise ConfigurationError(
-                f"The run {run_id!r} is under way in this very process: go on with that one, or stop it first."
+                f"The run {run_id!r} has ended, but its end could not be written yet: call store.save() first."
             )
+        elif here.run.state is not RunState.READY:
+            raise ConfigurationError(f"The run {run_id!r} is running in this process: use that Run object, or stop it first.")
 
     def delete(self, run_id: str) -> None:
-        """Forget a run. Raises ConfigurationError where a living process has it.
+        """Delete a run. Raises ConfigurationError if a live process has it.
 
         Example:
             >>> store = lab.Store()
@@ -294,12 +324,12 @@ class Store(Shown):
             []
         """
         if self.state(run_id) == OPEN:
-            raise ConfigurationError(f"The run {run_id!r} is under way: end it before it is deleted.")
+            raise ConfigurationError(f"The run {run_id!r} is running: end it before it is deleted.")
         self.storage.delete(run_id)
 
     def frame(self, what: str = "runs", run_ids: Iterable[str] | None = None) -> pd.DataFrame:
-        """All runs, or those, as a DataFrame: `runs`, with how they stand, `steps`, `calls`, `tools`, `events`, `readings` or
-        `termination`.
+        """Return all runs, or the given ones, as a DataFrame: `runs`, with their state, `steps`, `calls`, `tools`, `events`, `readings`
+        or `termination`.
 
         Example:
             >>> store = lab.Store()
@@ -308,12 +338,12 @@ class Store(Shown):
                step finish_reason  total_tokens
             0     1      end_turn            15
         """
-        made: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
-        return made
+        result: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
+        return result
 
     def export(self, folder: str | Path) -> None:
-        """Write all runs as runs.parquet and steps.parquet into a folder, in the place of an earlier export. Anything that reads
-        Parquet can read them: they have the columns of the frames. Needs the extra `agentlab-jupyter[parquet]`.
+        """Write all runs as runs.parquet and steps.parquet into a folder, replacing an earlier export. Any Parquet reader can read
+        them: they have the columns of the frames. Needs the extra `agentlab-jupyter[parquet]`.
 
         Example:
             >>> from pathlib import Path
@@ -328,9 +358,9 @@ class Store(Shown):
         sugar.call("agentlab.storage.parquet:export", self, folder)
 
     def import_from(self, folder: str | Path) -> list[str]:
-        """Add the runs that `export` wrote into a folder; the ids of those that were not here yet. Needs the same extra.
+        """Add the runs that `export` wrote into a folder; return the ids of the new ones. Needs the same extra.
 
-        A run that is here already, as it is there, is left alone. Raises StorageError for one that is not the same, and for files that
+        A run that this store has already is left as it is. Raises StorageError if it differs from the exported one, and for files that
         are no export.
 
         Example:
@@ -369,39 +399,7 @@ class Store(Shown):
         self.close()
 
     def __reduce__(self) -> tuple[type[Store], tuple[Storage]]:
-        return Store, (self.storage,)  # to another process goes the place, and none of the runs of this one
+        return Store, (self.storage,)  # another process opens the same storage; the runs stay here
 
     def __repr__(self) -> str:
         return f"Store({getattr(self.storage, 'path', type(self.storage).__name__)!r})"
-
-
-def put_back(storage: Storage, ready: Callable[[Run], None], run: Run) -> None:
-    """The children of `run` that its history tells of; one that is not kept any more, or is damaged, is left out."""
-    known: dict[str, Run] = {}
-    for use in chain(*(step.children for step in run.history), run.history.cut_off):
-        child = _looked_at(storage, run, use.run_id, use.tool)
-        if child is None:
-            continue
-        ready(child)
-        parent_run_id = child.parent_run_id
-        parent = None if child.forked_at is None else known.get(parent_run_id or "")
-        if parent is not None:
-            child.branch_of(parent)
-        child.called_from(run, child.parent_step or 0, child.called_by or use.call_id)
-        child.parent_run_id = parent_run_id
-        known[child.id] = child
-
-
-def _looked_at(storage: Storage, caller: Run, run_id: str, tool: str) -> Run | None:
-    by = getattr(getattr(caller.agent.tools.get(tool), "function", None), "__self__", None)
-    given = (by.agent, by.settings) if isinstance(by, SubAgent) else (None, None)
-    for agent, settings in (given, (None, None)):  # by another agent than it had, it is at least seen
-        try:
-            child = rebuilt(storage, storage.runs([run_id])[0], agent, defaults=settings)
-        except ConfigurationError:
-            continue
-        except StorageError:
-            return None
-        child.transport, child.is_to_be_looked_at = caller.transport, True
-        return child
-    return None

@@ -1,4 +1,4 @@
-"""Keeps one run while it goes on: each step is durable before the next one begins."""
+"""Records one run while it runs: each step is durable before the next one begins. Keys are removed here, once, before writing."""
 
 from __future__ import annotations
 
@@ -24,115 +24,108 @@ from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow,
 from agentlab.engine.ask import Hold
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.printable import one_line
-from agentlab.redaction import Redactor, known_secrets, text_of
+from agentlab.redaction import Redactor, known_secrets, text_of, without_keys
 from agentlab.results import RunResult, StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, codec, interrupted
-from agentlab.storage.codec import redact_json
-from agentlab.types import Message
+from agentlab.storage.codec import Redact, redact_json
 
 OF_THE_RUN = ("run_id", "provider", "model")
-"""Columns of the steps frame that are the same in every row of a run, and are put in when it is read."""
+"""Columns of the steps frame that are the same in every row of a run; they are added when it is read."""
 
-_WORTH_WRITING = (events.RunStarted, events.ChildStarted, events.ToolStarted, events.TurnCompleted, events.RunEnded)
-
-at_work: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
-"""The keepers of this process, whichever store they belong to, by the name that they write under."""
+active_writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
+"""The writers of this process, of all stores, by the names under which they write."""
 
 
 class RunWriter:
-    """An observer of one run that writes what happened into a storage.
+    """An observer of one run that writes it into a storage.
 
-    What cannot be written stays in memory, is told once, and is tried again at the next step and at the end; until then the keeper
-    stands in `behind`, which holds it (and the run) where nobody else does. `begun` is for a run that is kept already.
+    What cannot be written stays in memory, with one warning, and is tried again at the next step and at the end. Until then the writer
+    is in `unsaved_writers`, which keeps it and the run alive. `begun` is True for a run that is stored already.
     """
 
-    def __init__(self, storage: Storage, run: Run, behind: MutableMapping[str, RunWriter], *, begun: bool = False) -> None:
+    def __init__(
+        self, storage: Storage, run: Run, unsaved_writers: MutableMapping[str, RunWriter], *, begun: bool = False
+    ) -> None:
         self.run = run
         self.writer = new_writer_name()
-        self._storage, self._behind = storage, behind
+        self._storage, self._unsaved_writers = storage, unsaved_writers
         self._begun = begun
         self._steps = len(run.history) if begun else 0
         self._events = len(run.events) if begun else 0
-        self._row_before = _row_before(run) if begun else None
+        self._row_before = _last_row(run) if begun else None
         self._end: str | None = None
-        self._hide = Redactor(secrets_of(run)).text
+        self._redact = Redactor(secrets_of(run)).text
         self._lock = threading.Lock()
-        self._let_go = False
-        self._called: list[tuple[str, str, str]] = []
+        self._released = False
+        self._children: list[tuple[str, str, str]] = []
         self._tools: list[Hold] = []
-        at_work[self.writer] = self
+        active_writers[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
-        """Write what is new where a step is complete or the run is over."""
-        if isinstance(event, _WORTH_WRITING):
-            try:
-                if isinstance(event, events.ChildStarted):
-                    self._note(event)
-                elif isinstance(event, events.ToolStarted):
-                    self._note_tool(event)
-                else:
+        """Write what is new when a step is complete or the run has ended; note sub-agents and tools before they start."""
+        try:
+            match event:
+                case events.RunStarted() | events.TurnCompleted() | events.RunEnded():
                     self.save()
-            except StorageError as error:
-                self._tell(f"{error} What run {self.run.id} does stays in memory meanwhile; store.save() tries again.")
-
-    def _tell(self, message: str) -> None:
-        if self.run.result is None:
-            self.run.warn_once(message)
-        else:  # nothing comes behind the end of a run
-            warnings.warn(message, AgentlabWarning, stacklevel=2)
+                case events.ChildStarted():
+                    self._note_child(event)
+                case events.ToolStarted():
+                    self._note_tool(event)
+        except StorageError as error:
+            message = f"{error} The run {self.run.id} stays in memory meanwhile; store.save() tries again."
+            if self.run.result is None:
+                self.run.warn_once(message)
+            else:  # no event may follow the end of a run
+                warnings.warn(message, AgentlabWarning, stacklevel=2)
 
     @property
     def unsaved(self) -> int:
-        """Steps that are in memory only."""
+        """Number of steps that are in memory only."""
         return self.run.whole_steps - self._steps
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Write nothing from here on; the run counts as interrupted, for other processes too."""
-        self._let_go = True
+        self._released = True
         if self._begun:
-            with contextlib.suppress(StorageError):  # else it does once this process has ended
+            with contextlib.suppress(StorageError):  # then it counts as interrupted once this process has ended
                 self._storage.claim(self.run.id, NOBODY, instead_of=self.writer)
-        at_work.pop(self.writer, None)
-        self._behind.pop(self.run.id, None)
+        active_writers.pop(self.writer, None)
+        self._unsaved_writers.pop(self.run.id, None)
 
     def save(self) -> None:
-        """Write all that is not kept yet. Raises StorageError where that cannot be done."""
+        """Write everything that is not stored yet. Raises StorageError if that fails."""
         with self._lock:
-            if self._let_go:
+            if self._released:
                 return
             try:
                 self._save()
             except StorageError:
-                self._behind[self.run.id] = self
+                self._unsaved_writers[self.run.id] = self
                 raise
-            self._behind.pop(self.run.id, None)
+            self._unsaved_writers.pop(self.run.id, None)
 
-    def _note(self, event: events.ChildStarted) -> None:
-        """Note a sub-agent of the step under way, before it uses anything: should the step be cut off, that is known then."""
+    def _note_child(self, event: events.ChildStarted) -> None:
+        """Note a sub-agent before it uses anything, so that its use is known should the step be interrupted."""
         with self._lock:
-            self._called.append((event.run_id, event.call_id, event.tool))
-            if self._begun and not self._let_go:
-                earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
-                note = interrupted.note_of(event.turn, [*earlier, *self._called])
-                self._storage.note(self.run.id, interrupted.CALLED, redact_json(note, self._hide))
+            self._children.append((event.run_id, event.call_id, event.tool))
+            earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
+            self._note(interrupted.CALLED, interrupted.children_note(event.turn, [*earlier, *self._children]))
 
     def _note_tool(self, event: events.ToolStarted) -> None:
-        """Note a tool that must not run twice, before it runs; the others cost nothing here."""
+        """Note a tool that must not run twice before it runs."""
         tool = self.run.agent.tools.get(event.tool_call.name)
-        if tool is None or tool.idempotent:
-            return
-        with self._lock:
-            self._tools.append(Hold(event.tool_call))
-            self._write_tools(event.turn)
+        if tool is not None and not tool.idempotent:
+            with self._lock:
+                self._tools.append(Hold(event.tool_call))
+                self._note_holds(event.turn)
 
-    def _write_tools(self, step: int) -> None:
-        if self._begun and not self._let_go:
-            self._storage.note(
-                self.run.id,
-                interrupted.BEGUN,
-                redact_json(interrupted.begun_note(step, [*self.run.holds, *self._tools]), self._hide),
-            )
+    def _note_holds(self, step: int) -> None:
+        self._note(interrupted.BEGUN, interrupted.holds_note(step, [*self.run.holds, *self._tools]))
+
+    def _note(self, name: str, value: object) -> None:
+        if self._begun and not self._released:
+            store_note(self._storage, self.run.id, name, value, self._redact)
 
     def _save(self) -> None:
         run = self.run
@@ -145,8 +138,8 @@ class RunWriter:
         if not self._begun:
             self._storage.begin(StoredHead(run.id, time.time(), self.writer, self._text(_head(run))), steps, end)
             self._begun = True
-            if run.holds:  # of the run that it branches from
-                self._write_tools(self._steps + len(new) + 1)
+            if run.holds:  # from the run that it branches from
+                self._note_holds(self._steps + len(new) + 1)
         elif steps or end != self._end:
             self._storage.add(run.id, self.writer, steps, end)
         else:
@@ -156,20 +149,20 @@ class RunWriter:
             before = self._steps
             self._steps, self._events = self._steps + len(new), self._events + len(happened)
             self._row_before = sums[-1]
-            self._called, self._tools = [], []
+            self._children, self._tools = [], []
             if any(hold.answered is None or hold.answered > before for hold in run.holds):
-                self._write_tools(self._steps + 1)
+                self._note_holds(self._steps + 1)
 
     def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
-        """Of several steps at once, which only a failure or a fork brings about, the first has the events of all."""
-        kept = codec.step_to_jsonable(step, self.run.messages_of(step.index), happened)
+        """Encode a step. Of several at once, after a failure or a fork, the first has the events of all."""
+        body = codec.step_to_jsonable(step, self.run.messages_of(step.index), happened)
         try:
-            return StoredStep(step.index, self._text(self._row(step, row)), self._text(kept, plain=True))
-        except (TypeError, ValueError, RecursionError) as error:  # a model or a policy of somebody's own gave what is no JSON
-            raise StorageError(f"Step {step.index} of run {self.run.id} cannot be written as text: {error}.") from error
+            return StoredStep(step.index, self._text(self._row(step, row)), self._text(body, plain=True))
+        except (TypeError, ValueError, RecursionError) as error:  # a user's model or policy returned what is no JSON
+            raise StorageError(f"Step {step.index} of run {self.run.id} cannot be written as JSON: {error}.") from error
 
     def _row(self, step: StepResult, row: StepRow) -> dict[str, Any]:
-        """The step's row of the steps frame, without what is unknown."""
+        """Return the step's row of the steps frame, without unknown values."""
         values = _values(STEP_COLUMNS, _source(self.run), row)
         if step.readings is not None:
             leaves = named_leaves(step.readings)
@@ -197,16 +190,14 @@ class RunWriter:
             }
         )
 
-    def _text(self, kept: object, *, plain: bool = False) -> str:
-        """As JSON, without the provider's key and any other that is known, and without anything that looks like one. `plain`: there is
-        nothing in it that JSON does not know."""
-        return redact_json(_plain_as_json(kept) if plain else _as_json(kept), self._hide)
+    def _text(self, value: object, *, plain: bool = False) -> str:
+        """Return the value as JSON text without keys. `plain`: it holds nothing that JSON does not know."""
+        return redact_json(_plain_to_text(value) if plain else _to_text(value), self._redact)
 
 
 def _head(run: Run) -> dict[str, Any]:
-    """What is known of a run before its first step, or before it was kept."""
+    """Return what is known of a run before its first step, or before it was stored."""
     agent = run.agent
-    first: list[Message] = list(run.messages_of(0))
     return {
         "provider": agent.model.name,
         "model": agent.model.model,
@@ -224,12 +215,12 @@ def _head(run: Run) -> dict[str, Any]:
         "called_by": run.called_by,
         "steps_before": run.whole_steps,
         "settings": codec.to_jsonable(run.limits.snapshot()),
-        "messages": [message_json.plain(message) for message in first],
+        "messages": [message_json.plain(message) for message in run.messages_of(0)],
     }
 
 
-def _row_before(run: Run) -> StepRow | None:
-    """The sums of a run that is kept already."""
+def _last_row(run: Run) -> StepRow | None:
+    """Return the sums of a run that is stored already."""
     history = run.history
     if history.last is None:
         return None
@@ -243,7 +234,7 @@ def _source(run: Run) -> Source:
 
 
 def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[str, Any]:
-    """What is known of a row, by the names of the columns."""
+    """Return the known values of a row by column."""
     return {
         column.name: value
         for column in columns
@@ -251,29 +242,34 @@ def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[st
     }
 
 
-def _plain_as_json(kept: object) -> str:
-    """The same in a fifth of the time; what the quick way refuses, half a surrogate pair and depths of nesting, as ever."""
+def _plain_to_text(value: object) -> str:
+    """Five times as fast as `_to_text`, which takes what this one refuses: half a surrogate pair, deep nesting."""
     try:
-        return to_json(kept, fallback=_number).decode()
+        return to_json(value, fallback=_number).decode()
     except ValueError:
-        return _as_json(kept)
+        return _to_text(value)
 
 
 def _number(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else text_of(value)
 
 
-_as_json = json.JSONEncoder(separators=(",", ":"), default=_number).encode
+_to_text = json.JSONEncoder(separators=(",", ":"), default=_number).encode
 
 
 def secrets_of(run: Run) -> tuple[str, ...]:
-    """The keys that the run's provider sends: a server may repeat them anywhere in what it says."""
+    """Return the keys that the run's provider sends: a server may repeat them in any response."""
     provider = getattr(run.agent.model, "provider", None)
     try:
         headers = provider.auth_headers() if provider is not None else {}
-    except Exception:  # no key is set: there is none to be seen
+    except Exception:  # no key is set
         return ()
     return tuple(known_secrets(headers.values()))
+
+
+def store_note(storage: Storage, run_id: str, name: str, value: object, redact: Redact = without_keys) -> None:
+    """Store a JSON value beside a run, without keys."""
+    storage.note(run_id, name, redact_json(_to_text(value), redact))
 
 
 # Which process writes --------------------------------------------------------------------------------------------------------
@@ -283,16 +279,16 @@ _numbers = itertools.count(1)
 _MOST_PROCESSES = 2**31
 
 NOBODY = "nobody"
-"""The name in the place of a writer that has let go of its run, so that any process may resume it."""
+"""The writer of a run that was released, so that any process may resume it."""
 
 
 def new_writer_name() -> str:
-    """A name for one writer in this process, that no other writer ever has."""
+    """Return a unique name for a writer of this process."""
     return json.dumps([socket.gethostname(), os.getpid(), _begun_at(os.getpid()), next(_numbers)])
 
 
 def is_writer_alive(name: str) -> bool | None:
-    """Whether that writer's process still is there; None for one of another machine, of which that cannot be said."""
+    """True if the writer's process is still running; None if it is on another machine, where that is unknown."""
     if name == NOBODY:
         return False
     host, process, begun_at = _parse_writer_name(name)
@@ -302,19 +298,18 @@ def is_writer_alive(name: str) -> bool | None:
 
 
 def is_writer_here(name: str) -> bool:
-    """Whether that is a writer of this very process."""
-    host, process, begun_at = _parse_writer_name(name)
-    return bool((host, process, begun_at) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid())))
+    """True if the writer belongs to this process."""
+    return _parse_writer_name(name) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid()))
 
 
 def writer_text(name: str) -> str:
-    """A writer's name for people."""
+    """Return a writer's name for people."""
     host, process, _ = _parse_writer_name(name)
     return f"process {process} on {one_line(host)}" if host else "a process that the store does not name"
 
 
 def _parse_writer_name(name: str) -> tuple[str, int, str]:
-    """Host, process and its beginning; an empty host where a file from elsewhere holds no writer's name."""
+    """Return host, process id and its start; an empty host for a text that is no writer's name."""
     try:
         host, process, begun_at, _ = json.loads(name)
     except (ValueError, TypeError, RecursionError):
@@ -329,27 +324,27 @@ def _reader() -> Callable[[int], str]:
 
 
 def _begun_at(process: int) -> str:
-    """When a process began, or an empty text where there is none: ids are used again, together with the time they are not."""
+    """Return when a process began, or "" if there is none: process ids are used again, but not with the same start."""
     return _reader()(process)
 
 
 def _from_proc(process: int) -> str:
     try:
-        told = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
-    state, *rest = told.rpartition(")")[2].split()
+    state, *rest = stat.rpartition(")")[2].split()
     return "" if state in "ZX" else rest[18]
 
 
 def _from_psutil(process: int) -> str:
-    """Where there is no /proc, as on macOS and Windows."""
+    """For systems without /proc, such as macOS and Windows."""
     import psutil
 
     try:
-        asked = psutil.Process(process)
-        return "" if asked.status() == psutil.STATUS_ZOMBIE else repr(asked.create_time())
+        found = psutil.Process(process)
+        return "" if found.status() == psutil.STATUS_ZOMBIE else repr(found.create_time())
     except psutil.NoSuchProcess:
         return ""
     except psutil.AccessDenied:
-        return "there"  # somebody else's: it cannot be told from a later one with this id
+        return "running"  # another user's

@@ -62,7 +62,7 @@ def ours(base: str, concurrency: int, folder: Path | None) -> Prepare:
 
         def whole() -> None:
             results = await_it(study.run(concurrency=concurrency, progress=False))
-            assert all(one.kept.steps == STEPS and not one.failed for one in results.standing if one.kept)
+            assert all(one.stored.steps == STEPS and not one.failed for one in results.statuses if one.stored)
             study.store.close()
 
         return whole

@@ -211,7 +211,7 @@ def test_a_run_under_way_is_seen_from_another_store(store: Store, path: Path) ->
         assert (row["state"], row["steps"], row["calls"], row["total_tokens"]) == ("open", 3, 3, 45)
         assert (row["cost_usd"], row["elapsed_s"]) == (float(run.history.cost_usd or 0), run.history.elapsed_s)
         assert pd.isna(row["stop_reason"])
-        with pytest.raises(ConfigurationError, match="under way: end it before it is deleted"):
+        with pytest.raises(ConfigurationError, match="is running: end it before it is deleted"):
             other.delete(run.id)
     assert repr(store) == f"Store({str(path)!r})"
 
@@ -263,7 +263,7 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
     first = store.resume(run_id, until_five(store))
     second = store.resume(run_id, until_five(store))
     go(taken(second, 2))
-    with pytest.warns(AgentlabWarning, match=r"was resumed, and is written by .* by now: what is done with it here is not kept"):
+    with pytest.warns(AgentlabWarning, match=r"was resumed by .*, which writes to it now: what this one does with it is not stored"):
         go(taken(first, 1))
     assert len(store.load(run_id).history) == 3
     assert_kept(store, second)
@@ -274,7 +274,7 @@ def test_what_is_running_here_is_not_resumed(store: Store) -> None:
         run = looping(observers=[store]).run("go", stop=lambda history: asyncio.sleep(0.01))
         task = asyncio.ensure_future(run._to_the_end())
         await asyncio.sleep(0.03)
-        with pytest.raises(ConfigurationError, match="under way in this very process"):
+        with pytest.raises(ConfigurationError, match="is running in this process"):
             store.resume(run.id, looping())
         run.cancel()
         await task
@@ -289,7 +289,7 @@ def test_what_a_machine_that_is_gone_had_can_be_taken_over(store: Store) -> None
     kept = store.storage.runs([run_id])[0]
     store.storage.claim(run_id, '["elsewhere", 7, "1", 1]', instead_of=kept.head.writer)
     assert store.state(run_id) == "open"
-    with pytest.raises(ConfigurationError, match=r"under way in process 7 on elsewhere.*take_over=True"):
+    with pytest.raises(ConfigurationError, match=r"is running in process 7 on elsewhere.*take_over=True"):
         store.resume(run_id, until_five(store))
     run = store.resume(run_id, until_five(store), take_over=True)
     assert go(taken(run, 4)).result is not None
@@ -301,15 +301,15 @@ def test_functions_have_to_be_passed_again(store: Store) -> None:
         return len(history) > 3
 
     run_id = abandoned(store, 2, stop=StepCountIs(9) | often, policy=lab.termination.lenient)
-    with pytest.raises(ConfigurationError, match=r"had tools that the agent has not: look"):
+    with pytest.raises(ConfigurationError, match=r"had tools that the agent does not have: look"):
         store.resume(run_id, agent(["a"], tools=[finalize]))
     with pytest.raises(ConfigurationError, match=r"pass it with its tools \(look, finalize\)"):
         store.resume(run_id)
-    with pytest.raises(ConfigurationError, match=r"'often' only the name was kept.*stop="):
+    with pytest.raises(ConfigurationError, match=r"name of the condition 'often' was stored.*stop="):
         store.resume(run_id, until_five(store))
-    with pytest.raises(ConfigurationError, match=r"policy 'lenient' only the name was kept.*policy="):
+    with pytest.raises(ConfigurationError, match=r"name of the policy 'lenient' was stored.*policy="):
         store.resume(run_id, until_five(store), stop=often)
-    with pytest.raises(ConfigurationError, match=r"was of scripted:script, not of openai:gpt"):
+    with pytest.raises(ConfigurationError, match=r"was made by scripted:script, not by openai:gpt"):
         store.resume(run_id, lab.Agent("openai:gpt", tools=[look, finalize]))
     assert store.state(run_id) == "interrupted"
     run = store.resume(run_id, until_five(store, stop=StepCountIs(9) | often, policy=lab.termination.lenient))
@@ -472,7 +472,7 @@ def test_what_is_no_json_is_told_and_the_run_goes_on(store: Store) -> None:
     response = say("end")
     object.__setattr__(response, "raw", circle)
     run = agent([response], observers=[store]).run("go")
-    with pytest.warns(AgentlabWarning, match=r"Step 1 of run .* cannot be written as text"):
+    with pytest.warns(AgentlabWarning, match=r"Step 1 of run .* cannot be written as JSON"):
         go(taken(run, 1))
     assert run.result is not None
     assert store.state(run.id) == "open"
@@ -482,7 +482,7 @@ def test_damaged_text_is_told_with_the_run_it_belongs_to(store: Store) -> None:
     run_id = abandoned(store)
     database = store.storage._database  # type: ignore[attr-defined]
     database.execute("UPDATE steps SET body = substr(body, 1, 40) WHERE id % 2 = 0")
-    with pytest.raises(StorageError, match=rf"kept of the run '{run_id}' is damaged"):
+    with pytest.raises(StorageError, match=rf"stored run '{run_id}' is damaged"):
         store.load(run_id)
     database.execute("UPDATE steps SET row = 'x' WHERE id % 2 = 0")
     with pytest.raises(StorageError, match="damaged"):

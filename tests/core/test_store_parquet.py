@@ -81,7 +81,7 @@ def test_a_run_that_stands_otherwise_here_is_refused(store: Store, tmp_path: Pat
     run_id = store.run_ids()[3]
     kept = other.storage.runs([run_id])[0]
     other.storage.add(run_id, kept.head.writer, [], "{}")
-    with pytest.raises(StorageError, match=rf"'{run_id}' is here already and stands otherwise"):
+    with pytest.raises(StorageError, match=rf"'{run_id}' is here already and differs"):
         other.import_from(tmp_path)
 
 

@@ -152,12 +152,12 @@ def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcome = asyncio.run(runner._in_worker(common, job, None))
-    assert outcome.sent_back is not None
+    assert outcome.run_copy is not None
     assert "full" in outcome.problem
     assert store.unsaved == {}
     database.execute("PRAGMA max_page_count = 1000000")
     for _ in range(2):
-        runner.take_in(store, outcome.sent_back)
+        runner.import_run(store, outcome.run_copy)
     study = lab.Experiment([looking()], ["x"], store=store, score=steps_taken)
     assert go(study).runs[["state", "score"]].to_numpy().tolist() == [["ended", 4.0]]
 
@@ -180,7 +180,7 @@ def test_a_client_is_told_from_its_executor() -> None:
 
     with pytest.raises(ConfigurationError, match=r"pass client\.get_executor\(pure=False\)"):
         go(lab.Experiment([looking()], ["x"]), executor=Client())
-    with pytest.warns(AgentlabWarning, match="it has to give a concurrent"):
+    with pytest.warns(AgentlabWarning, match="it must return a concurrent"):
         go(lab.Experiment([looking()], ["x"]), executor=lambda: 3)
 
 

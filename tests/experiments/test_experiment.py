@@ -354,7 +354,7 @@ def test_no_step_is_taken_once_the_budget_is_spent(budget: Budget | None, max_ru
 
 def test_what_is_under_way_is_held_back_when_the_budget_is_spent_and_goes_on_with_more() -> None:
     study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"], budget=Budget(max_cost="0.06"))
-    with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was held back .*: \$0\.06 of \$0\.06"):
+    with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was stopped .*: \$0\.06 of \$0\.06"):
         results = go(study, concurrency=2)
     assert results.runs["steps"].to_list() == [STEPS, 2, pd.NA]
     assert results.runs["stop_reason"].to_list() == ["completed", pd.NA, pd.NA]
@@ -411,7 +411,7 @@ def test_what_sub_agents_used_before_a_kill_counts_in_the_budget_too(tmp_path: P
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     assert study().results().runs[["state", "child_calls", "child_cost_usd"]].iloc[0].to_list() == ["interrupted", 1, 0.01]
     tight = study(budget=Budget(max_cost="0.01"))
-    with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was held back.*\$0\.01 of \$0\.01"):
+    with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was stopped.*\$0\.01 of \$0\.01"):
         go(tight)
     results = go(study())
     assert results.runs["cost_usd"].to_list() == [0.02, 0.02]
@@ -434,7 +434,7 @@ def test_what_sub_agents_used_is_compared_with_the_rest() -> None:
 
 def test_a_budget_that_cannot_be_watched_is_told_of() -> None:
     agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched in full"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
         go(lab.Experiment([agent], ["x"], budget=Budget(max_cost=1)))
 
 
@@ -526,7 +526,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' are the same text"),
     "blank-prompt": (lambda: two(prompts=["x", " "]), ConfigurationError, "'p2' is ' ': pass the task as text"),
-    "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is no name"),
+    "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is not a name"),
     "unknown-setting": (lambda: two(settings=[{"bugdet": 1}]), ConfigurationError, "'s1' has 'bugdet'. Did you mean 'budget'?"),
     "no-dict": (lambda: two(settings=[Budget()]), ConfigurationError, "pass a dict, such as dict(budget=Budget(max_turns=5)"),
     "bad-setting": (lambda: two(settings={"x": {"stop": 5}}), ConfigurationError, "Agent 'a' with settings 'x': 5 is not a stop"),
@@ -534,8 +534,8 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-repeats": (lambda: two(repeats=0), LimitError, "repeats=0"),
     "filter-leaves-nothing": (lambda: two(where=lambda cell: False), ConfigurationError, "leaves none of the 8 cells"),
     "filter-number": (lambda: two(where=3), ConfigurationError, "where=3: pass a function of a cell"),
-    "unknown-cell": (lambda: two(cells=[("a", "thre", "short")]), ConfigurationError, "there is no prompt_id 'thre'"),
-    "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "says no settings: choose one of whole, short"),
+    "unknown-cell": (lambda: two(cells=[("a", "thre", "short")]), ConfigurationError, "There is no prompt_id 'thre'"),
+    "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "names no settings: choose one of whole, short"),
     "cell-of-nothing": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
     "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is there twice: leave one out"),
     "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "the same id"),
@@ -546,7 +546,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "budget-later": (lambda: setattr(two(), "budget", 2), LimitError, "budget=2: pass a Budget, such as Budget(max_cost=5)."),
     "max-runs-later": (lambda: setattr(two(), "max_runs", 0.5), LimitError, "max_runs=0.5"),
     "score-later": (lambda: setattr(two(), "score", 1), ConfigurationError, "score=1: pass a function"),
-    "rate-of-nobody": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent asks the provider 'openai'. There is: pa, pb"),
+    "rate-of-nobody": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent uses the provider 'openai'. Choose from pa, pb"),
     "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "give requests per minute, above 0"),
     "concurrency": (lambda: go(two(), concurrency=0), LimitError, "concurrency=0"),
     "executor": (lambda: go(two(), executor=4), ConfigurationError, "executor=4: pass a concurrent.futures.Executor"),
@@ -602,7 +602,7 @@ def test_a_store_that_there_is_no_room_for_says_so(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
     ).stdout
-    assert "The disk is full, or something is wrong with it" in told or "Make room on the disk" in told
+    assert "The disk is full or damaged" in told or "Make room on the disk" in told
     Store(tmp_path / "r.db").close()
 
 
@@ -612,7 +612,7 @@ def test_it_is_not_run_twice_at_once() -> None:
     async def main() -> None:
         first = asyncio.ensure_future(study.run())
         await asyncio.sleep(0)
-        with pytest.raises(ConfigurationError, match="is being run already"):
+        with pytest.raises(ConfigurationError, match="is running already"):
             await study.run()
         await first
 
@@ -648,7 +648,7 @@ def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) ->
     bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
     bars.ended("pa", failed=True)
     bars.spent("pb", "r2", Spent(unknown_cost=True))
-    assert (bars.said("pa"), bars.said("pb")) == ("$0.7500, 1 failed", "cost unknown")
+    assert (bars.text("pa"), bars.text("pb")) == ("$0.7500, 1 failed", "cost unknown")
     bars.close()
     assert capsys.readouterr().err == ""  # nobody could see them
 
@@ -659,6 +659,7 @@ def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str],
 
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     bars = progress.Progress({"pa": 2}, {}, shown=True)
+    bars._bars["pa"].last_print_t -= 1.0  # as if it had been drawn a second ago
     bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
     bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
     drawn = capsys.readouterr().err
@@ -744,7 +745,7 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
         under_way.clear()
 
     asyncio.run(cut())
-    assert [(one.state, one.kept is not None) for one in study().results().standing] == [("interrupted", True)]
+    assert [(one.state, one.stored is not None) for one in study().results().statuses] == [("interrupted", True)]
     first = asyncio.run(study().run(progress=False))
     assert first.runs["stop_reason"].to_list() == ["terminating_tool"]
     again = asyncio.run(study().run(progress=False))

@@ -101,7 +101,7 @@ def test_a_tool_with_another_body_is_reported_and_its_rows_can_be_distinguished(
 
     go(study(one, where=lambda cell: cell.prompt == "x"))
     with pytest.warns(
-        AgentlabWarning, match=r"1 run of the store was made by other code of tool look than there is now.*`changed`"
+        AgentlabWarning, match=r"1 run of the store was made by other code of tool look than the current one.*`changed`"
     ):
         results = go(study(other))
     assert results.runs["changed"].to_list() == ["tool look", pd.NA]

@@ -1,4 +1,4 @@
-"""An experiment goes on whichever keys were known when it was kept, and are known now; and one that says something else is refused."""
+"""An experiment resumes with a store whose keys were removed, and another experiment under its name is refused."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_judge_whose_cost_is_not_known_makes_the_sum_unknown() -> None:
         return float((await judge.run("How good?")).text)
 
     study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched in full"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
         results = go(study)
     assert pd.isna(results.runs["score_cost_usd"][0])
     assert repr(results.spent).endswith("at least $0.0800)")
@@ -158,7 +158,7 @@ def test_another_score_function_scores_again_and_the_same_one_does_not(where: st
     assert stale["score"].isna().all()
     assert stale["score_error"].str.contains("another version of the score function").all()
     assert len(study(new).plan()) == 2
-    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were made anew"):
+    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were made again"):
         assert go(study(new)).runs["score"].to_list() == [2.0, 2.0]
     assert asked == ["old", "old", "new", "new"]
     assert study(None).results().runs["score"].to_list() == [2.0, 2.0]  # to look at, with no function at hand

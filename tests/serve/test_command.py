@@ -202,7 +202,7 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        (["agent = 1 / 0"], "Cell 2 of book.ipynb failed with ZeroDivisionError: division by zero. Mend that first."),
+        (["agent = 1 / 0"], "Cell 2 of book.ipynb failed with ZeroDivisionError: division by zero. Fix that first."),
         (["x = 1", "raise KeyError(5)", "agent = 1"], "Cell 4 of book.ipynb failed with KeyError"),
         (["agent ="], "Cell 2 of book.ipynb failed with SyntaxError"),
         (["agents = 1"], "There is no name defined in book.ipynb: 'agent'. Did you mean 'agents'?"),

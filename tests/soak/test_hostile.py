@@ -205,14 +205,6 @@ STORES: dict[str, Callable[[sqlite3.Connection], object]] = {
     "a blob where text is": lambda db: db.execute("UPDATE steps SET body = ?", [b"\xff" * 1000]),
     "a body of 100 MB": lambda db: db.execute("UPDATE steps SET body = ?", ["x" * 100_000_000]),
     "a step number of 10^15": lambda db: db.execute("UPDATE steps SET id = id + 1000000000000000"),
-    "a trigger that deletes": lambda db: db.execute("CREATE TRIGGER t AFTER INSERT ON steps BEGIN DELETE FROM steps; END"),
-    "a view in the place of a table": lambda db: db.executescript(
-        "ALTER TABLE steps RENAME TO other; CREATE VIEW steps AS SELECT * FROM other"
-    ),
-    "an endless view": lambda db: db.executescript(
-        "ALTER TABLE steps RENAME TO other; CREATE VIEW steps AS WITH RECURSIVE c(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM c) "
-        "SELECT id, '{}' AS row, '{}' AS body FROM c"
-    ),
     "no table": lambda db: db.execute("DROP TABLE steps"),
     "another application's number": lambda db: db.execute("PRAGMA application_id = 7"),
     "a version from the future": lambda db: db.execute("PRAGMA user_version = 999"),
@@ -223,9 +215,6 @@ DAMAGED = "is damaged"
 STORES_END = dict.fromkeys(STORES, DAMAGED) | {
     "a head that names a class to make": "taken",
     "a step number of 10^15": "taken",
-    "a trigger that deletes": "holds the trigger 't'",
-    "a view in the place of a table": "holds the view 'steps'",
-    "an endless view": "holds the view 'steps'",
     "no table": "no such table",
     "another application's number": "a database of something else",
     "a version from the future": "written by a newer agentlab",
