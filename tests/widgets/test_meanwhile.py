@@ -128,7 +128,7 @@ def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytes
         monkeypatch.setattr(step_browser, "set_button", set_meanwhile)
         steps.show()
         typing.finish()
-        assert (steps.number.value, panel.run_view.scene.chosen) == ("3", 3)
+        assert (steps.number.value, panel.run_view.state.chosen) == ("3", 3)
         steps.number.value = "9"
         assert "there are steps 1 to 4" in steps.message.value
     drawn(panel)

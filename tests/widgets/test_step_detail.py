@@ -164,7 +164,7 @@ def test_text_keeps_its_characters_and_code_shows_those_that_cannot_be_seen() ->
     run = run_of([raw_of(call("search", json.dumps({"query": sly}, ensure_ascii=False)), {"said": sly}), say(sly)])
     answer, tools = detail(run, 2), detail(run, 1)
     assert sly in answer, "joiners belong to the script"
-    assert "Not to be seen in it: right-to-left override (1), zero width space (1)." in answer
+    assert "Invisible characters in it: right-to-left override (1), zero width space (1)." in answer
     assert "\u202e" not in tools.replace(sly, "") and "\\u202egnp.exe\\u200b" in tools
     assert all('dir="auto"' in block for block in re.findall(r"<pre [^>]*>", answer + tools))
 
