@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import threading
 import time
@@ -43,11 +42,11 @@ from agentlab.notebook.explorer.limits import (
 )
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import LiveView, Output
+from agentlab.notebook.panel.live_view import LiveView
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import Picture
 from agentlab.notebook.panel.state import is_drawing
-from agentlab.notebook.panel.static_view import panel_html
+from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 from agentlab.printable import label, printable
 from agentlab.stop import StopCondition
 from agentlab.whatif.goals import Goal
@@ -245,25 +244,18 @@ class Explorer(LiveView):
         return f"Explorer({counted(self._trials.record.row['runs'], 'run')}, {self.code})"
 
 
-class StaticTrial:
+class StaticTrial(StaticOutputs):
     """The limits and their outcome for a reader without a kernel; `about` is HTML with remarks on both."""
 
     def __init__(self, tried: Tried, record: Tried, code: str, about: str, picture: Picture) -> None:
         self._tried, self._record, self._code, self._about, self._picture = tried, record, code, about, picture
 
-    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
-        """One mime bundle. Most readers show only its HTML, so `with_pictures` embeds the picture there."""
-        return {
-            "text/plain": self._text(),
-            "text/html": self._html(self._picture.as_html() if with_pictures else ""),
-            "image/png": base64.b64encode(self._picture.png).decode(),
-        }
+    def pictures(self) -> list[Picture]:
+        """The chosen limits among others."""
+        return [self._picture]
 
-    def outputs(self) -> list[Output]:
-        """Text and HTML, then the picture."""
-        return [({"text/plain": self._text(), "text/html": self._html()}, {}), self._picture.as_output()]
-
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The limits and their outcome in two lines."""
         row = self._tried.row
         ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
         return printable(
@@ -271,13 +263,14 @@ class StaticTrial:
             f"{reached(row)} reached the goal, {share(row['unknown_share'])} unknown. {ended}"
         )
 
-    def _html(self, picture: str = "") -> str:
+    def html(self, pictures: str = "") -> str:
+        """Figures and ends as tables."""
         return panel_html(
             summary_html(self._tried),
             self._about,
             f"<pre>{markup.escape(self._code, 2000)}</pre>",
             figures_html(self._tried, self._record, timed=False),
-            picture,
+            pictures,
             ends_html(self._tried),
         )
 

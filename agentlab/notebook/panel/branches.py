@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -270,7 +269,7 @@ def family_table(members: Sequence[Member[Run]], shown: Run) -> str:
         css="agentlab-family",
         attributes=' aria-label="This run and its branches"',
         row_attributes=[
-            f' data-run="{html.escape(member.run.id)}"' + (' aria-current="true"' if member.run is shown else "")
+            f' data-run="{markup.escape(member.run.id)}"' + (' aria-current="true"' if member.run is shown else "")
             for member in members
         ],
     )
@@ -280,7 +279,7 @@ def _row(member: Member[Run], is_shown: bool) -> tuple[object, ...]:
     run, history = member.run, member.run.history
     name = (
         f'<span style="padding-left:{min(member.depth, 8) * 1.3:.1f}em">{"↳ " if member.depth else ""}<b>{member.name}</b></span> '
-        f'<code class="agentlab-note">{html.escape(run.id[:6])}</code>'
+        f'<code class="agentlab-note">{markup.escape(run.id[:6])}</code>'
         + (' <b class="agentlab-here">◀ shown</b>' if is_shown else "")
     )
     if member.parent is None:

@@ -15,6 +15,8 @@ from agentlab.family import family_of
 from agentlab.notebook.panel.state import PanelState
 from agentlab.run import Run, RunState
 
+ONE_RUN = ("The run has ended.", "It pauses after this step.", "The run is under way.", "It is paused already.")
+"""Why a button cannot be pressed: the run has ended, will pause, is under way, is paused."""
 SCRIPT = Path(__file__).with_name("pointer.js")
 
 
@@ -37,7 +39,7 @@ class Controls:
         stopping = run.stop_request is not None and state is not RunState.ENDED
         self.go.description = "Resume" if state is RunState.PAUSED else "Run"
         self.stop.description = "Stop now" if stopping else "Stop"
-        whys = why_not(state, pausing=run.pausing and state is RunState.RUNNING)
+        whys = why_not(state, pausing=run.pausing)
         set_button(self.go, whys["go"], "Run to the end; the steps so far are kept")
         set_button(self.step, whys["step"], "Take one step")
         set_button(self.pause, whys["pause"], "Pause before the next step; paused time does not count")
@@ -62,17 +64,16 @@ class Controls:
             self._run.stop("the Stop button")
 
 
-def why_not(state: RunState, *, pausing: bool) -> dict[str, str]:
-    """Why each button cannot be pressed now; empty if it can."""
+def why_not(state: RunState, *, pausing: bool, waits: bool = False, words: tuple[str, ...] = ONE_RUN) -> dict[str, str]:
+    """Why each button cannot be pressed now; empty if it can. `waits`: a paused run holds up the others."""
+    ended, wait, busy, paused = words
     if state is RunState.ENDED:
-        return dict.fromkeys(("go", "step", "pause", "stop"), "The run has ended.")
-    if pausing:
-        wait = "It pauses after this step."
+        return dict.fromkeys(("go", "step", "pause", "stop"), ended)
+    if pausing and state is RunState.RUNNING:
         return {"go": wait, "step": wait, "pause": wait, "stop": ""}
     if state is RunState.RUNNING:
-        return {"go": "The run is under way.", "step": "The run is under way.", "pause": "", "stop": ""}
-    idle = "It is paused already." if state is RunState.PAUSED else "Nothing is running."
-    return {"go": "", "step": "", "pause": idle, "stop": ""}
+        return {"go": "" if waits else busy, "step": busy, "pause": "", "stop": ""}
+    return {"go": "", "step": "", "pause": paused if state is RunState.PAUSED else "Nothing is running.", "stop": ""}
 
 
 def action_button(text: str, icon: str, press: Callable[[], object], **more: object) -> widgets.Button:

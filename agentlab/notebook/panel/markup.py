@@ -208,7 +208,7 @@ def _meter(reading: Reading, label: str, *, off: bool = False, negated: bool = F
     bar = ""
     if share is not None:
         percent = min(100.0, 100 * share)
-        spoken = html.escape("; ".join(filter(None, (_without_tags(used + words), left))))
+        spoken = escape_whole("; ".join(filter(None, (_without_tags(used + words), left))))
         bar = (
             f'<div class="agentlab-bar{" off" * off}" role="meter" aria-label="{escape(label)}" aria-valuemin="0" '
             f'aria-valuemax="100" aria-valuenow="{percent:.0f}" aria-valuetext="{spoken}">'

@@ -7,7 +7,6 @@ runs are under way for no more than a small part of the time.
 from __future__ import annotations
 
 import base64
-import html
 import io
 import json
 import textwrap
@@ -264,7 +263,7 @@ class Curve:
              "from": 0, "to": max(2, steps), "first": 1, "last": steps}
             for left, right, top, bottom in self._places
         ]  # fmt: skip
-        clickable = f' data-axes="{html.escape(json.dumps(axes))}"' if steps else ""
+        clickable = f' data-axes="{markup.escape_whole(json.dumps(axes))}"' if steps else ""
         return markup.picture(png, self.alt(mark), 620, attributes=f' class="agentlab-chart"{clickable}')
 
 

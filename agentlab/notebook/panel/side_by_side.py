@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
@@ -13,12 +12,12 @@ from agentlab.errors import ConfigurationError
 from agentlab.lockstep import Lockstep
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, Said, answer_html
-from agentlab.notebook.panel.controls import action_button, set_button
-from agentlab.notebook.panel.live_view import LiveView, Output
+from agentlab.notebook.panel.controls import action_button, set_button, why_not
+from agentlab.notebook.panel.live_view import LiveView
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, Picture, figure_html, state_of
 from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.static_view import panel_html
+from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 from agentlab.plots._figure import DPI
 from agentlab.printable import printable
 from agentlab.run import Run, RunState
@@ -31,6 +30,8 @@ MOST_RUNS = 8
 SHOWN_CHARACTERS = 400
 """Characters of each run's answer."""
 _NOTHING_OPEN = -1
+ALL = ("All runs have ended.", "They pause after this round.", "A round is under way.", "They are paused already.")
+"""Why a button cannot be pressed."""
 
 
 class SideBySide(LiveView):
@@ -90,7 +91,7 @@ class SideBySide(LiveView):
     def _show_buttons(self) -> None:
         lockstep, state, waits = self.lockstep, self.lockstep.state, self._waits()
         stopping = state is not RunState.ENDED and self._all_stopping()
-        whys = why_not(state, pausing=lockstep.pausing, waits=waits)
+        whys = why_not(state, pausing=lockstep.pausing, waits=waits, words=ALL)
         self.go.description = "Resume all" if state is RunState.PAUSED or waits else "Run all"
         self.stop.description = "Stop all now" if stopping else "Stop all"
         set_button(self.go, whys["go"], "Run to the end, round by round")
@@ -158,20 +159,6 @@ class SideBySide(LiveView):
         return f"SideBySide({list(self.runs)!r})"
 
 
-def why_not(state: RunState, *, pausing: bool, waits: bool) -> dict[str, str]:
-    """Why each button cannot be pressed now; empty if it can."""
-    if state is RunState.ENDED:
-        return dict.fromkeys(("go", "step", "pause", "stop"), "All runs have ended.")
-    if state is RunState.RUNNING and pausing:
-        wait = "They pause after this round."
-        return {"go": wait, "step": wait, "pause": wait, "stop": ""}
-    if state is RunState.RUNNING:
-        busy = "A round is under way."
-        return {"go": "" if waits else busy, "step": busy, "pause": "", "stop": ""}
-    idle = "They are paused already." if state is RunState.PAUSED else "Nothing is running."
-    return {"go": "", "step": "", "pause": idle, "stop": ""}
-
-
 class RunColumn:
     """The column of one run: state and totals, limits, the newest answer, why it stopped. `number` is its place, from 1."""
 
@@ -211,38 +198,26 @@ def column_html(run: Run, number: int, said: Said) -> str:
     )
 
 
-class StaticRuns:
+class StaticRuns(StaticOutputs):
     """Several runs for a reader without a kernel, without ids and times, which differ at every execution."""
 
     def __init__(self, runs: Sequence[Run], courses: Courses) -> None:
         self._runs, self._courses = tuple(enumerate(runs, start=1)), courses
 
-    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
-        """One mime bundle. Most readers show only its HTML, so `with_pictures` embeds the chart there."""
-        picture = self._picture()
-        data: dict[str, Any] = {
-            "text/plain": self._text(),
-            "text/html": self._html(picture.as_html() if with_pictures and picture is not None else ""),
-        }
-        return data if picture is None else {**data, "image/png": base64.b64encode(picture.png).decode()}
-
-    def outputs(self) -> list[Output]:
-        """Text and HTML, then the chart."""
-        picture = self._picture()
-        first: Output = ({"text/plain": self._text(), "text/html": self._html()}, {})
-        return [first] if picture is None else [first, picture.as_output()]
-
-    def _picture(self) -> Picture | None:
+    def pictures(self) -> list[Picture]:
+        """Tokens and cost of the runs, if there are steps."""
         if not any(len(run.history) for _, run in self._runs):
-            return None
+            return []
         figure = self._courses.figure([(str(place), run) for place, run in self._runs])
         width, height = (round(inches * DPI) for inches in figure.get_size_inches())
-        return Picture(figure.png(SCALE), figure.alt, width, height)
+        return [Picture(figure.png(SCALE), figure.alt, width, height)]
 
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The runs in a line each."""
         return printable("\n".join(f"{run_title(run, place)}: {run.result or run}" for place, run in self._runs))
 
-    def _html(self, picture: str = "") -> str:
+    def html(self, pictures: str = "") -> str:
+        """The runs as a table, and their answers."""
         rows = [
             (
                 place,
@@ -259,4 +234,4 @@ class StaticRuns:
         answers = (
             f"<p><b>Run {place}</b></p>{markup.ending_line(run)}{answer_html(Answer(run).said())}" for place, run in self._runs
         )
-        return panel_html(table, picture, *answers)
+        return panel_html(table, pictures, *answers)

@@ -4,6 +4,7 @@ output at every execution."""
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from typing import Any
 
 from agentlab import events
@@ -23,24 +24,38 @@ _WORTH_A_TIMELINE = (
 )  # fmt: skip
 
 
-class StaticView:
-    """One run, with its curve and its newest answer."""
+class StaticOutputs(ABC):
+    """Outputs for readers without a kernel. A subclass gives text, HTML and pictures."""
 
-    def __init__(self, run: Run, curve: Curve, said: Said) -> None:
-        self._run, self._curve, self._said = run, curve, said
+    @abstractmethod
+    def text(self) -> str:
+        """A few lines of plain text."""
+
+    @abstractmethod
+    def html(self, pictures: str = "") -> str:
+        """The page, with the pictures as HTML in their place."""
+
+    @abstractmethod
+    def pictures(self) -> list[Picture]:
+        """The pictures, the main one first."""
 
     def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
         """One mime bundle. Most readers show only its HTML, so `with_pictures` embeds the pictures there."""
-        pictures = "".join(picture.as_html() for picture in self.pictures()) if with_pictures else ""
-        return {
-            "text/plain": self.text(),
-            "text/html": self.html(pictures),
-            "image/png": base64.b64encode(self._curve.draw()).decode(),
-        }
+        pictures = self.pictures()
+        html = self.html("".join(picture.as_html() for picture in pictures) if with_pictures else "")
+        png = {"image/png": base64.b64encode(pictures[0].png).decode()} if pictures else {}
+        return {"text/plain": self.text(), "text/html": html, **png}
 
     def outputs(self) -> list[Output]:
         """The outputs of a cell: text and HTML, then each picture."""
         return [({"text/plain": self.text(), "text/html": self.html()}, {}), *(one.as_output() for one in self.pictures())]
+
+
+class StaticView(StaticOutputs):
+    """One run, with its curve and its newest answer."""
+
+    def __init__(self, run: Run, curve: Curve, said: Said) -> None:
+        self._run, self._curve, self._said = run, curve, said
 
     def text(self) -> str:
         """The run in a few lines."""

@@ -8,7 +8,6 @@ what was sent (arguments, a raw response): invisible characters are written as e
 from __future__ import annotations
 
 import dataclasses
-import html
 import itertools
 import json
 import re
@@ -20,7 +19,7 @@ from typing import Any
 
 from agentlab.amounts import as_set, measured
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.markup import dollars, escape, note, tokens
+from agentlab.notebook.panel.markup import dollars, escape, escape_whole, note, tokens
 from agentlab.printable import printable
 from agentlab.redaction import REDACTED, is_secret_name, without_keys
 from agentlab.results import ChildUse, Reading, StepResult
@@ -374,20 +373,20 @@ _LONGEST_LINE = 1_000
 def prose(text: str, where: str) -> str:
     """Text to read, its direction isolated; `where` names the place of the whole text in Python."""
     shown, about = _cut(text, LONGEST_PROSE, where)
-    return _block("agentlab-prose", html.escape(printable(shown))) + note(about) + note(_unseen_in(shown))
+    return _block("agentlab-prose", escape_whole(shown)) + note(about) + note(_unseen_in(shown))
 
 
 def code(text: str, where: str) -> str:
     """Text as it was sent; JSON is indented."""
     shown, about = _cut(text, LONGEST_CODE, where)
     pretty = indented(shown) if not about and shown[:1] in "{[" else shown
-    return _block("agentlab-code", html.escape(seen(printable(pretty)))) + note(about)
+    return _block("agentlab-code", escape_whole(seen(pretty))) + note(about)
 
 
 def raw(value: JSON, where: str, longest: int = LONGEST_RAW) -> str:
     """A provider's response as JSON. Long strings are shortened, so that what follows them is visible."""
     shown, about = _cut(json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str), longest, where)
-    return _block("agentlab-code", html.escape(seen(printable(shown)))) + note(about)
+    return _block("agentlab-code", escape_whole(seen(shown))) + note(about)
 
 
 def _shortened(value: JSON, level: int = 0) -> JSON:
