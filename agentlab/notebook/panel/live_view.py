@@ -148,7 +148,7 @@ class LiveView(ABC):
         return f"agentlab-kept-{self._display_id}"
 
     def _kept_bundle(self) -> dict[str, Any]:
-        """The copy in the notebook's file: an output of its own that the live widget's style hides.
+        """The copy in the notebook's file: a separate output that the live widget's style hides.
 
         Where the widget is gone (another kernel, none, another reader), so is its style, and the copy is visible. It cannot be in one
         bundle with the widget: JupyterLab would show an error in the widget's place and nothing else of that bundle.

@@ -267,30 +267,7 @@ def _share(value: Scalar, limit: Scalar) -> float | None:
     return max(0.0, float(value) / float(limit))
 
 
-# Steps and the end of a run -------------------------------------------------------------------------------------------------
-
-
-def steps(run: Run, most: int | None = None) -> str:
-    """The newest `most` steps as a table, in order."""
-    history = run.history
-    first = 0 if most is None else max(0, len(history) - most)
-    shown = history[first:]
-    total: int | None = 0
-    cost: Decimal | None = Decimal(0)
-    if first:  # the sums before the first shown step, without reading the steps that are left out
-        total = None if history.tokens is None else history.tokens - sum(step.all_tokens or 0 for step in shown)
-        cost = None if history.cost_usd is None else history.cost_usd - sum(step.all_cost_usd or 0 for step in shown)
-    rows = []
-    for step in shown:
-        used, spent = step.all_tokens, step.all_cost_usd
-        total = None if total is None or used is None else total + used
-        cost = None if cost is None or spent is None else cost + spent
-        failed = sum(result.is_error for result in step.tool_results)
-        called = ", ".join(call.name for call in step.tool_calls) + (f" ({failed} failed)" if failed else "")
-        rows.append((step.index, step.finish_reason or "no answer", called, tokens(used), tokens(total), dollars(cost)))
-    left_out = f'<p class="agentlab-note">… {first} earlier steps</p>' if first else ""
-    heads = ("step", "finish reason", "tools", "tokens", "total", "total cost")
-    return left_out + table(heads, rows, numbers=(0, 3, 4, 5)) if rows else '<p class="agentlab-note">No steps yet.</p>'
+# The end of a run -----------------------------------------------------------------------------------------------------------
 
 
 def end(result: RunResult | None) -> str:

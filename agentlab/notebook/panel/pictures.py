@@ -13,7 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
@@ -24,9 +24,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
+from agentlab.budget import Budget
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState
+from agentlab.notebook.panel.state import PanelState, RunningTotals
 from agentlab.plots import _tree
 from agentlab.plots._figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots._timeline import draw_timeline
@@ -112,7 +113,7 @@ class Curve:
         self._mark: int | None = None
         self._png = b""
         self._places: list[tuple[float, float, float, float]] = []
-        self._steps: list[int] = [0]
+        self._totals = RunningTotals(run)
         self._sums: tuple[list[float], list[float]] = ([0.0], [0.0])
         self._made = False
         self._laid_out_for: tuple[str, ...] = ()
@@ -175,7 +176,7 @@ class Curve:
         self._mark_lines[place].set_visible(mark is not None)
         self._mark_lines[place].set_xdata([mark or 0, mark or 0])
         self._rings[place].set_data(([mark], [sums[mark]]) if mark is not None and mark < len(sums) else ([], []))
-        self._lines[place].set_data(self._steps[: len(sums)], sums)
+        self._lines[place].set_data(range(len(sums)), sums)
         self._lines[place].set_marker("o" if len(sums) <= 60 else "")
         top = max(sums)
         near = limit is not None and limit <= FARTHEST * top
@@ -185,7 +186,7 @@ class Curve:
             top = max(top, limit)
         title = TITLES[place]
         axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=TEXT, fontsize=9)
-        axis.set_xlim(0, max(2, self._steps[-1]))
+        axis.set_xlim(0, max(2, self._seen))
         axis.set_ylim(0, top * 1.08 or 1)
         axis.tick_params(labelleft=top > 0)  # no numbers before the first step
 
@@ -196,22 +197,20 @@ class Curve:
         self._laid_out_for = tops
 
     def _read_new_steps(self) -> None:
-        """Sum up the new steps; a sum ends at the first step whose amount is unknown."""
-        tokens, cost = self._sums
-        for step in self._run.history[len(self._steps) - 1 :]:
-            used, spent = step.all_tokens, step.all_cost_usd
-            if len(tokens) == len(self._steps) and used is not None:
-                tokens.append(tokens[-1] + used)
-            if len(cost) == len(self._steps) and spent is not None:
-                cost.append(cost[-1] + float(spent))
-            self._steps.append(step.index)
-        self._seen = len(self._steps) - 1
+        """Extend the sums; a sum ends at the first step whose amount is unknown."""
+        self._seen = self._totals.catch_up()
+        known: tuple[Sequence[int | Decimal | None], ...] = (self._totals.tokens, self._totals.cost)
+        for sums, totals in zip(self._sums, known, strict=True):
+            for total in totals[len(sums) :]:
+                if total is None:
+                    break
+                sums.append(float(total))
 
     def _unknown(self) -> list[str]:
         """For tokens and for cost: from which step on the sum is unknown and why; empty if it is known."""
         found = []
         for name, sums in zip(("tokens", "cost"), self._sums, strict=True):
-            if len(sums) == len(self._steps):
+            if len(sums) > self._seen:
                 found.append("")
                 continue
             step = self._run.history[len(sums) - 1]
@@ -292,35 +291,6 @@ class Chart:
 # Several runs ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Course:
-    """The totals of a run after each of its steps, and the limits at each; only new steps are read."""
-
-    run: Run
-    tokens: list[int | None] = field(default_factory=list)
-    cost: list[float | None] = field(default_factory=list)
-    max_tokens: list[int | None] = field(default_factory=list)
-    max_cost: list[float | None] = field(default_factory=list)
-
-    def catch_up(self) -> None:
-        """Read the new steps."""
-        for step in self.run.history[len(self.tokens) :]:
-            used, cost = step.all_tokens, step.all_cost_usd
-            total, spent = (self.tokens[-1], self.cost[-1]) if self.tokens else (0, 0.0)
-            budget = step.settings.budget
-            self.tokens.append(None if used is None or total is None else total + used)
-            self.cost.append(None if cost is None or spent is None else spent + float(cost))
-            self.max_tokens.append(budget.max_tokens)
-            self.max_cost.append(None if budget.max_cost is None else float(budget.max_cost))
-
-    def shown_steps(self) -> list[int]:
-        """The steps to draw, from 1, the last one included."""
-        steps = len(self.tokens)
-        if steps <= MOST_POINTS:
-            return list(range(1, steps + 1))
-        return sorted({1 + round(place * (steps - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
-
-
 _COURSE_COLUMNS = {
     "run_id": "string",
     "provider": "string",
@@ -338,25 +308,27 @@ class Courses:
     """The courses of several runs, as a frame for `lab.plots.curves`."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Course] = {}
+        self._totals: dict[str, RunningTotals] = {}
         self._lock = threading.Lock()
 
     def frame(self, runs: Sequence[tuple[str, Run]]) -> pd.DataFrame:
         """One row per drawn step of the named runs. A few runs count as a provider each, so that each has its own colour."""
-        by_run = len(runs) <= OWN_LOOKS
+        by_run, no_limits = len(runs) <= OWN_LOOKS, Budget()
         rows = []
         for name, run in runs:
             with self._lock:  # a display may ask for the frame while the page is drawn
-                course = self._of.setdefault(run.id, Course(run))
-                course.catch_up()
-            model, steps = run.agent.model, course.shown_steps()
-            thinned = len(steps) < len(course.tokens)
+                totals = self._totals.setdefault(run.id, RunningTotals(run))
+                count = totals.catch_up()
+            model, steps = run.agent.model, _spread(count)
             called = (f"{name}  {model.name}:{model.model}", None) if by_run else (model.name, model.model)
             for step in steps:
-                place = step - 1
                 reason = None if run.result is None or step != steps[-1] else str(run.result.stop_reason)
-                limits = (None, None) if thinned else (course.max_tokens[place], course.max_cost[place])
-                rows.append((run.id, *called, step, reason, course.tokens[place], course.cost[place], *limits))
+                budget = no_limits if len(steps) < count else run.history[step - 1].settings.budget
+                cost, max_cost = totals.cost[step], budget.max_cost
+                rows.append(
+                    (run.id, *called, step, reason, totals.tokens[step], None if cost is None else float(cost), budget.max_tokens,
+                     None if max_cost is None else float(max_cost))
+                )  # fmt: skip
         return pd.DataFrame(
             {name: array([row[place] for row in rows], dtype) for place, (name, dtype) in enumerate(_COURSE_COLUMNS.items())}
         )
@@ -364,6 +336,13 @@ class Courses:
     def figure(self, runs: Sequence[tuple[str, Run]]) -> PlotFigure:
         """Tokens and cost of these runs in one figure."""
         return plots.curves(self.frame(runs))
+
+
+def _spread(steps: int) -> list[int]:
+    """The steps to draw, from 1: all, or MOST_POINTS evenly spread ones with the last."""
+    if steps <= MOST_POINTS:
+        return list(range(1, steps + 1))
+    return sorted({1 + round(place * (steps - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
 
 
 def tree_figure(shown: Run) -> PlotFigure:

@@ -12,6 +12,7 @@ from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Said, answer_html, answer_label_html
 from agentlab.notebook.panel.live_view import STYLE, Output
 from agentlab.notebook.panel.pictures import Curve, Picture, timeline_picture
+from agentlab.notebook.panel.step_browser import StepTable
 from agentlab.printable import AS_WRITTEN, printable
 from agentlab.run import Run
 
@@ -73,7 +74,7 @@ class StaticView(StaticOutputs):
             answer_html(said) if said.text else "",
             markup.limits(run),
             pictures,
-            markup.steps(run, MOST_STEPS),
+            StepTable(run).html(None, MOST_STEPS, timing=False),
         )
 
     def pictures(self) -> list[Picture]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import ipywidgets as widgets
@@ -13,13 +12,12 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.controls import set_button
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState, is_drawing
+from agentlab.notebook.panel.state import PanelState, RunningTotals, is_drawing
 from agentlab.notebook.panel.step_detail import OPEN_AT_FIRST, detail, seconds, seen
 from agentlab.results import StepResult
 from agentlab.run import Run
 
 MOST_ROWS = 12
-Sums = tuple[int | None, Decimal | None]
 
 
 class StepBrowser:
@@ -129,19 +127,19 @@ class StepTable:
     """The steps around the chosen one as a table. Its cost does not grow with the run: sums are kept, and rows are few."""
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._sums: list[Sums] = [(0, Decimal(0))]
+        self._run, self._totals = run, RunningTotals(run)
 
-    def html(self, chosen: int | None) -> str:
-        """The newest steps, or those around the chosen step, whose row is marked."""
-        steps = self._read_new_steps()
+    def html(self, chosen: int | None, most: int = MOST_ROWS, *, timing: bool = True) -> str:
+        """The newest steps, or those around the chosen step, whose row is marked; `most` of them."""
+        steps = self._totals.catch_up()
         if not steps:
             return '<p class="agentlab-note">No steps yet.</p>'
-        first, last = window(steps, chosen)
+        first, last = window(steps, chosen, most)
         shown = self._run.history[first - 1 : last]
+        heads = ("step", "finish reason", "tools", "tokens", "total", "cost", "total", "time")
         return markup.table(
-            ("step", "finish reason", "tools", "tokens", "total", "cost", "total", "time"),
-            [_row(step, self._sums[step.index], step.index == chosen) for step in shown],
+            heads if timing else heads[:-1],
+            [self._row(step, step.index == chosen)[: None if timing else -1] for step in shown],
             numbers=(0, 3, 4, 5, 6, 7),
             css="agentlab-step-table",
             caption=_caption(first, last, steps),
@@ -150,15 +148,19 @@ class StepTable:
             ],
         )
 
-    def _read_new_steps(self) -> int:
-        """Sum up the new steps; returns the number of steps."""
-        for step in self._run.history[len(self._sums) - 1 :]:
-            total, cost = self._sums[-1]
-            used, paid = step.all_tokens, step.all_cost_usd
-            self._sums.append(
-                (None if total is None or used is None else total + used, None if cost is None or paid is None else cost + paid)
-            )
-        return len(self._sums) - 1
+    def _row(self, step: StepResult, is_chosen: bool) -> tuple[object, ...]:
+        failed = sum(result.is_error for result in step.tool_results)
+        called = seen(", ".join(call.name for call in step.tool_calls[:20])[:200])
+        return (
+            f"{'▸ ' if is_chosen else ''}{step.index}",
+            step.finish_reason or "no answer",
+            f"{called} ({failed} failed)" if failed else called,
+            markup.tokens(step.all_tokens),
+            markup.tokens(self._totals.tokens[step.index]),
+            markup.dollars(step.all_cost_usd),
+            markup.dollars(self._totals.cost[step.index]),
+            seconds(step.duration_s),
+        )
 
 
 def window(steps: int, chosen: int | None, most: int = MOST_ROWS) -> tuple[int, int]:
@@ -171,18 +173,3 @@ def _caption(first: int, last: int, steps: int) -> str:
     shown = f"step {first}" if first == last else f"steps {first:,} to {last:,}"
     beside = [f"{first - 1:,} earlier"] * (first > 1) + [f"{steps - last:,} later"] * (last < steps)
     return f"{shown} of {steps:,}" + (f" ({', '.join(beside)})" if beside else "")
-
-
-def _row(step: StepResult, sums: Sums, is_chosen: bool) -> tuple[object, ...]:
-    failed = sum(result.is_error for result in step.tool_results)
-    called = seen(", ".join(call.name for call in step.tool_calls[:20])[:200])
-    return (
-        f"{'▸ ' if is_chosen else ''}{step.index}",
-        step.finish_reason or "no answer",
-        f"{called} ({failed} failed)" if failed else called,
-        markup.tokens(step.all_tokens),
-        markup.tokens(sums[0]),
-        markup.dollars(step.all_cost_usd),
-        markup.dollars(sums[1]),
-        seconds(step.duration_s),
-    )

@@ -364,8 +364,6 @@ _UNSEEN = re.compile(
 _OF_SCRIPTS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 """Joiners and emoji styles: common in real text, so that no note names them."""
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-_DEEPEST_INDENT = 16
 _MOST_ITEMS, _DEEPEST, _LONGEST_STRING = 200, 24, 2_000
 _LONGEST_LINE = 1_000
 
@@ -408,31 +406,11 @@ def _shortened(value: JSON, level: int = 0) -> JSON:
 
 
 def indented(text: str) -> str:
-    """JSON text with line breaks; its values stay letter by letter. Text that is no JSON is returned as it is."""
+    """JSON text with line breaks. Text that is no JSON is returned as it is."""
     try:
-        json.loads(text)
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
-    out: list[str] = []
-    level, before = 0, ""
-    for part in _TOKEN.findall(text):
-        if part in "}]":
-            level -= 1
-            out.append(part if before in ("{", "[") else _new_line(level) + part)
-        elif before in ("{", "[", ","):
-            out.append(_new_line(level) + part)
-        else:
-            out.append(part)
-        if part in "{[":
-            level += 1
-        elif part == ":":
-            out.append(" ")
-        before = part
-    return "".join(out)
-
-
-def _new_line(level: int) -> str:
-    return "\n" + "  " * min(level, _DEEPEST_INDENT)
 
 
 def seen(text: str) -> str:
