@@ -60,7 +60,7 @@ class Said:
 class _Coming:
     """An answer under way. `before` is the text of the step's earlier calls that this call continues."""
 
-    turn: int
+    step: int
     call: int = 0
     before: str = ""
     before_length: int = 0
@@ -120,7 +120,7 @@ class Answer:
         coming = self._coming
         if coming is None:
             return _in_history(self._run)
-        label, text = f"Answer of step {coming.turn}", coming.end()
+        label, text = f"Answer of step {coming.step}", coming.end()
         length = coming.before_length + coming.length if coming.whole else None
         if coming.cut_off:
             return Said(f"{label}, cut off", text, length, "the call did not come back: this is not in the history")
@@ -131,9 +131,9 @@ class Answer:
     def _read(self, event: events.Event) -> None:
         coming = self._coming
         match event:
-            case events.TextReceived(turn=turn, text=text, call=call):
-                if coming is None or (coming.turn, coming.call) < (turn, call):
-                    coming = self._begin(turn, call)
+            case events.TextReceived(turn=step, text=text, call=call):
+                if coming is None or (coming.step, coming.call) < (step, call):
+                    coming = self._begin(step, call)
                 if coming.call == call:  # of parallel calls the newest is shown
                     coming.pieces.append(text)
             case events.CallRetried() if coming is not None:
@@ -143,19 +143,19 @@ class Answer:
                 coming.call = call + 1
             case events.StopReasonObserved(finish_reason=reason):
                 self._paused = reason in (FinishReason.PAUSED, FinishReason.MAX_TOKENS)
-            case events.ToolStarted(turn=turn, tool_call=tool_call):
-                if coming is None or coming.turn != turn:
-                    coming = self._begin(turn, 0)
+            case events.ToolStarted(turn=step, tool_call=tool_call):
+                if coming is None or coming.step != step:
+                    coming = self._begin(step, 0)
                 coming.tools.append(tool_call)
-            case events.TurnCompleted(step=step):
-                self._complete(step)
+            case events.TurnCompleted(step=completed):
+                self._complete(completed)
         self._seen_from_start = self._seen_from_start or not isinstance(event, events.TextReceived)
 
-    def _begin(self, turn: int, call: int) -> _Coming:
+    def _begin(self, step: int, call: int) -> _Coming:
         """Begin the text of another call. It continues the step's text where that was paused or cut; otherwise it replaces it, since
         a middleware asked again."""
-        new, old = _Coming(turn, call, whole=self._seen_from_start), self._coming
-        if old is not None and old.turn == turn and self._paused:
+        new, old = _Coming(step, call, whole=self._seen_from_start), self._coming
+        if old is not None and old.step == step and self._paused:
             old.join()
             new.before, new.before_length, new.whole = old.end(), old.before_length + old.length, old.whole
         self._paused = False
@@ -169,7 +169,7 @@ class Answer:
             return
         coming.join()
         came_back = {call.index for call in step.calls}
-        coming.cut_off = coming.turn == step.index and coming.length > 0 and coming.call not in came_back
+        coming.cut_off = coming.step == step.index and coming.length > 0 and coming.call not in came_back
         if not coming.cut_off:
             self._coming = None
 
