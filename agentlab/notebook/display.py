@@ -1,6 +1,6 @@
-"""What a notebook shows of each public value: a small table, the same at every execution (no times, no ids), and its repr as text.
+"""How values and frames are displayed: the mime bundle of every public value, and DataFrames without formulas.
 
-Everything is escaped, cut where it is long, and readable on white and on black. Neither pandas nor ipywidgets is loaded for it.
+Loads neither pandas nor ipywidgets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from agentlab.printable import cut
 
 LONGEST_TEXT = 2_000
 """Characters of a repr."""
+PLACES = ("pandas", "pandas.core.frame")
+"""The module of DataFrame in pandas 3, and before."""
 
 
 def bundle(value: object) -> dict[str, str]:
@@ -19,12 +21,11 @@ def bundle(value: object) -> dict[str, str]:
     return {"text/plain": cut(repr(value), LONGEST_TEXT), "text/html": as_html(card_of(value))}
 
 
-PLACES = ("pandas", "pandas.core.frame")
-"""Where a DataFrame says that it comes from: pandas 3, and before."""
-
-
 def show_frames_as_written(shell: Any) -> None:
-    """Show DataFrames without formulas, unless somebody has already said how they are to be shown."""
+    """Have this IPython show DataFrames without formulas, unless their display has been changed already.
+
+    JupyterLab turns the text between two `$` in a table into a formula, so "from $5 to $10" is garbled. No option of pandas is changed.
+    """
     html = shell.display_formatter.formatters["text/html"]
     for place in PLACES:
         if f"{place}.DataFrame" not in html:
@@ -32,7 +33,7 @@ def show_frames_as_written(shell: Any) -> None:
 
 
 def show_frames_as_pandas_does(shell: Any) -> None:
-    """Show them as pandas does."""
+    """Undo `show_frames_as_written`."""
     html = shell.display_formatter.formatters["text/html"]
     for place in PLACES:
         name = f"{place}.DataFrame"
@@ -41,7 +42,7 @@ def show_frames_as_pandas_does(shell: Any) -> None:
 
 
 def as_written(frame: Any) -> str | None:
-    """The HTML that pandas makes of a DataFrame, marked so that no formula is looked for in it."""
+    """The HTML of a DataFrame, marked so that JupyterLab looks for no formula in it."""
     import pandas as pd
 
     with pd.option_context("display.html.use_mathjax", False):

@@ -1,7 +1,7 @@
-"""`%load_ext agentlab`: the cell magic `%%agent`, models completed by Tab, tables without formulas.
+"""`%load_ext agentlab`: the cell magic `%%agent`, completion of models by Tab, and tables without formulas.
 
-The only place that imports IPython's magics. Loading the extension is what registers them: `import agentlab` changes
-nothing in anybody's IPython.
+Loading the extension registers them; `import agentlab` changes nothing in IPython. The code after `--stop` is written by the person at
+the keyboard and evaluated with their names. Text from a model is never evaluated.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ FLAGS = tuple(f"--{name.replace('_', '-')}" for name in (*_OWN, *LIMITS))
 
 
 def _limit(field: dataclasses.Field[Any]) -> Any:
-    unit, told = field.metadata.get("unit", ""), field.metadata.get("help", "")
+    unit, text = field.metadata.get("unit", ""), field.metadata.get("help", "")
     return argument(
-        f"--{field.name.replace('_', '-')}", metavar=unit.upper() or "WHAT", help=f"{told}; `none`: no limit" if unit else told
+        f"--{field.name.replace('_', '-')}", metavar=unit.upper() or "WHAT", help=f"{text}; `none`: no limit" if unit else text
     )
 
 
@@ -52,19 +52,19 @@ DECLARED = (
     argument("model", nargs="?", help="provider:model, such as anthropic:claude-sonnet-4-6"),
     argument("--agent", metavar="NAME", help="a variable with a lab.Agent; with a model: the same agent on that model"),
     argument("--tools", metavar="NAMES", help="functions defined above, with commas between them: get_weather,finalize"),
-    argument("--instructions", metavar="TEXT", help="what the agent is told beforehand, in quotation marks"),
+    argument("--instructions", metavar="TEXT", help="the agent's instructions, in quotation marks"),
     argument("--stop", metavar="CODE", help="when to stop, in Python: \"StepCountIs(4) | HasToolCall('finalize')\""),
     argument("--terminating", metavar="NAMES", help="names of the tools that end the run"),
     argument("--stream", action="store_true", help="ask for the answer as a stream"),
     argument("--replay", metavar="FOLDER", help="answer from this recording: no key, no network"),
-    argument("--record", metavar="FOLDER", help="write down what comes back"),
-    argument("--name", default="run", metavar="NAME", help="the variable that the run is given; `run` unless said"),
+    argument("--record", metavar="FOLDER", help="record the responses in this folder"),
+    argument("--name", default="run", metavar="NAME", help="the variable for the run; `run` by default"),
     *map(_limit, dataclasses.fields(Budget)),
 )
 
 
 def argv_of(line: str) -> list[str]:
-    """The words of the magic's line. Quotation marks around a word, or around what follows its `=`, are taken away."""
+    """The words of the magic's line, without quotation marks around a word or around the value after its `=`."""
     cut = shlex.shlex(line, posix=False, punctuation_chars=False)  # not posix: the backslashes of paths stay
     cut.whitespace_split, cut.commenters = True, ""
     try:
@@ -82,7 +82,7 @@ def _unquoted(word: str) -> str:
 
 
 def limit_of(name: str, text: str) -> Any:
-    """A limit's value as it was written: a number, `none`, or a word. A Budget says what it cannot be."""
+    """The value of a limit: a number, None for `none`, or text, which a Budget refuses."""
     if text.lower() == "none":
         return None
     try:
@@ -92,9 +92,9 @@ def limit_of(name: str, text: str) -> Any:
 
 
 def unknown_option(word: str) -> str:
-    """What to say of a word that is none of the options."""
+    """The message for a word that is no option."""
     if not word.startswith("-"):
-        return f"{word!r} is too much: after the model come options; what has spaces in it stands in quotation marks."
+        return f"{word!r} is too much: after the model come options; put text with spaces in quotation marks."
     return no_such("option", word.partition("=")[0], list(FLAGS))
 
 
@@ -104,7 +104,7 @@ def provider_names() -> tuple[str, ...]:
 
 
 def used_models(names: Mapping[str, Any]) -> set[str]:
-    """`provider:model` of the agents among these variables."""
+    """The `provider:model` of each agent among these variables."""
     from agentlab.agent import Agent
 
     models = [value.model for value in tuple(names.values()) if isinstance(value, Agent)]
@@ -112,7 +112,7 @@ def used_models(names: Mapping[str, Any]) -> set[str]:
 
 
 def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
-    """What `begun` can become: providers with a colon, and behind the colon their models."""
+    """The completions of `begun`: providers with a colon, and after the colon their models."""
     name, colon, _ = begun.partition(":")
     if not colon:
         return [f"{one}:" for one in provider_names() if one.startswith(begun)]
@@ -124,7 +124,7 @@ def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
 
 
 _CALLED = re.compile(r"""(?P<what>[A-Za-z_][\w.]*)\(\s*(?:(?:model|name)\s*=\s*)?(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
-"""The first argument of a call, a text that is not closed."""
+"""The first argument of a call: a string that is not closed."""
 _MODEL = re.compile(r"""(?P<before>[^\n]*?)\bmodel\s*=\s*(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
 _PROVIDER_BEFORE = re.compile(r"""\bProvider\(\s*["']([^"'\n]+)["'][^()\n]*\Z""")
 _TAKE_A_MODEL = ("Agent", "with_model")
@@ -141,14 +141,17 @@ def register_completion(shell: Any) -> None:
 
 
 def unregister_completion(shell: Any) -> None:
-    """Take it away again."""
+    """Remove the matcher."""
     ours = shell.__dict__.pop(_ATTRIBUTE, None)
     if ours in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.remove(ours)
 
 
 def matcher(names: Mapping[str, Any]) -> Callable[[CompletionContext], SimpleMatcherResult]:
-    """The matcher for these variables."""
+    """The matcher that completes with these variables.
+
+    IPython calls it at every completion (its API of version 2, https://ipython.readthedocs.io), so it looks at the text first.
+    """
 
     @context_matcher(identifier="agentlab.models")  # type: ignore[untyped-decorator]
     def agentlab_models(context: CompletionContext) -> SimpleMatcherResult:
@@ -167,7 +170,7 @@ def matcher(names: Mapping[str, Any]) -> Callable[[CompletionContext], SimpleMat
 
 
 def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What is begun in front of the cursor, and what it can become; nothing where agentlab has nothing to say."""
+    """The text in front of the cursor and its completions; both empty where agentlab has none."""
     if (line := _MAGIC.match(before)) is not None:
         return _in_the_magic(line["words"], names)
     if (call := _CALLED.search(before)) is not None:
@@ -187,7 +190,7 @@ def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _ours(path: str, names: Mapping[str, Any], before: str) -> str:
-    """The last word of `lab.Agent`, where that is agentlab's; before the import has been run, as far as the text says so."""
+    """The last word of `lab.Agent` if it is agentlab's; before the import has run, judged by the text."""
     *heads, last = path.split(".")
     if last == "with_model":
         return last
@@ -211,7 +214,7 @@ def _in_the_magic(words: str, names: Mapping[str, Any]) -> tuple[str, list[str]]
         begun = last.rpartition(",")[2]
         return begun, _variables(names, begun, _is_a_tool)
     if option.startswith("--") and option != "--stream":
-        return "", []  # a path, which IPython completes; a number; code
+        return "", []  # a path, which IPython completes, a number, or code
     return last, matching_models(last, names)
 
 
@@ -233,7 +236,7 @@ ABOUT = """Ask an agent, and watch it: the cell's text is the prompt, below it c
     Plan a day trip.
 
 The run is then `run`, and `_run` as well: `run.result`, `run.to_frame()`, `run.limits.max_cost = 0.10`. Where nobody can click it
-is run to its end, and shown as text and tables. Settings that are left out are an Agent's usual ones."""
+is run to its end, and shown as text and tables. Settings that are left out are an Agent's defaults."""
 
 
 def agent_cell(shell: Any) -> Callable[[str, str], None]:
@@ -245,7 +248,7 @@ def agent_cell(shell: Any) -> Callable[[str, str], None]:
             if unknown:
                 raise UsageError(f"%%{NAME}: {unknown_option(unknown[0])}")
             run = _made(shell.user_ns, chosen, cell)
-            shell.user_ns[chosen.name] = shell.user_ns[LAST] = run  # before it starts: whatever comes of it can be looked at
+            shell.user_ns[chosen.name] = shell.user_ns[LAST] = run  # before it starts, so that a failed run can be inspected
             _show(run)
         except AgentlabError as error:
             raise UsageError(f"%%{NAME}: {error}") from None
@@ -267,12 +270,12 @@ def _show(run: Run) -> None:
         return
     try:
         run.start()
-    finally:  # what stays as it is shows the end, also that of a run that failed
+    finally:  # the static panel shows the end, even that of a failed run
         display(run.panel())
 
 
 def _made(names: dict[str, Any], chosen: Any, cell: str) -> Run:
-    """The run that is asked for. Raises UsageError and AgentlabError, whose messages say what to write instead."""
+    """The requested run. Raises UsageError and AgentlabError, whose messages say what to write instead."""
     if not chosen.name.isidentifier() or keyword.iskeyword(chosen.name):
         raise UsageError(f"--name {chosen.name}: that is no name for a variable; write e.g. --name run.")
     if not cell.strip():
@@ -316,7 +319,7 @@ def _split(text: str) -> list[str]:
 
 
 def _named(names: dict[str, Any], option: str, name: str) -> Any:
-    """What the person calls by this name: a plain one, nothing is evaluated."""
+    """The variable with this name; nothing is evaluated."""
     if name not in names:
         fit = Agent if option == "--agent" else Tool
         like = [each for each, value in names.items() if not each.startswith("_") and _fits(value, fit)]
@@ -330,7 +333,7 @@ def _fits(value: object, kind: type) -> bool:
 
 
 def _condition(names: dict[str, Any], code: str) -> object:
-    """What `--stop` says, by the person's own names; those of agentlab's conditions are there without an import."""
+    """Evaluate `--stop` with the person's names; agentlab's conditions need no import."""
     ours = {name: value for name in agentlab.__all__ if isinstance(value := getattr(agentlab, name), type)}
     conditions = {name: kind for name, kind in ours.items() if issubclass(kind, StopCondition) and name not in names}
     try:
@@ -338,21 +341,21 @@ def _condition(names: dict[str, Any], code: str) -> object:
     except AgentlabError:
         raise
     except Exception as error:
-        told = without_keys(f"{type(error).__name__}: {error}")
+        text = without_keys(f"{type(error).__name__}: {error}")
         if isinstance(error, NameError) and (near := get_close_matches(str(error.name), conditions, n=1)):
-            told += f"; did you mean {near[0]!r}?"
-        raise UsageError(f'--stop {code!r} cannot be evaluated ({told}). Write e.g. --stop "StepCountIs(4)".') from None
+            text += f"; did you mean {near[0]!r}?"
+        raise UsageError(f'--stop {code!r} cannot be evaluated ({text}). Write e.g. --stop "StepCountIs(4)".') from None
 
 
 def load(shell: Any) -> None:
-    """Register all of it; twice is as good as once."""
+    """Register everything; repeating it has no effect."""
     shell.register_magic_function(agent_cell(shell), "cell", NAME)
     register_completion(shell)
     show_frames_as_written(shell)
 
 
 def unload(shell: Any) -> None:
-    """Take it away again."""
+    """Unregister everything."""
     shell.magics_manager.magics["cell"].pop(NAME, None)
     unregister_completion(shell)
     show_frames_as_pandas_does(shell)

@@ -65,7 +65,7 @@ def shown(busy_s: float) -> Prepare:
 def _let_finish(panel: Any) -> None:
     """Wait for the drawing of the end, which is not to reach into the next run."""
     _wait_for_threads()
-    assert "stop_condition" in panel.run_view.ending.told.value
+    assert "stop_condition" in panel.run_view.ending.text.value
 
 
 def _wait_for_threads() -> None:

@@ -82,7 +82,7 @@ def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: La
     box(family, "Keep steps").press("Tab")
     box(family, "Model").select_option("anthropic:claude-sonnet-4")
     box(family, "Prompt").fill("Find the ledger, quickly.")
-    box(family, "Say something more").fill("Look at the oldest first.")
+    box(family, "Add a message").fill("Look at the oldest first.")
     family.button("Branch").locator("visible=true").click()
     strip = page.locator(".agentlab-strip").locator("visible=true")
     expect(strip).to_contain_text("Run 1.1: a branch of run 1 at step 3 — model anthropic:claude-sonnet-4; another prompt")
@@ -103,8 +103,8 @@ def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: La
 def test_a_tool_result_is_changed_in_a_branch(family: LabPage) -> None:
     box(family, "Keep steps").fill("2")
     box(family, "Keep steps").press("Tab")
-    expect(box(family, "What it gave")).to_have_value("nothing about try 2")
-    box(family, "What it gave").fill("page 12 of the old ledger")
+    expect(box(family, "Content")).to_have_value("nothing about try 2")
+    box(family, "Content").fill("page 12 of the old ledger")
     family.button("Branch").locator("visible=true").click()
     expect(family.page.locator(".agentlab-strip").locator("visible=true")).to_contain_text("tool result of search")
     assert family.kernel_value("run.branches[0].history[1].tool_results[0].content") == "'page 12 of the old ledger'"
@@ -113,10 +113,10 @@ def test_a_tool_result_is_changed_in_a_branch(family: LabPage) -> None:
 
 def test_what_cannot_be_says_why_beside_the_form_and_nothing_is_lost(family: LabPage) -> None:
     box(family, "Keep steps").fill("9")
-    box(family, "Say something more").fill("Go on.")
+    box(family, "Add a message").fill("Go on.")
     family.button("Branch").locator("visible=true").click()
     expect(family.page.locator(".agentlab-fault").locator("visible=true")).to_contain_text("fork(at=9)")
-    expect(box(family, "Say something more")).to_have_value("Go on.")
+    expect(box(family, "Add a message")).to_have_value("Go on.")
     assert family.kernel_value("run.branches") == "()"
     box(family, "Keep steps").fill("6")
     box(family, "Keep steps").press("Tab")

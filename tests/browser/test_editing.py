@@ -124,7 +124,7 @@ def test_the_tree_is_changed_by_clicks(panel: LabPage) -> None:
     assert panel.kernel_value("{event.by for event in run.events}") == "{'panel'}"
 
     panel.button(f"Remove {WHOLE}").click()
-    expect(editor(panel)).to_contain_text("No condition: only the budget bounds this run.")
+    expect(editor(panel)).to_contain_text("No condition: only the budget limits this run.")
     panel.wait_for_kernel(STOP, "'None'")
 
 
@@ -191,7 +191,7 @@ def test_a_leaf_turned_off_while_the_run_goes_on_does_not_count(panel: LabPage) 
     panel.button("Run").click()
     panel.wait_for_steps(2)
     box(panel, "Use StepCountIs").uncheck()
-    panel.wait_for_output(0, "last said not met")
+    panel.wait_for_output(0, "last result not met")
     soon = int(panel.kernel_value("len(run.history)")) + 2
     panel.kernel_value(f"run.limits.edit_leaf('StepCountIs', steps={soon})")
     expect(panel.number("StepCountIs")).to_have_value(str(soon))

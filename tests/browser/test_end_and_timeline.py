@@ -121,7 +121,7 @@ def test_the_timeline_grows_while_the_run_goes_on_and_marks_the_chosen_step(lab:
     expect(picture(lab)).not_to_have_attribute("alt", str(seen))
     lab.set_number("max_turns", 12)
     expect(picture(lab)).to_have_attribute("alt", re.compile("1 change of limits, ended after .* turn_limit"))
-    lab.kernel_value("panel.run_view.scene.choose(3)")
+    lab.kernel_value("panel.run_view.state.choose(3)")
     expect(lab.output(0)).to_contain_text("Step 3 is the one you chose: it has a dashed frame.")
     lab.page.wait_for_timeout(500)
     lab.screenshot(PICTURES / "panel-timeline.png", of=lab.output(0))

@@ -294,7 +294,7 @@ def agreement():
     results = [r for one in run.history for r in one.tool_results]
     return {
         "history": told(kept.history) == told(run.history) and kept.result.stop_reason == run.result.stop_reason,
-        "panel": str(run.result.stop_reason) in panel.run_view.ending.told.value and panel.run_view.controls.stop.disabled,
+        "panel": str(run.result.stop_reason) in panel.run_view.ending.text.value and panel.run_view.controls.stop.disabled,
         "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
         "booked": did.count("book began") == did.count("book ended"),
         "cleaned": did.count("search began") == did.count("search cleaned"),

@@ -113,7 +113,7 @@ def assert_live_panel_agrees(run: lab.Run) -> None:
     drawn(panel)
     controls = panel.run_view.controls
     assert all(button.disabled for button in (controls.go, controls.step, controls.pause, controls.stop))
-    assert f"{result.stop_reason}" in panel.run_view.ending.told.value
+    assert f"{result.stop_reason}" in panel.run_view.ending.text.value
 
 
 def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.notebook.panel import Panel, panel
 from agentlab.notebook.panel.branches import LONGEST_RESULT
-from agentlab.notebook.panel.pictures import MOST_POINTS, Courses, KeptPicture
+from agentlab.notebook.panel.pictures import MOST_POINTS, Courses, PacedPicture
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import ModelRequest, ModelResponse
@@ -80,13 +80,13 @@ def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
     form.content.value = "page 12"
     form.button.click()
     branch = run.branches[0]
-    assert made.run is branch and made.run_view.scene.run is branch
+    assert made.run is branch and made.run_view.state.run is branch
     assert (branch.forked_at, branch.prompt, branch.agent.name) == (2, "Find it quickly.", "two:m")
     assert branch.messages[-1].text == "Look at the oldest first."
     assert branch.history[1].tool_results[0].content == "page 12"
     assert run.history[1].tool_results[0].content == "nothing"
     told = "model two:m; another prompt; tool result of search; one more message"
-    assert told in made.run_view.lineage.told.value
+    assert told in made.run_view.lineage.text.value
     assert branch.state == "ready"
     made.run_view.controls.step.click()
     wait_until(lambda: len(branch.history) == 3)
@@ -98,7 +98,7 @@ def test_nothing_is_different_unless_it_was_changed(run: Run) -> None:
     (branch,) = run.branches
     assert (branch.forked_at, branch.prompt, branch.agent) == (4, run.prompt, run.agent)
     assert list(branch.messages) == list(run.messages)
-    assert "nothing: the same again" in made.run_view.lineage.told.value
+    assert "no difference" in made.run_view.lineage.text.value
 
 
 def test_a_model_written_by_hand(run: Run) -> None:
@@ -107,11 +107,11 @@ def test_a_model_written_by_hand(run: Run) -> None:
     form.model.value = "another"
     assert form.other_model.layout.display is None
     form.button.click()
-    assert "provider:model" in form.told.value
+    assert "provider:model" in form.error.value
     form.other_model.value = "openai:gpt-4.1-mini"
     form.button.click()
     assert run.branches[0].agent.model.model == "gpt-4.1-mini"
-    assert form.told.value == ""
+    assert form.error.value == ""
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_cannot_be_says_why_and_nothing_is_lost(run: Run, change: Callable[
     form.message.value = "Go on."
     change(form)
     form.button.click()
-    assert said in form.told.value
+    assert said in form.error.value
     assert (run.branches, made.run, form.message.value, made.fault.value) == ((), run, "Go on.", "")
 
 
@@ -139,7 +139,7 @@ def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
     assert form.keep.value == 2
     form.keep.value = 3
     form.button.click()
-    assert "Say more with message" in form.told.value
+    assert "Say more with message" in form.error.value
     form.message.value = "And then?"
     form.button.click()
     assert run.branches[0].forked_at == 3
@@ -147,7 +147,7 @@ def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
 
 def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) -> None:
     made = shown(run)
-    form, scene = made.run_view.branches.form, made.run_view.scene
+    form, scene = made.run_view.branches.form, made.run_view.state
     assert form.keep.value == 4
     scene.choose(2)
     drawn(made)
@@ -168,9 +168,9 @@ def test_a_step_without_tools_has_no_tool_result_and_says_so(run: Run) -> None:
 def test_part_of_a_step_cannot_be_kept(run: Run) -> None:
     form = shown(run).run_view.branches.form
     form.keep.value = 2.5
-    assert "Keep steps 2.5: there are 0 to 4 steps to keep." in form.told.value
+    assert "Keep steps 2.5: there are 0 to 4 steps to keep." in form.error.value
     form.button.click()
-    assert "fork(at=2.5): give the number of steps to keep, 0 to 4." in form.told.value
+    assert "fork(at=2.5): give the number of steps to keep, 0 to 4." in form.error.value
     assert (run.branches, form.keep.value) == ((), 2.5)
     form.keep.value = 2.0
     form.button.click()
@@ -224,7 +224,7 @@ def test_a_branch_made_in_code_appears(run: Run) -> None:
     wait_until(lambda: branch.id in made.run_view.branches.table.value)
     below = branch.fork(1)
     wait_until(lambda: below.id in made.run_view.branches.table.value)
-    assert "with 2 other runs" in made.run_view.lineage.told.value
+    assert "with 2 other runs" in made.run_view.lineage.text.value
     ended(below)
     wait_until(lambda: re.search(r"1\.1\.1 [^;]*4 steps, turn_limit", made.run_view.branches.tree.value) is not None)
 
@@ -244,17 +244,17 @@ def test_while_runs_go_on_drawing_takes_a_small_part_of_the_time(run: Run, monke
     clock = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: now_s[0])
     monkeypatch.setattr("agentlab.notebook.panel.pictures.time", clock)
 
-    def draw() -> object:
+    def draw() -> str:
         drawn.append(now_s[0])
         now_s[0] += 0.25
-        return Courses().figure([("1", run)])
+        return "drawn"
 
-    picture = KeptPicture(draw)  # type: ignore[arg-type]
+    picture = PacedPicture(draw)
     for quarter in range(40):
         now_s[0] = quarter / 4
-        picture.as_html(quarter, going_on=True)
+        picture.as_html(quarter, under_way=True)
     assert drawn == [0, 2.5, 5, 7.5]
-    picture.as_html("the end", going_on=False)
+    picture.as_html("the end", under_way=False)
     assert len(drawn) == 5
 
 
@@ -262,7 +262,7 @@ def test_hostile_text_is_escaped() -> None:
     run = ended(agent(HOSTILE).run(HOSTILE, budget=Budget(max_turns=2)))
     run.fork(1, agent=agent(HOSTILE + "2"), prompt=HOSTILE * 2)
     made = shown(run)
-    page = made.run_view.branches.table.value + made.run_view.branches.tree.value + made.run_view.lineage.told.value
+    page = made.run_view.branches.table.value + made.run_view.branches.tree.value + made.run_view.lineage.text.value
     assert "<script" not in page and "<img src=x" not in page
 
 

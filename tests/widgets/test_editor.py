@@ -194,10 +194,10 @@ def test_a_function_shows_its_name_and_its_last_reading_and_is_turned_off() -> N
     desk = Desk(StepCountIs(30) | enough)
     assert "enough" in desk.row(1)._about.value and "not read yet" in desk.row(1)._about.value
     desk.take(1)
-    assert "last said 0, not met" in desk.row(1)._about.value
+    assert "last result 0, not met" in desk.row(1)._about.value
     desk.row(1).flags.counts.value = False
     desk.take(1)
-    assert "it is not asked" in desk.row(1)._about.value
+    assert "it is off" in desk.row(1)._about.value
     assert asked == [1]
     desk.row(1).flags.remove.click()
     assert desk.stop == AnyOf(StepCountIs(30))
@@ -208,9 +208,9 @@ def test_each_function_shows_what_it_said_itself() -> None:
         AnyOf(Off(Custom(lambda history: 0, "first")), Custom(lambda history: 0), Custom(lambda history: ""), StepCountIs(30))
     )
     desk.take(1)
-    assert "it is not asked" in desk.row(0)._about.value
-    assert "last said 0, not met" in desk.row(1)._about.value
-    assert "last said 0" not in desk.row(2)._about.value
+    assert "it is off" in desk.row(0)._about.value
+    assert "last result 0, not met" in desk.row(1)._about.value
+    assert "last result 0" not in desk.row(2)._about.value
     assert [reading.value for reading in markup.last_custom_readings(desk.run).values()] == [None, 0, ""]
 
 

@@ -53,14 +53,14 @@ def labels(ending: Ending) -> list[str]:
 
 def test_nothing_is_told_or_offered_while_the_run_goes_on() -> None:
     ending = Panel(searching(3)).run_view.ending
-    assert (ending.told.value, ending.buttons, ending.offers.children) == ("", (), ())
+    assert (ending.text.value, ending.buttons, ending.offers.children) == ("", (), ())
 
 
 def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentlab.notebook.panel.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
     panel = ended(searching(2))
     run, ending = panel.run, panel.run_view.ending
-    assert "truncated · turn_limit" in ending.told.value
+    assert "truncated · turn_limit" in ending.text.value
     assert labels(ending) == ["Raise the turn limit to 4 and go on"]
     assert ending.buttons[0].tooltip == run.next_actions[0].why
     assert markup.escape(run.next_actions[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
@@ -114,13 +114,13 @@ def test_an_error_says_what_went_wrong_and_what_can_be_done() -> None:
     with pytest.raises(RuntimeError):
         asyncio.run(_to_the_end(run))
     ending = Panel(run).run_view.ending
-    assert "truncated · error" in ending.told.value and "RuntimeError: &lt;i&gt;off&lt;/i&gt;" in ending.told.value
-    assert ending.buttons or "run.fork" in ending.told.value
+    assert "truncated · error" in ending.text.value and "RuntimeError: &lt;i&gt;off&lt;/i&gt;" in ending.text.value
+    assert ending.buttons or "run.fork" in ending.text.value
 
 
 def test_an_end_of_the_agents_own_offers_nothing() -> None:
     ending = ended(lab.Agent(ScriptedProvider(["done"])).run("go")).run_view.ending
-    assert "terminated · completed" in ending.told.value
+    assert "terminated · completed" in ending.text.value
     assert ending.buttons == ()
 
 
@@ -130,5 +130,5 @@ def test_never_more_buttons_than_can_be_taken_in() -> None:
 
 def test_the_providers_word_and_how_it_was_read() -> None:
     run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
-    told = ended(run).run_view.ending.told.value
+    told = ended(run).run_view.ending.text.value
     assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in told

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from other_threads import no_new_threads, wait_until
+from other_threads import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
@@ -225,7 +225,7 @@ def test_runs_with_limits_of_their_own_keep_them_until_one_is_set_for_all() -> N
 
     assert explorer.limits["StepCountIs"] is None and explorer.limits["max_turns"] == 12
     assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(mean) and explorer.frame["unknown"].iloc[0] == 0
-    assert "Steps: not the same in all runs, or not known. As recorded until you set one for all." in shown(explorer)
+    assert "Steps: not the same in all runs, or unknown. As recorded until you set one for all." in shown(explorer)
     explorer.limits["MaxCost"] = "0.006"  # each still ends at its own number of steps
     assert dict(explorer._now().ends) == {"MaxCost": 24, "StepCountIs": 12, FINISHED_WORD: 0, UNKNOWN_WORD: 0}
     explorer.limits.update(MaxCost=None, StepCountIs=3)
@@ -279,20 +279,6 @@ def test_the_button_goes_back_to_the_record(live: Explorer) -> None:
     wait_until(lambda: "as recorded" in live.summary.value)
 
 
-def test_where_no_thread_can_be_started_the_sliders_still_work_and_it_says_what_is_left_out(
-    recorded: list[Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
-    explorer = lab.explore(recorded)
-    with no_new_threads():
-        _ = explorer.widget
-        assert (
-            "The other limits are not tried, since no thread can be started: can&#x27;t start new thread" in explorer.fault.value
-        )
-        row(explorer, "StepCountIs").slider.place = 0
-        assert "StepCountIs(1)" in explorer.code_text.value
-
-
 def test_runs_that_ended_in_an_error_are_counted_as_such(recorded: list[Run]) -> None:
     def breaks(request: ModelRequest, index: int) -> Any:
         return ProviderConnectionError("gone") if index == 2 else call("search", {"query": "?"}, cost="0.001")
@@ -315,7 +301,7 @@ def test_it_begins_with_the_record(live: Explorer) -> None:
         "StepCountIs": None, "MaxTokensUsed": None, "MaxCost": None, "timeout": None, "HasToolCall": None, "max_turns": 8,
     }  # fmt: skip
     assert (live.stop, live.budget, live.code) == (None, Budget(max_turns=8), "stop=None, budget=Budget(max_turns=8)")
-    assert "Model calls: one call a step in all of these runs" in live.bundle()["text/html"]
+    assert "Model calls: one call per step in all of these runs" in live.bundle()["text/html"]
 
 
 def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
@@ -425,7 +411,7 @@ def test_where_no_cost_is_known_there_is_no_slider_for_it_and_that_is_said() -> 
     explorer = lab.explore([made(place, cost=None) for place in range(3)])
     assert "MaxCost" not in explorer.limits
     html = explorer.bundle()["text/html"]
-    assert "Cost: not known in any of these runs." in html
+    assert "Cost: unknown in all of these runs." in html
     assert explorer._picture.x == "tokens_mean", "what is known stands on the axis"
 
 

@@ -15,8 +15,9 @@ from agentlab import Budget
 from agentlab.notebook.explorer.explorer import Explorer
 from agentlab.notebook.panel import branches, live_view, step_browser
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.pictures import Course, Courses
+from agentlab.notebook.panel.pictures import Courses
 from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.state import RunningTotals
 from agentlab.notebook.panel.static_view import StaticView
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
@@ -128,7 +129,7 @@ def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytes
         monkeypatch.setattr(step_browser, "set_button", set_meanwhile)
         steps.show()
         typing.finish()
-        assert (steps.number.value, panel.run_view.scene.chosen) == ("3", 3)
+        assert (steps.number.value, panel.run_view.state.chosen) == ("3", 3)
         steps.number.value = "9"
         assert "there are steps 1 to 4" in steps.message.value
     drawn(panel)
@@ -230,16 +231,16 @@ def test_a_run_that_ends_while_its_panel_is_put_up_is_kept_as_it_ended(monkeypat
 
 
 def test_courses_that_two_read_at_a_time_have_each_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, courses, catch_up = run_of(5), Courses(), Course.catch_up
+    run, courses, catch_up = run_of(5), Courses(), RunningTotals.catch_up
     other = Meanwhile(lambda: courses.frame([("1", run)]))
 
-    def slow(course: Course) -> None:
+    def slow(totals: RunningTotals) -> int:
         if threading.current_thread() is threading.main_thread():
-            steps = run.history[len(course.tokens) :]
+            steps = run.history[len(totals.tokens) - 1 :]
             other()
-            assert len(run.history[len(course.tokens) :]) == len(steps), "somebody else has read them meanwhile"
-        catch_up(course)
+            assert len(run.history[len(totals.tokens) - 1 :]) == len(steps), "somebody else has read them meanwhile"
+        return catch_up(totals)
 
-    monkeypatch.setattr(Course, "catch_up", slow)
+    monkeypatch.setattr(RunningTotals, "catch_up", slow)
     assert courses.frame([("1", run)])["step"].tolist() == [1, 2, 3, 4, 5]
     other.finish()

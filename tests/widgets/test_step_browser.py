@@ -115,7 +115,7 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
     assert steps.earlier.tooltip == "This is the first step."
     steps.later.click()
     drawn(panel)
-    assert panel.run_view.scene.chosen == 2
+    assert panel.run_view.state.chosen == 2
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_a_number_that_is_no_step_says_why_and_changes_nothing(typed: str, why: 
     steps.number.value = typed
     drawn(panel)
     assert why in steps.message.value
-    assert panel.run_view.scene.chosen == 3
+    assert panel.run_view.state.chosen == 3
     steps.number.value = "2"
-    assert steps.message.value == "" and panel.run_view.scene.chosen == 2
+    assert steps.message.value == "" and panel.run_view.state.chosen == 2
 
 
 def test_chart_and_table_mark_the_same_step() -> None:
@@ -159,7 +159,7 @@ def test_whatever_the_page_sends_is_checked(message: object) -> None:
     panel = panel_of(3)
     panel.run_view.pointer.clicks._handle_custom_msg(message, [])
     drawn(panel)
-    assert panel.run_view.scene.chosen is None
+    assert panel.run_view.state.chosen is None
     assert detailed(panel) == "3"
 
 
@@ -197,7 +197,7 @@ def test_a_stop_reason_that_comes_late_is_shown() -> None:
 
 def test_sums_are_those_of_the_whole_run_wherever_the_window_stands() -> None:
     panel = panel_of(30)
-    panel.run_view.scene.choose(15)
+    panel.run_view.state.choose(15)
     table = StepTable(panel.run).html(15)
     row = re.search(r'<tr data-step="15".*?</tr>', table)
     assert row is not None
@@ -215,9 +215,9 @@ def test_a_look_does_not_grow_with_the_run() -> None:
     for steps in (50, 5_000):
         panel = panel_of(steps)
         with undisturbed(panel):
-            panel.run_view.scene.choose(20)
+            panel.run_view.state.choose(20)
             panel.run_view.steps.show()
-            panel.run_view.scene.choose(21)
+            panel.run_view.state.choose(21)
             calls.append(calls_in(panel.run_view.steps.show))
     assert calls[1] < 1.2 * calls[0]
 

@@ -118,7 +118,7 @@ def test_a_step_that_was_typed_just_then() -> None:
     run = searching(tool, steps=9)
     asyncio.run(to_the_end(run))
     panel = shown(run)
-    number, scene = panel.run_view.steps.number, panel.run_view.scene
+    number, scene = panel.run_view.steps.number, panel.run_view.state
     in_the_middle(panel, number, lambda: scene.choose(3), lambda: setattr(number, "value", "7"))
     wait_until(lambda: bool(number.value == "7"))
     assert scene.chosen == 7

@@ -1,3 +1,1 @@
-"""What has to be known of the notebook that this runs in: is there a page, its stop button, and the kernel's private ways."""
-
-from __future__ import annotations
+"""The notebook that runs this code: whether it has a page, its stop button, and the private ways of its kernel."""

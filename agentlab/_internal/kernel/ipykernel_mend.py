@@ -1,17 +1,17 @@
-"""Lets the messages of the panel reach a kernel that awaits a run, and answers them properly. Private API of ipykernel, kept in here.
+"""Lets the panel's messages reach a kernel that awaits a run, and answers them. All uses of ipykernel's private API are here.
 
-What is mended, each part found by its features, else left alone:
+Three problems, each mended only where its features are found:
 
 1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
-   named. `adopt` gives a widget the rule of 7.0 to 7.3 back: the page decides.
+   named. `adopt` restores the rule of 7.0 to 7.3 for a widget: the page decides.
 2. ipykernel 7.4 handles a widget's message beside an async cell without a status "busy" and "idle". ipywidgets' page waits
    for that "idle" before it sends the next change, so the control is dead. The adopted widgets' messages get both.
 3. Before 7.4 such a message waits until the async cell has ended. Inside `letting_through()` the adopted widgets'
-   messages are handled at once; all others wait their turn, in their order.
+   messages are handled at once; all others wait their turn, in order.
 
-Only comm_msg of adopted widgets is ever touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
-"set the parent, handle, put the parent back" cannot be interleaved with anything else. Tried on ipykernel 6.17 to 7.4; a kernel
-that looks otherwise is left alone.
+Only comm_msg of adopted widgets is touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
+"set the parent, handle, restore the parent" cannot be interleaved with anything else. Tested with ipykernel 6.17 to 7.4; a kernel
+with other features is left alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from agentlab._internal.kernel.front_end import running_kernel
+
 TICK_S = 0.25
 
 
 class KernelMend:
-    """What `mend()` returns; `parts` names what is in force, empty where nothing fits."""
+    """The mends of one kernel; `parts` names those in force, empty if none applies."""
 
     def __init__(self, kernel: Any | None) -> None:
         self._kernel: Any = kernel
@@ -51,7 +53,7 @@ class KernelMend:
             self.parts.append("let through the queue")
 
     def adopt(self, comm: Any) -> None:
-        """Look after one widget's comm (`widget.comm`)."""
+        """Handle the messages of this widget's comm (`widget.comm`)."""
         if self._kernel is None or comm is None:
             return
         self._adopted.add(comm.comm_id)
@@ -60,7 +62,7 @@ class KernelMend:
 
     @contextlib.contextmanager
     def letting_through(self) -> Iterator[None]:
-        """While the block runs, adopted widgets' messages do not wait for the cell; blocks may overlap (gather)."""
+        """Inside the block, adopted widgets' messages do not wait for the cell; blocks may overlap (gather)."""
         if self._depth == 0:
             self._open.enter_context(self._letting_through())
         self._depth += 1
@@ -85,18 +87,18 @@ class KernelMend:
 
     @contextlib.contextmanager
     def _around_the_lock(self) -> Iterator[None]:
-        """7.0 to 7.3: every message takes the kernel's lock, then is dispatched. Turn the two round: look, then lock."""
+        """7.0 to 7.3: every message takes the kernel's lock and is then dispatched. Here it is looked at before the lock."""
         kernel, lock, dispatch = self._kernel, self._kernel._main_asyncio_lock, self._kernel.dispatch_shell
 
         async def dispatch_shell(msg: Any, /, subshell_id: Any = None) -> None:
-            if subshell_id is not None:  # a subshell's thread, which has a lock of its own
+            if subshell_id is not None:  # a subshell's thread, which has its own lock
                 await dispatch(msg, subshell_id=subshell_id)
                 return
             mine = self._mine(msg)
             if mine is not None:
                 self._handle(*mine)
                 return
-            async with lock:  # first come, first served, as before
+            async with lock:  # in order, as before
                 await dispatch(msg, subshell_id=None)
 
         kernel._main_asyncio_lock, kernel.dispatch_shell = contextlib.nullcontext(), dispatch_shell
@@ -108,7 +110,7 @@ class KernelMend:
 
     @contextlib.contextmanager
     def _around_the_queue(self) -> Iterator[None]:
-        """6: messages go through one queue; take the adopted ones before they get there."""
+        """6: messages go through one queue; adopted ones are handled before it."""
         messages = self._kernel.msg_queue
         put = messages.put_nowait
 
@@ -134,17 +136,17 @@ class KernelMend:
         session = self._kernel.session
         try:
             idents, rest = session.feed_identities(frames, copy=False)
-            peek = session.deserialize(rest, content=False, copy=False)  # peeking does not use the signature up
+            peek = session.deserialize(rest, content=False, copy=False)  # peeking does not consume the signature
             if peek["header"]["msg_type"] != "comm_msg":
                 return None
             if session.unpack(peek["content"])["comm_id"] not in self._adopted:
                 return None
             return idents, session.deserialize(rest, content=True, copy=False)
-        except Exception:  # not ours to judge: the kernel's own way reports what is wrong with it
+        except Exception:  # the kernel itself reports what is wrong with it
             return None
 
     def _handle(self, idents: Any, message: Any) -> None:
-        """What dispatch_shell does for a message, without its SIGINT handling, whose saved handler is the cell's."""
+        """Handle a message as dispatch_shell does, without its SIGINT handling, whose saved handler is the cell's."""
         kernel = self._kernel
         before_ident, before = kernel._parent_ident["shell"], kernel.get_parent("shell")
         kernel.set_parent(idents, message, channel="shell")
@@ -167,15 +169,14 @@ def keep_subshell(data: Any, default: Any) -> Any:
 
 
 def has_common_features(kernel: Any) -> bool:
-    """Whether the kernel has all that `_mine` and `_handle` use."""
+    """True if the kernel has everything that `_mine` and `_handle` use."""
     names = ("session", "set_parent", "get_parent", "_publish_status", "_parent_ident", "shell_handlers", "shell_stream", "log")
     return all(hasattr(kernel, name) for name in names) and "comm_msg" in kernel.shell_handlers
 
 
 def mend() -> KernelMend:
-    """The one mend of this process's kernel; one that does nothing where there is none."""
-    kernel_class = getattr(sys.modules.get("ipykernel.kernelbase"), "Kernel", None)
-    kernel = kernel_class.instance() if kernel_class is not None and kernel_class.initialized() else None
+    """The mend of this process's kernel; without a kernel, one that does nothing."""
+    kernel = running_kernel()
     if kernel is None:
         return KernelMend(None)
     found: KernelMend | None = getattr(kernel, "_agentlab_mend", None)
@@ -187,10 +188,10 @@ def mend() -> KernelMend:
 
 @contextlib.asynccontextmanager
 async def waiting() -> AsyncIterator[None]:
-    """Around what a cell awaits: the panel's messages come through, and the stop button acts within TICK_S.
+    """Wrap what a cell awaits: the panel's messages get through, and the stop button acts within TICK_S.
 
-    An interrupt is only seen when the loop wakes, and a cell that awaits a slow provider would sleep on. Nothing is done
-    outside a kernel's main thread.
+    An interrupt is only seen when the loop wakes up, which a cell that awaits a slow provider would not do. Nothing is done outside a
+    kernel's main thread.
     """
     if "ipykernel.kernelbase" not in sys.modules or threading.current_thread() is not threading.main_thread():
         yield
@@ -204,5 +205,5 @@ async def waiting() -> AsyncIterator[None]:
 
 
 async def _tick() -> None:
-    while True:  # noqa: ASYNC110  nothing is waited for: the loop shall wake
+    while True:  # noqa: ASYNC110  only wakes the loop
         await asyncio.sleep(TICK_S)

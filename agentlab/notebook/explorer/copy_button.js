@@ -1,4 +1,4 @@
-// A button that puts a text on the clipboard, and says so. The text itself stands beside it, to be marked and copied by hand.
+// A button that copies a text to the clipboard and confirms it. The text beside it can be copied by hand.
 
 function render({ model, el }) {
   el.classList.add("agentlab-copy");

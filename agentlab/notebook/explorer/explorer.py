@@ -1,8 +1,7 @@
-"""Limits tried on recorded runs with a slider each: what they would have cost and reached shows while the slider moves."""
+"""Limits tried on recorded runs, with a slider each: cost and success are shown while the slider moves."""
 
 from __future__ import annotations
 
-import base64
 import functools
 import threading
 import time
@@ -43,41 +42,44 @@ from agentlab.notebook.explorer.limits import (
 )
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import STYLE, LiveView, Output
+from agentlab.notebook.panel.live_view import LiveView
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import Picture
 from agentlab.notebook.panel.state import is_drawing
-from agentlab.printable import AS_WRITTEN, label
+from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
+from agentlab.printable import label, printable
 from agentlab.stop import StopCondition
 from agentlab.whatif.goals import Goal
 from agentlab.whatif.sources import Recorded, records_of
 
 SETTLED_S = 0.8
-"""So long after the last change what is chosen is kept in the notebook's file."""
-TOLD_EVERY_S = 0.5
-"""So often the picture shows more of the others while they are tried."""
+"""Time after the last change until the choice is saved in the notebook's file."""
+SHOW_OTHERS_EVERY_S = 0.5
+"""How often the picture is redrawn while other limits are tried."""
 FIRST_OTHERS = 5
+NO_LIMIT, AS_RECORDED = "no limit", "as recorded"
+"""The words for None: no limit, or the limit of each run where they differ."""
 
 
 def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> Explorer:
-    """A slider for each limit, tried on recorded runs while it moves: cost, success, why runs would have ended, and the frontier.
+    """A slider for each limit, tried on recorded runs while it moves: cost, success, why runs would end, and the Pareto frontier.
 
     recorded  a steps frame, a Store, results of an experiment, a result, a run, or a list of these
-    goal      what counts as success, as for `lab.backtest`; None: the agent came to an end of its own
+    goal      what counts as success, as for `lab.backtest`; None: the agent finished on its own
     runs      with a steps frame, its runs frame
     limits    names of the limits that get a slider, or a dict of names with values to slide over (None: round ones): `StepCountIs`,
               `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`, `max_calls`,
               `timeout`
 
     It opens with the limits that the runs had, and with their figures as recorded. A limit that you do not change stays as it was in
-    each run; one that differs from run to run is `None`, as recorded, until you set it for all. A frame has the limits in columns such
-    as `max_turns` and `HasToolCall.limit`; the page says what it does not know.
+    each run; one that differs between runs is `None`, as recorded, until you set it for all. A frame has the limits in columns such
+    as `max_turns` and `HasToolCall.limit`; the page names limits that are unknown.
 
-    `explorer.stop` and `explorer.budget` are what was chosen, for `agent.run(…)`; `explorer.code` is the same as text.
+    `explorer.stop` and `explorer.budget` are the chosen limits, for `agent.run(…)`; `explorer.code` is the same as text.
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
-    behind the frontier, as `lab.backtest` gives them. Where some runs are unknown the page gives a range for the success, and a mean
-    only for most of the runs, with their number; it compares them with what the same runs took.
-    Errors: ConfigurationError for what is no record of runs, and for names and goals that there are not.
+    behind the frontier, as `lab.backtest` gives them. Where some runs are unknown, the success is a range, and a mean is shown only if
+    most runs are known, with their number; it is compared with the record of the same runs.
+    Errors: ConfigurationError for what is no record of runs, and for unknown names and goals.
 
     Example:
         >>> explorer = lab.explore([result, *others], limits={"StepCountIs": [2, 4, 8]})
@@ -91,7 +93,7 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
 
 
 class Explorer(LiveView):
-    """The limits, what they come to on the records, and how that compares with others."""
+    """The limits, their outcome on the records, and how that compares with other limits."""
 
     def __init__(self, recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> None:
         super().__init__()
@@ -109,24 +111,24 @@ class Explorer(LiveView):
         self._changed_at = 0.0
         self._longest = self._trials.longest
         self.limits = ChosenLimits(self._trials.opening)
-        self.limits.on_change = self._touched
+        self.limits.on_change = self._changed
 
-    # What was chosen --------------------------------------------------------------------------------------------------------
+    # The choice -------------------------------------------------------------------------------------------------------------
 
     @property
     def stop(self) -> StopCondition | None:
-        """The stop condition that was chosen, for `agent.run(…, stop=…)`; None where there is none."""
+        """The chosen stop condition, for `agent.run(…, stop=…)`; None if there is none."""
         return stop_of(self._trials.complete(self.limits.snapshot()))
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that was chosen, for `agent.run(…, budget=…)`; None: the default will do."""
+        """The chosen budget, for `agent.run(…, budget=…)`; None if the default suffices."""
         limits = budget_of(self._trials.complete(self.limits.snapshot()), self._longest)
         return Budget(**limits) if limits else None
 
     @property
     def code(self) -> str:
-        """Both as they are written between the brackets of `agent.run(…)`."""
+        """Both as arguments of `agent.run(…)`."""
         return self._code_of(self.limits.snapshot())
 
     def _code_of(self, chosen: Mapping[str, Value]) -> str:
@@ -134,12 +136,12 @@ class Explorer(LiveView):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row: the limits that were chosen, and what they come to, as `lab.backtest` gives it."""
+        """One row: the chosen limits and their outcome, as `lab.backtest` gives it."""
         return self._now().frame.copy()
 
     @property
     def others(self) -> pd.DataFrame:
-        """A row for each configuration of the grid behind the frontier, for `lab.plots.what_if`. Waits for those not tried yet."""
+        """One row per configuration of the grid behind the frontier, for `lab.plots.what_if`. Waits until all have been tried."""
         self._others.finish()
         return self._others.frame()
 
@@ -150,9 +152,10 @@ class Explorer(LiveView):
             self._tried = tried = self._trials.of(chosen)
         return tried
 
-    def _unsaid(self) -> str:
-        """What there is no slider for, and why."""
-        return left_out(self._offered) + notes(self._recorded, list(self.limits))
+    def _without_slider(self) -> str:
+        """The limits without a slider, and why."""
+        missing = (f"{offer.kind.label}: {offer.why_not}." for offer in self._offered.values() if not offer.values)
+        return "".join(map(markup.note, missing)) + notes(self._recorded, list(self.limits))
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
@@ -165,60 +168,56 @@ class Explorer(LiveView):
         code_heading = Html("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
         self.back = widgets.Button(description="As recorded", tooltip="Back to the limits that the runs had")
         self.back.on_click(lambda _: self.limits.update(self._trials.opening))
-        missing = Html(self._unsaid(), _dom_classes=("agentlab-message",))
-        chosen = widgets.VBox(
+        missing = Html(self._without_slider(), _dom_classes=("agentlab-message",))
+        left = widgets.VBox(
             [heading, *(row.view for row in self.rows.values()), self.back, missing, code_heading, self.code_text, self.copy],
             layout=widgets.Layout(flex="0 1 22em", min_width="19em"), _dom_classes=("agentlab-editor", "agentlab-tried"),
         )  # fmt: skip
         about = Html(markup.note(f"The goal: {self._goal}."))
-        found = widgets.VBox(
+        right = widgets.VBox(
             [self.summary, about, self.figures, self.chart, self.progress, self.ends],
             layout=widgets.Layout(flex="1 1 34em", min_width="22em"), _dom_classes=("agentlab-found",),
         )  # fmt: skip
-        body = widgets.HBox([chosen, found], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
         for _ in range(FIRST_OTHERS):
             self._others.one_more()
-        self._put(body)
-        try:
-            threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
-        except RuntimeError as error:
-            self.fault.value = markup.fault(f"The other limits are not tried, since no thread can be started: {error}.")
+        self._put(widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px")))
+        threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
 
     def _try_others(self) -> None:
-        """The grid, on a thread of its own; it rests as long as it works, so that a slider never waits for it."""
-        told_at = time.monotonic()
+        """Try the grid on a thread that rests as long as it works, so that a slider never waits for it."""
+        shown_at = time.monotonic()
         while not self._others.over:
             began = time.monotonic()
             self._others.one_more()
             ended = time.monotonic()
-            if ended > told_at + TOLD_EVERY_S:
-                told_at = ended
+            if ended > shown_at + SHOW_OTHERS_EVERY_S:
+                shown_at = ended
                 self._redrawer.mark()
             time.sleep(ended - began)
         self._redrawer.mark()
 
-    def _touched(self) -> None:
+    def _changed(self) -> None:
         self._changed_at = time.monotonic()
         if self._widget is not None:
             self._redrawer.mark(soon=True)
 
     def _show(self) -> bool:
         for row in self.rows.values():
-            row.show()  # first: to try the limits takes a while, and who moves a slider meanwhile is not to have it moved back
+            row.show()  # first: trying the limits takes a while, and a slider moved meanwhile must not be moved back
         tried = self._now()
         self.summary.value = summary_html(tried)
         self.figures.value = figures_html(tried, self._trials.record)
         self.ends.value = ends_html(tried)
         self.chart.value = self._pictured(tried).as_html()
         text = self._code_of(tried.chosen)
-        self.copy.text = text  # first: the code that is to be seen is what is copied
+        self.copy.text = text  # first: the visible code is what gets copied
         self.code_text.value = code_html(text)
         done, whole = self._compared, len(self._others.several)
         self.progress.value = markup.note(f"{done:,} of {whole:,} other limits tried so far." if done < whole else "")
         return False
 
     def _pictured(self, tried: Tried) -> Picture:
-        with self._comparing:  # what is kept is made while the page is drawn
+        with self._comparing:  # a display may ask for the picture while the page is drawn
             if self._compared != self._others.done:
                 self._compared = self._others.done
                 self._picture.compare_with(self._others.frame())
@@ -234,58 +233,46 @@ class Explorer(LiveView):
     def _finished(self) -> object:
         return ("kept", self.limits.version) if self._others.over and self._is_settled else None
 
-    # Shown ------------------------------------------------------------------------------------------------------------------
-
     def _static(self) -> StaticTrial:
         if self._widget is None:
             self._others.finish()
         tried = self._now()
-        about = markup.note(f"The goal: {self._goal}.") + self._unsaid()
+        about = markup.note(f"The goal: {self._goal}.") + self._without_slider()
         return StaticTrial(tried, self._trials.record, self._code_of(tried.chosen), about, self._pictured(tried))
 
     def __repr__(self) -> str:
         return f"Explorer({counted(self._trials.record.row['runs'], 'run')}, {self.code})"
 
 
-class StaticTrial:
-    """The limits and what they come to, for a reader without a kernel; `about` is what is to be said of both, as HTML."""
+class StaticTrial(StaticOutputs):
+    """The limits and their outcome for a reader without a kernel; `about` is HTML with remarks on both."""
 
     def __init__(self, tried: Tried, record: Tried, code: str, about: str, picture: Picture) -> None:
         self._tried, self._record, self._code, self._about, self._picture = tried, record, code, about, picture
 
-    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
-        """All in one; most readers show its HTML and nothing else of it, so `with_pictures` puts the picture there."""
-        return {
-            "text/plain": self._text(),
-            "text/html": self._html(self._picture.as_html() if with_pictures else ""),
-            "image/png": base64.b64encode(self._picture.png).decode(),
-        }
+    def pictures(self) -> list[Picture]:
+        """The chosen limits among others."""
+        return [self._picture]
 
-    def outputs(self) -> list[Output]:
-        """Text and HTML, then the picture."""
-        told: Output = ({"text/plain": self._text(), "text/html": self._html()}, {})
-        return [told, self._picture.as_output()]
-
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The limits and their outcome in two lines."""
         row = self._tried.row
         ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
-        unknown = share(row["unknown_share"])
-        return markup.printable(
+        return printable(
             f"{self._code}\n{counted(row['runs'], 'run')}{', as recorded' if self._tried.is_record else ''}: "
-            f"{reached(row)} reached the goal, {unknown} unknown. {ended}"
+            f"{reached(row)} reached the goal, {share(row['unknown_share'])} unknown. {ended}"
         )
 
-    def _html(self, picture: str = "") -> str:
-        parts = (
-            STYLE,
+    def html(self, pictures: str = "") -> str:
+        """Figures and ends as tables."""
+        return panel_html(
             summary_html(self._tried),
             self._about,
             f"<pre>{markup.escape(self._code, 2000)}</pre>",
             figures_html(self._tried, self._record, timed=False),
-            picture,
+            pictures,
             ends_html(self._tried),
         )
-        return f'<div class="agentlab-panel {AS_WRITTEN}">{"".join(parts)}</div>'
 
 
 def _goal_words(goal: Goal) -> str:
@@ -298,19 +285,18 @@ def _goal_words(goal: Goal) -> str:
     return repr(goal) if isinstance(goal, StopCondition) else getattr(goal, "__name__", type(goal).__name__)
 
 
-NO_LIMIT, AS_RECORDED = "no limit", "as recorded"
-"""What None is: no limit, or each run's own where these differ."""
+# The rows -------------------------------------------------------------------------------------------------------------------
 
 
 class LimitRow:
-    """One limit: what is typed, ticked, slid, or set from code is the same value."""
+    """One limit: a number, a check box for None, and a slider. Typing, ticking, sliding and code set the same value."""
 
     def __init__(self, offer: Offer, chosen: ChosenLimits, none: str = NO_LIMIT) -> None:
         self.offer, self._chosen, self._name = offer, chosen, offer.kind.name
         value, kind = chosen[self._name], offer.kind
         middle = offer.values[len(offer.values) // 2]
-        told = f"{self._name}: {none}, or a value from {offer.values[0]} to {offer.values[-1]} and beyond"
-        face = Face(kind.label, unit=kind.unit, help=told, nothing=none, start=middle, label_width="7.5em", width="14.5em")
+        help_ = f"{self._name}: {none}, or a value from {offer.values[0]} to {offer.values[-1]} and beyond"
+        face = Face(kind.label, unit=kind.unit, help=help_, nothing=none, start=middle, label_width="7.5em", width="14.5em")
         self.number = NumberField(face, kind.number, value, self._write)
         words = [f"{kind.label} {_in_words(one, kind.unit)}" for one in offer.values]
         self.slider = RangeSlider(
@@ -320,7 +306,7 @@ class LimitRow:
         self.view = widgets.VBox([self.number.view, self.slider], _dom_classes=("agentlab-limit-row",))
 
     def show(self) -> None:
-        """Bring number and slider up to date."""
+        """Update number and slider."""
         self.number.follow(lambda: self._chosen[self._name])
         self.slider.place = self.offer.place_of(self._chosen[self._name])
 
@@ -335,7 +321,7 @@ class LimitRow:
 
 
 class ToolTicks:
-    """The tools that were called: a box each; a run stops when one of those that are ticked was called."""
+    """A check box for each tool; a run stops when a ticked tool was called."""
 
     def __init__(self, offer: Offer, chosen: ChosenLimits, none: str = NO_LIMIT) -> None:
         self._chosen, self._name = chosen, offer.kind.name
@@ -347,17 +333,17 @@ class ToolTicks:
             for name in offer.values
         }  # fmt: skip
         for name, box in self.boxes.items():
-            box.observe(self._ticking(name), "value")
+            box.observe(self._on_tick(name), "value")
         each = "" if none == NO_LIMIT else f" ({none} while none is ticked)"
         head = Html(f"Stop when one of these tools was called{each}:", _dom_classes=("agentlab-tools-head",))
         self.view = widgets.VBox([head, widgets.HBox(list(self.boxes.values()), _dom_classes=("agentlab-ticks",))])
 
     def show(self) -> None:
-        """Bring the boxes up to date."""
+        """Update the boxes."""
         for name, box in self.boxes.items():
             box.value = name in (self._chosen[self._name] or ())
 
-    def _ticking(self, name: str) -> Callable[[Any], None]:
+    def _on_tick(self, name: str) -> Callable[[Any], None]:
         def ticked(change: Any) -> None:
             names = self._chosen[self._name] or ()
             if not is_drawing() and (name in names) != change["new"]:
@@ -368,7 +354,7 @@ class ToolTicks:
 
 
 def rows_of(offered: Mapping[str, Offer], chosen: ChosenLimits, differing: Set[str]) -> dict[str, LimitRow | ToolTicks]:
-    """A row for each limit that there are values for; of those that are `differing` each run has its own."""
+    """A row for each limit that has values; those in `differing` have different values in the runs."""
     return {
         name: (ToolTicks if offer.kind.number is tuple else LimitRow)(
             offer, chosen, AS_RECORDED if name in differing else NO_LIMIT
@@ -378,27 +364,22 @@ def rows_of(offered: Mapping[str, Offer], chosen: ChosenLimits, differing: Set[s
     }
 
 
-def left_out(offered: Mapping[str, Offer]) -> str:
-    """The limits that there is no slider for, and why."""
-    return "".join(markup.note(f"{offer.kind.label}: {offer.why_not}.") for offer in offered.values() if not offer.values)
-
-
 def _in_words(value: Value, unit: str) -> str:
-    return (
-        f"{value:,} {unit}".strip() if isinstance(value, int) else f"{value:f} {unit}" if unit == "USD" else f"{value:g} {unit}"
-    )
+    if isinstance(value, int):
+        return f"{value:,} {unit}".strip()
+    return f"{value:f} {unit}" if unit == "USD" else f"{value:g} {unit}"
 
 
-HERE = Path(__file__).parent
+# Controls that ipywidgets does not have; where the page has no anywidget, the number box and the visible code do the same ------
 
 
 @functools.cache
 def _script(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 class RangeSlider(anywidget.AnyWidget):
-    """A slider over a list of values, of which `texts` are the words; `place` is the chosen one, from 0. See range_slider.js."""
+    """An accessible slider over a list of values, described by `texts`; `place` is the chosen one, from 0. See range_slider.js."""
 
     _esm = traitlets.Unicode().tag(sync=True)
     label = traitlets.Unicode().tag(sync=True)
@@ -411,12 +392,11 @@ class RangeSlider(anywidget.AnyWidget):
 
     @traitlets.validate("place")
     def _within(self, proposal: traitlets.Bunch) -> int:
-        """What comes from the page is checked like anything else from outside."""
         return max(0, min(int(proposal["value"]), len(self.texts) - 1))
 
 
 class CopyButton(anywidget.AnyWidget):
-    """A button that puts `text` on the clipboard. See copy_button.js."""
+    """A button that copies `text` to the clipboard. See copy_button.js."""
 
     _esm = traitlets.Unicode().tag(sync=True)
     label = traitlets.Unicode("Copy as code").tag(sync=True)

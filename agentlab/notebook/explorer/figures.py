@@ -1,4 +1,9 @@
-"""What the chosen limits come to on the records, and a coarse grid of other limits to compare them with."""
+"""The outcome of limits on recorded runs: figures, a coarse grid of other limits, their HTML and their picture.
+
+A mean of the known runs is no mean of all runs: those that the limits would let go on are missing from it, and they are the long ones.
+So a mean is shown only if most runs are known, with their number, and compared with the record of the same runs. The share that
+reached the goal is then a range: from none to all of the unknown runs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,7 @@ LEVEL = 0.95
 MOST_CONFIGURATIONS = 1_000
 GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed", "max_tokens")
 MOST_AXES = 3
-"""So many of these limits are tried with each other; all of them alone."""
+"""Limits that are tried in combination; each is also tried alone."""
 FINISHED_WORD, UNKNOWN_WORD = "ended as recorded", "unknown: the record ends before"
 FAILED_WORD = "ended as recorded, in an error"
 UNCLEAR_WORD = "some of these limits: which is unknown"
@@ -42,24 +47,24 @@ UNCLEAR_WORD = "some of these limits: which is unknown"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What limits come to: `row` has the figures by the names of the columns of `lab.backtest`, None where unknown; `ends` how many
-    runs ended for which reason, those that the limits stopped first."""
+    """The outcome of limits: `row` has the figures by the column names of `lab.backtest`, None where unknown; `ends` the number of runs
+    per reason, those that the limits stopped first."""
 
     chosen: Mapping[str, Value]
     row: Mapping[str, Any]
     ends: Sequence[tuple[str, int]]
     frame: pd.DataFrame
     unit: str = "run"
-    """What is independent of each other: a prompt, a recording or a run."""
+    """The independent unit: a prompt, a recording or a run."""
     is_record: bool = False
-    """The limits are those that the runs had."""
+    """True if the limits are those that the runs had."""
 
 
 class Trials:
-    """Tries limits on the same records; what the values on the sliders come to is computed once.
+    """Tries limits on the same records.
 
-    `opening` are the limits on the sliders that the runs had. What has no slider, or was not changed, stays as it was in each run: one
-    that ended by it still ends there.
+    `opening` has the recorded limits that have sliders. A limit without a slider, or unchanged, stays as it was in each run: a run that
+    it ended still ends there.
     """
 
     def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
@@ -77,23 +82,23 @@ class Trials:
         self.record = replace(known, is_record=True)
 
     def of(self, chosen: Mapping[str, Value]) -> Tried:
-        """These limits over all runs; where they are those of the record, the record."""
+        """The outcome of these limits over all runs; the record, if they are the recorded limits."""
         if chosen == self.opening:
             return replace(self.record, chosen=chosen)
         verdict, stayed = self._verdict(chosen)
         return self._of_verdict(chosen, verdict, self._ends(verdict, stayed))
 
     def add_to(self, sums: Sums, number: int, chosen: Mapping[str, Value]) -> None:
-        """Count these limits among others."""
+        """Add the outcome of these limits to `sums`."""
         sums.add(number, self._as_it_was if chosen == self.opening else self._verdict(chosen)[0], self._last, self._cells)
 
     def complete(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
-        """With the limits that all runs had and no slider shows; without those that are left to each run as it was."""
+        """The chosen limits with those that all runs had and no slider shows, without those that stay as they were in each run."""
         differing = self._recorded.differing
         return {**self._recorded.shared, **{n: value for n, value in chosen.items() if value is not None or n not in differing}}
 
     def _verdict(self, chosen: Mapping[str, Value]) -> tuple[Verdict, Bools]:
-        """What these limits make of the runs, and which runs end as recorded by a limit that was not changed."""
+        """The verdict of these limits, and the runs that end as recorded by an unchanged limit."""
         verdict = self.judge.verdict(grid_of(self.complete(chosen)), ())
         changed = {name for name, value in chosen.items() if value != self.opening[name]}
         stayed: Bools = (verdict.outcome == UNKNOWN) & self._recorded.stays(changed)
@@ -113,7 +118,7 @@ class Trials:
         return Tried(chosen, row, ends, frame, self.units.what)
 
     def _ends(self, verdict: Verdict | None, stayed: Bools) -> list[tuple[str, int]]:
-        """Why runs ended: by which limits, before them as they were recorded, or not known. `stayed`: by limits of the record."""
+        """Why runs ended: by which limits, as recorded, or unknown. `stayed` are the runs that recorded limits ended."""
         outcome = self._as_it_was.outcome if verdict is None else verdict.outcome
         stopped = Counter() if verdict is None else Counter(self._fired(verdict, (outcome == STOPPED) & ~stayed))
         by_recorded = dict(self._recorded.ends)
@@ -124,13 +129,13 @@ class Trials:
         found = sorted(stopped.items(), key=lambda one: (-one[1], one[0]))
         ended, unknown = outcome == FINISHED, int((outcome == UNKNOWN).sum())
         failed = int((self.records.reason[ended] == StopReason.ERROR).sum())
-        told = [(FAILED_WORD, failed)] if failed else []
-        return [*found, (FINISHED_WORD, int(ended.sum()) - failed), *told, (UNKNOWN_WORD, unknown)]
+        errors = [(FAILED_WORD, failed)] if failed else []
+        return [*found, (FINISHED_WORD, int(ended.sum()) - failed), *errors, (UNKNOWN_WORD, unknown)]
 
     def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
-        """How many of the runs that were stopped were so by which limits together.
+        """How many runs were stopped by which limits together.
 
-        `reasons.of` names them run by run, which takes longer than all the rest; numbers do where no run has to be looked into.
+        `reasons.of` names them run by run, which takes longer than everything else; where possible they are only counted.
         """
         found = verdict.found
         off = stopped & found.broken.off
@@ -139,15 +144,15 @@ class Trials:
         met = stopped & (found.met == verdict.row)
         unclear = met & (found.broken.off | found.broken.unsure)
         leaves = [] if found.tree is None else list(found.tree.leaves())
-        told = _together({type(leaf).__name__: self.judge.first_of(leaf) <= verdict.row for leaf in leaves}, met & ~unclear)
-        told[UNCLEAR_WORD] = int(unclear.sum())
+        counts = _together({type(leaf).__name__: self.judge.first_of(leaf) <= verdict.row for leaf in leaves}, met & ~unclear)
+        counts[UNCLEAR_WORD] = int(unclear.sum())
         by_limit = found.broken.by[stopped & ~met]
         for place, limit in enumerate(found.limits):
-            told[limit.name] += int((by_limit == place).sum())
-        return +told
+            counts[limit.name] += int((by_limit == place).sum())
+        return +counts
 
     def _as_recorded(self) -> Verdict:
-        """The runs as they were: each to the end of its record."""
+        """The runs as recorded."""
         records, judge = self.records, self.judge
         outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
         done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
@@ -155,18 +160,18 @@ class Trials:
 
 
 def _together(names: Mapping[str, Bools], where: Bools) -> Counter[str]:
-    """In how many of these runs which of the names are true together, each with its names in one."""
-    bits, told = np.zeros(len(where), np.int64), Counter[str]()
+    """The number of runs in `where` per set of names that are true together, joined to one name."""
+    bits, counts = np.zeros(len(where), np.int64), Counter[str]()
     for place, those in enumerate(names.values()):
         bits |= those.astype(np.int64) << place
     for bits_of_run, count in enumerate(np.bincount(bits[where], minlength=1)):
         if count and bits_of_run:
-            told[", ".join(name for place, name in enumerate(names) if bits_of_run >> place & 1)] += int(count)
-    return told
+            counts[", ".join(name for place, name in enumerate(names) if bits_of_run >> place & 1)] += int(count)
+    return counts
 
 
 def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
-    """Each limit with all its values, which the judge makes ready at once."""
+    """Each limit with all its values, which the judge prepares at once."""
     found: list[Grid] = []
     for name, offer in offered.items():
         kind = offer.kind
@@ -178,7 +183,7 @@ def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
 
 
 def limit_columns(offered: Mapping[str, Offer], several: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """Columns with the limits of several configurations, NA where there is none."""
+    """Columns with the limits of several configurations; NA means no limit."""
     found = {}
     for name in offered:
         values = [plain_value(one.get(name)) for one in several]
@@ -194,7 +199,7 @@ def limit_columns(offered: Mapping[str, Offer], several: Sequence[Mapping[str, V
 
 
 class Others:
-    """The coarse grid, tried piece by piece, so that nobody waits for it."""
+    """The coarse grid, tried one configuration at a time."""
 
     def __init__(self, trials: Trials) -> None:
         self._trials = trials
@@ -205,23 +210,23 @@ class Others:
 
     @property
     def over(self) -> bool:
-        """Whether all have been tried."""
+        """True if all have been tried."""
         return self.done >= len(self.several)
 
     def one_more(self) -> None:
-        """Try the next one, on whichever thread."""
+        """Try the next one, from any thread."""
         with self._lock:
             if not self.over:
                 self._trials.add_to(self._sums, self.done, self.several[self.done])
-                self.done += 1  # last: those that are done can be read meanwhile
+                self.done += 1  # last: other threads read the finished ones
 
     def finish(self) -> None:
-        """Try all that are left."""
+        """Try all remaining ones."""
         while not self.over:
             self.one_more()
 
     def frame(self) -> pd.DataFrame:
-        """A row for each that was tried, as `lab.backtest` gives it."""
+        """One row per tried configuration, as `lab.backtest` gives it."""
         done = self.done
         if not done:
             return pd.DataFrame()
@@ -231,8 +236,8 @@ class Others:
 
 
 def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """At most MOST_CONFIGURATIONS, each the limits of the record with some of them changed: each limit alone, and up to three with each
-    other. Tools are left as they were: to end at the first call of any tool would count as success."""
+    """At most MOST_CONFIGURATIONS variations of the recorded limits: each limit alone, and up to three combined. Tools stay as they
+    were: ending at the first call of any tool would count as success."""
     numbers = {name: offer.values for name, offer in offered.items() if offer.kind.measure != "tools"}
     alone: list[dict[str, Value]] = [{name: value} for name, values in numbers.items() for value in values]
     alone += [{}]
@@ -247,7 +252,7 @@ def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[d
 
 
 def spread(values: Sequence[Value], count: int) -> list[Value]:
-    """So many of these values at most, evenly spread, the last among them."""
+    """At most `count` of these values, evenly spread, the last one included."""
     if len(values) <= count or not values:
         return list(values)
     return [values[round((place + 1) * (len(values) - 1) / count)] for place in range(count)]
@@ -260,7 +265,7 @@ MOST_UNKNOWN_FOR_A_MEAN = 0.5
 
 
 def summary_html(tried: Tried) -> str:
-    """The most important in one line, announced to screen readers when it changes."""
+    """The main figures in one line, which screen readers announce when it changes."""
     row = tried.row
     unknown = f", <b>{share(row['unknown_share'])}</b> of the runs unknown" if row["unknown_share"] else ""
     recorded = ", as recorded" if tried.is_record else ""
@@ -272,7 +277,7 @@ def summary_html(tried: Tried) -> str:
 
 
 def reached(row: Mapping[str, Any]) -> str:
-    """The share that reached the goal; where some are unknown, from what to what it can be."""
+    """The share that reached the goal; a range if some runs are unknown."""
     if row["success_unknown"] == 1:
         return "unknown"
     least, most = share(row["success_at_least"]), share(row["success_at_most"])
@@ -280,7 +285,7 @@ def reached(row: Mapping[str, Any]) -> str:
 
 
 def mean(row: Mapping[str, Any], prefix: str) -> str:
-    """A mean per run, of how many of them where not all are known; where most are not, no mean."""
+    """A mean per run, with the number of known runs if not all are; none if most are unknown."""
     unknown, name = unknown_of(row, prefix), f"{prefix}_mean"
     known = row["runs"] - round(unknown * row["runs"])
     if unknown > MOST_UNKNOWN_FOR_A_MEAN or row[name] is None:
@@ -289,13 +294,13 @@ def mean(row: Mapping[str, Any], prefix: str) -> str:
 
 
 def unknown_of(row: Mapping[str, Any], prefix: str) -> float:
-    """The share of the runs of which a figure is unknown."""
+    """The share of the runs whose figure is unknown."""
     return float(row["unknown_share"] if prefix == "step" else row[f"{prefix}_unknown"])
 
 
 def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
-    """The figures, each with its interval, the difference from the record on the same runs, and the share of runs of which it is
-    unknown; unless `timed` without seconds, which differ each time that a notebook is run."""
+    """The figures, each with its interval, the difference from the record of the same runs, and the share of unknown runs. Seconds
+    differ at every execution and are left out unless `timed`."""
     row = tried.row
     known = not row["success_unknown"]
     interval = _interval(row, "success", share) if known else "none: not all known"
@@ -311,12 +316,11 @@ def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
         interval = "none: not all known" if unknown else _interval(row, prefix, lambda value, name=name: _number(value, name))
         shown = mean(row, prefix).replace(" per run", "")
         rows.append((label, shown, interval, _against(saved, row[name], name, same=bool(unknown)), _unknown(unknown)))
-    table = markup.table(HEADS, rows, numbers=(1, 2, 4))
-    return table.replace('class="agentlab-steps"', 'class="agentlab-steps agentlab-figures"', 1)
+    return markup.table(HEADS, rows, numbers=(1, 2, 4), css="agentlab-figures")
 
 
 def ends_html(tried: Tried) -> str:
-    """How many runs ended for which reason, as bars with their numbers."""
+    """The number of runs per reason, with bars."""
     runs = tried.row["runs"]
     body = "".join(
         f'<tr><th scope="row">{markup.escape(label)}</th><td class="agentlab-bar-cell">{_bar(label, count / runs)}</td>'
@@ -331,7 +335,7 @@ _ENDS_HEAD = (("ended by", ""), ("", ' aria-hidden="true"'), ("runs", ' class="n
 
 
 def code_html(text: str) -> str:
-    """What to paste into a run."""
+    """The code to copy."""
     return f'<pre class="agentlab-to-copy" tabindex="0" aria-label="Code for agent.run(…)">{markup.escape(text, 2000)}</pre>'
 
 
@@ -342,7 +346,7 @@ def _bar(label: str, part: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share in words, with a tenth of a percent where that tells it from none and from all."""
+    """A share in percent, with one decimal near 0 and 1."""
     if value is None:
         return "unknown"
     return f"{value:.0%}" if value in (0, 1) or 0.01 <= value <= 0.99 else f"{value:.1%}"
@@ -372,26 +376,26 @@ def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
 
 
 def _against(saved: float | None, mean: float | None, name: str, *, same: bool) -> str:
-    """What is saved per run; `same`: on the same runs, where not all are known."""
+    """The saving per run; `same` if it is on the same runs because not all are known."""
     if saved is None or mean is None:
         return "unknown"
-    on_them = " on these runs" if same else ""
+    where = " on these runs" if same else ""
     whole = float(saved) + float(mean)
     if abs(saved) < 1e-12 or not whole:
-        return f"the same{on_them}"
+        return f"the same{where}"
     part = abs(float(saved)) / whole
-    return f"{_number(abs(float(saved)), name)} {'less' if saved > 0 else 'more'} ({share(part)}){on_them}"
+    return f"{_number(abs(float(saved)), name)} {'less' if saved > 0 else 'more'} ({share(part)}){where}"
 
 
 def _steps_saved(row: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
-    """Of runs that are all known; else the means are not those of the same runs."""
+    """The saved steps if all runs are known; otherwise the means are of different runs."""
     if row["unknown_share"] or row["step_mean"] is None or record["step_mean"] is None:
         return None
     return float(record["step_mean"]) - float(row["step_mean"])
 
 
 def _points(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """The difference of two shares, where both are of all runs."""
+    """The difference of two shares in points, if both are known for all runs."""
     mine, its = row["success_rate"], record["success_rate"]
     if mine is None or its is None or row["success_unknown"] or record["success_unknown"]:
         return "unknown"
@@ -407,7 +411,10 @@ Y = "success_rate"
 
 
 class TradeOff:
-    """Draws what the chosen limits cost and reach, among others."""
+    """Draws cost and success of the chosen limits, the record and other limits as points with their Pareto frontier.
+
+    One figure is kept while the points are the same: only the chosen point moves.
+    """
 
     def __init__(self, record: Tried) -> None:
         self._record = record
@@ -419,18 +426,18 @@ class TradeOff:
         self._still: Any = None
 
     def compare_with(self, others: pd.DataFrame) -> None:
-        """Draw these others from now on, as `lab.backtest` gives them."""
+        """Draw these other limits from now on, as `lab.backtest` gives them."""
         with self._lock:
             self._others, self._made = what_if_data(others, self.x, Y), False
 
     def draw(self, tried: Tried) -> Picture:
-        """The picture with these limits as the chosen ones."""
+        """The picture with these limits as the chosen point."""
         with self._lock:
             if not self._made:
                 self._make()
             self._place(tried)
             width, height = round(WIDTH * look.DPI), round(HEIGHT * look.DPI)
-            return Picture(self._png(), f"{self._said(tried)} {self._axes.alt}", width, height)
+            return Picture(self._png(), f"{self._alt(tried)} {self._axes.alt}", width, height)
 
     def _make(self) -> None:
         others = what_if_data(self._record.frame.iloc[:0], self.x, Y) if self._others is None else self._others
@@ -466,13 +473,13 @@ class TradeOff:
             )  # fmt: skip
         if at:
             self._reach(at[0])
-        figure.draw_without_rendering()  # finds the places; from now on they stay
+        figure.draw_without_rendering()  # lays the figure out once
         figure.set_layout_engine("none")
         self._figure, self._still = figure, None
         self._made = True
 
     def _png(self) -> bytes:
-        """The picture: what stays is drawn once, and what was chosen over it."""
+        """The picture: the fixed part is drawn once, the chosen point over it."""
         if self._still is None:
             self._canvas.draw()
             self._still = self._canvas.copy_from_bbox(self._figure.bbox)
@@ -481,7 +488,7 @@ class TradeOff:
             self._axes.draw_artist(artist)
         out = io.BytesIO()
         picture = Image.fromarray(np.asarray(self._canvas.buffer_rgba()))
-        picture.save(out, format="png", compress_level=1)  # the smallest file would take longer than all the rest
+        picture.save(out, format="png", compress_level=1)  # a smaller file would take longer than everything else
         return out.getvalue()
 
     def _place(self, tried: Tried) -> None:
@@ -500,7 +507,7 @@ class TradeOff:
             self._reach(max([at[0], *(float(end) for end in ends["x"] if end is not None)]))
 
     def _reach(self, x: float) -> None:
-        """Have the axis go at least so far."""
+        """Extend the axis to x."""
         if x > self._axes.get_xlim()[1]:
             self._axes.set_xlim(0, x * 1.06)
             self._still = None
@@ -510,15 +517,15 @@ class TradeOff:
         return self.x.removesuffix("_mean")
 
     def _point(self, tried: Tried) -> tuple[float, float] | None:
-        """Where it is drawn; None where too much is unknown, since means of other runs cannot be compared."""
+        """The place of the point; None if too much is unknown to compare means."""
         x, y = tried.row[self.x], tried.row[Y]
         unknown = max(unknown_of(tried.row, self._stem), tried.row["success_unknown"])
         return None if x is None or y is None or unknown > MOST_UNKNOWN else (float(x), float(y))
 
-    def _said(self, tried: Tried) -> str:
-        told = []
+    def _alt(self, tried: Tried) -> str:
+        parts = []
         for name, one in (("These limits", tried), ("The record", self._record)):
             at = self._point(one)
             words = "not drawn" if at is None else f"{number(at[1], Y)} reached the goal at {number(at[0], self.x)} per run"
-            told.append(f"{name}: {words}, {one.row['unknown_share']:.0%} unknown.")
-        return " ".join(told)
+            parts.append(f"{name}: {words}, {one.row['unknown_share']:.0%} unknown.")
+        return " ".join(parts)

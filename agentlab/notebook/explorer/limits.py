@@ -1,4 +1,4 @@
-"""The limits that can be tried on recorded runs: what each is called, and the values that are worth trying."""
+"""The limits of an explorer: which can be tried and with which values, those that were chosen, and those that the runs had."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agentlab.whatif.grids import Grid, fields_of
 from agentlab.whatif.records import Bools, Records, numbers
 
 MOST_STOPS = 40
-"""More stops on a slider cannot be told apart."""
+"""Values on a slider: more cannot be distinguished."""
 MOST_TOOLS = 12
-"""So many tools have a box to tick; all others can be set from code."""
+"""Tools with a check box; others can be set from code."""
 SKEWED = 12
-"""Where the most is so many times the middle, values rise by factors."""
+"""Ratio of the largest total to the median from which values rise by factors."""
 _STEPS = (1, 2, 5)
 _FACTORS = (1, 2, 3, 5, 7)
 
@@ -35,12 +35,15 @@ Value: TypeAlias = Any
 """Of a limit: an int, a Decimal for money, a float for seconds; a tuple of names for tools; None where there is none."""
 
 
+# Limits that can be tried ---------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A limit as it is named in code, and as a person reads it.
+    """A limit: its name in code and its label.
 
-    `number` is the type of its value, `measure` the running total that it bounds, `leaf` makes the stop condition that it is; without
-    one it is a limit of the budget.
+    `number` is the type of its value, `measure` the running total that it bounds, `leaf` makes the stop condition; None for a limit
+    of the budget.
     """
 
     name: str
@@ -51,12 +54,12 @@ class Kind:
     leaf: Callable[..., StopCondition] | None = None
 
     def condition(self, value: Value) -> StopCondition:
-        """The stop condition with this value. Raises LimitError for what is no limit."""
+        """The stop condition with this value. Raises LimitError for a value that is no limit."""
         assert self.leaf is not None  # noqa: S101  for the type checker
         return self.leaf(*value) if self.leaf is HasToolCall else self.leaf(value)
 
     def checked(self, value: Value) -> Value:
-        """The value as it is kept. Raises LimitError for what is no limit."""
+        """The value in its type. Raises LimitError for a value that is no limit."""
         if value is None:
             return None
         if self.leaf is HasToolCall:
@@ -83,30 +86,27 @@ KINDS = {
         Kind("timeout", "Time", "s", float, "time_s"),
     )
 }
-NOTHING: Mapping[str, Value] = {}
 USUAL = ("StepCountIs", "MaxTokensUsed", "MaxCost", "max_calls", "timeout", "HasToolCall")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A limit with the values to try, the least first; for tools their names. With none, `why_not` says why."""
+    """A limit with the values to try in rising order, or the names of tools. Without any, `why_not` says why."""
 
     kind: Kind
     values: tuple[Value, ...] = ()
     why_not: str = ""
 
     def place_of(self, value: Value) -> int:
-        """The place of the value nearest to this one; behind the last is no limit."""
+        """The place of the nearest value; the place after the last means no limit."""
         if value is None:
             return len(self.values)
         return min(range(len(self.values)), key=lambda place: abs(float(self.values[place]) - float(value)), default=0)
 
 
-def offers(
-    records: Records, limits: object, usual: Sequence[str] = USUAL, recorded: Mapping[str, Value] = NOTHING
-) -> dict[str, Offer]:
-    """The limits by name, each with its values. `limits` names those that are wanted; a dict gives values to try, None the usual.
-    The value that the runs had is among the values.
+def offers(records: Records, limits: object, usual: Sequence[str], recorded: Mapping[str, Value]) -> dict[str, Offer]:
+    """The limits by name with their values, the recorded value included. `limits` names the wanted limits; a dict gives values to try,
+    None the usual ones.
 
     Raises ConfigurationError for a name that is no limit, and LimitError for a value that is none.
     """
@@ -163,16 +163,16 @@ def _from_the_data(records: Records, kind: Kind) -> Offer:
     firsts, totals = known[records.start[:-1][there]], known[last]
     firsts, totals = firsts[~np.isnan(firsts)], totals[~np.isnan(totals)]
     if not len(totals):
-        return Offer(kind, why_not="not known in any of these runs")
+        return Offer(kind, why_not="unknown in all of these runs")
     if totals.max() <= 0:
         return Offer(kind, why_not="0 in all of these runs")
     if kind.name == "max_calls" and (totals == records.lengths[there]).all():
-        return Offer(kind, why_not="one call a step in all of these runs: the limit on steps is the same")
+        return Offer(kind, why_not="one call per step in all of these runs: the limit on steps is the same")
     return Offer(kind, round_values(float(firsts.min(initial=totals.min())), totals, kind.number))
 
 
 def _tools(records: Records) -> tuple[str, ...]:
-    """The tools that were called, those of most steps first."""
+    """The called tools, the most frequent first."""
     if "tools" not in records.steps.columns:
         return ()
     counts: dict[str, int] = {}
@@ -183,11 +183,8 @@ def _tools(records: Records) -> tuple[str, ...]:
     return tuple(sorted(counts, key=lambda name: (-counts[name], name))[:MOST_TOOLS])
 
 
-# Round values ---------------------------------------------------------------------------------------------------------------------
-
-
 def round_values(least: float, totals: Any, kind: type) -> tuple[Value, ...]:
-    """Round numbers from about the least to the most of the totals, few enough for a slider."""
+    """Round numbers from about `least` to the largest total, few enough for a slider."""
     most = float(totals.max())
     whole = kind is int
     if float(np.median(totals)) * SKEWED < most:
@@ -198,7 +195,7 @@ def round_values(least: float, totals: Any, kind: type) -> tuple[Value, ...]:
 
 
 def _by_steps(least: float, most: float, *, whole: bool) -> list[Decimal]:
-    """Equally far from each other."""
+    """Equally spaced values."""
     exponent = math.floor(math.log10(most / MOST_STOPS))
     sizes = (Decimal(digit).scaleb(power) for power in range(exponent, max(exponent, -1) + 2) for digit in _STEPS)
     size = next(size for size in sizes if math.ceil(most / float(size)) <= MOST_STOPS and (size >= 1 or not whole))
@@ -207,7 +204,7 @@ def _by_steps(least: float, most: float, *, whole: bool) -> list[Decimal]:
 
 
 def _by_factors(least: float, most: float, *, whole: bool) -> list[Decimal]:
-    """Each about one and a half times the one before: for what a few runs use far more of than the others."""
+    """Values that rise by about one and a half each, for totals of which a few are much larger than the others."""
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
     rising = [Decimal(digit).scaleb(power) for power in powers for digit in _FACTORS]
     rising = [value for value in rising if value >= 1 or not whole]
@@ -216,29 +213,31 @@ def _by_factors(least: float, most: float, *, whole: bool) -> list[Decimal]:
     return found[-MOST_STOPS:]
 
 
+# Chosen limits --------------------------------------------------------------------------------------------------------------
+
 DEFAULT_TURNS = Budget().max_turns or 0
 
 
 class ChosenLimits(MutableMapping[str, Value]):
-    """The limits by name, None where there is none. To set one moves its slider; `del` takes the limit away."""
+    """The chosen limits by name, None where there is none. Setting one moves its slider; `del` removes the limit."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values: dict[str, Value] = dict(values)
         self.on_change: Callable[[], None] | None = None
-        """Called behind every change."""
+        """Called after every change."""
         self._lock = threading.Lock()
         self.version = 0
-        """How often something was changed."""
+        """Number of changes."""
 
     def __getitem__(self, name: str) -> Value:
         return self._values[self._known(name)]
 
     def __setitem__(self, name: str, value: Value) -> None:
-        kept = KINDS[self._known(name)].checked(value)
+        checked = KINDS[self._known(name)].checked(value)
         with self._lock:
-            if kept == self._values[name]:
+            if checked == self._values[name]:
                 return
-            self._values = {**self._values, name: kept}
+            self._values = {**self._values, name: checked}
             self.version += 1
         if self.on_change is not None:
             self.on_change()
@@ -258,7 +257,7 @@ class ChosenLimits(MutableMapping[str, Value]):
         return name
 
     def snapshot(self) -> Mapping[str, Value]:
-        """As they are now: what is read while somebody moves a slider."""
+        """The limits now; a later change does not affect them."""
         return self._values
 
     def __repr__(self) -> str:
@@ -266,7 +265,7 @@ class ChosenLimits(MutableMapping[str, Value]):
 
 
 def stop_of(chosen: Mapping[str, Value]) -> StopCondition | None:
-    """The stop condition of these limits; None where there is none."""
+    """The stop condition of these limits; None if there is none."""
     leaves = [
         KINDS[name].condition(value) for name, value in chosen.items() if value is not None and KINDS[name].leaf is not None
     ]
@@ -274,20 +273,20 @@ def stop_of(chosen: Mapping[str, Value]) -> StopCondition | None:
 
 
 def limits_of(chosen: Mapping[str, Value]) -> dict[str, Any]:
-    """Those of these limits that are a budget's."""
+    """The budget's limits among these."""
     return {name: value for name, value in chosen.items() if value is not None and KINDS[name].leaf is None}
 
 
 def grid_of(chosen: Mapping[str, Value]) -> Grid:
-    """These limits as what is tried on the records."""
+    """These limits as a grid to try on the records."""
     return Grid("", stop_of(chosen), limits_of(chosen), ())
 
 
 def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
-    """What a run's budget has to say, so that it ends where the record does under these limits; empty: the default will do.
+    """The fields of a budget with which a run ends where the record does under these limits; empty if the default suffices.
 
-    A budget ends a run after 20 turns unless it says otherwise: as in the record, where that is known. Else, where the record has
-    `longest` steps, and more than that, it has to.
+    The default budget ends a run after 20 turns. `max_turns` is that of the record if it is known; otherwise it is given if the
+    record has more steps, `longest` at most.
     """
     limits = limits_of(chosen)
     if "max_turns" in chosen:
@@ -298,7 +297,7 @@ def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
 
 
 def as_code(chosen: Mapping[str, Value], longest: int) -> str:
-    """What to paste between the brackets of `agent.run(…)`."""
+    """The limits as arguments of `agent.run(…)`."""
     stop = stop_of(chosen)
     leaves = " | ".join(map(_written, stop.parts or (stop,))) if stop is not None else "None"
     budget = ", ".join(f"{name}={value}" for name, value in budget_of(chosen, longest).items())
@@ -306,46 +305,48 @@ def as_code(chosen: Mapping[str, Value], longest: int) -> str:
 
 
 def _written(leaf: StopCondition) -> str:
-    """A condition as a person writes it, with no names of its fields."""
+    """A condition as a person writes it, without the name of its field."""
     if isinstance(leaf, HasToolCall):
         return repr(leaf)
     (value,) = (getattr(leaf, field) for field in fields_of(leaf))
     return f"{type(leaf).__name__}({value})"
 
 
+# Recorded limits ------------------------------------------------------------------------------------------------------------
+
 COLUMNS = {"max_turns": "max_turns", "max_calls": "max_calls", "max_tokens": "max_tokens", "max_cost": "max_cost_usd",
            "timeout": "timeout_s"}  # fmt: skip
-"""Where a steps frame has the limits of the budget."""
+"""The columns of a steps frame with the limits of the budget."""
 ANOTHER = "another condition"
-"""What runs ended by whose condition has no slider, or is not in the frame."""
+"""The end of runs whose condition has no slider, or is not in the frame."""
 RAISED = "a condition that raised"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLimits:
-    """The limits of the runs, by the names of KINDS."""
+    """The limits of the recorded runs, by the names of KINDS."""
 
     shared: Mapping[str, Value]
     """The value that all runs had; None: none of them had that limit."""
     differing: frozenset[str]
-    """Those that differ from run to run, or are not known."""
+    """Limits that differ between runs, or are unknown."""
     of_budget: Sequence[str]
-    """Those of the budget that the runs had, without the default of turns where no run reached it."""
+    """The budget's limits that the runs had, without the default of turns if no run reached it."""
     others: Sequence[str]
-    """In words, what bounded the runs and has no slider."""
+    """Names of limits without a slider."""
     ends: Mapping[str, Bools]
-    """By limit or condition, the runs that ended by it."""
+    """By limit or condition, the runs that it ended."""
     broken: Bools
-    """The runs whose last step was broken off before a further call, by whichever limit of the budget."""
+    """The runs whose last step was broken off before a further call, by any limit of the budget."""
 
     def stays(self, changed: set[str]) -> Bools:
-        """The runs that end as recorded, whatever the changed limits are: they ended by another one."""
+        """The runs that end as recorded whatever the changed limits are: another limit ended them."""
         found: Bools = np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
         return found & ~self.broken if changed & COLUMNS.keys() - {"max_turns"} else found
 
 
 def recorded_limits(records: Records) -> RecordedLimits:
-    """Read the limits off the last step of each run."""
+    """Read the limits from the last step of each run."""
     there, columns = records.lengths > 0, set(map(str, records.steps.columns))
     last = records.steps.iloc[records.start[1:][there] - 1]
     leaves = [name.removesuffix(".limit") for name in map(str, records.steps.columns) if name.endswith(".limit")]
@@ -356,14 +357,14 @@ def recorded_limits(records: Records) -> RecordedLimits:
     shared: dict[str, Value] = {}
     for name, kind in KINDS.items():
         if kind.leaf is not None:
-            column, is_told = f"{name}.limit", "condition_met" in columns
+            column, is_known = f"{name}.limit", "condition_met" in columns
             none = name not in leaves or not any_of
         else:
             column, none = COLUMNS[name], False
-            is_told = column in columns and not (ends[name][there] & last[column].isna().to_numpy()).any()
-        if none and is_told:
+            is_known = column in columns and not (ends[name][there] & last[column].isna().to_numpy()).any()
+        if none and is_known:
             shared[name] = None
-        elif column in columns and is_told and last[column].nunique(dropna=False) <= 1:
+        elif column in columns and is_known and last[column].nunique(dropna=False) <= 1:
             values = last[column].dropna().tolist()
             shared[name] = kind.checked(_value(kind.leaf is HasToolCall, values[0])) if values else None
     stopped, named = by_limit & (reason == str(StopReason.STOP_CONDITION)), np.zeros(len(records), bool)
@@ -388,7 +389,7 @@ def _value(names: bool, value: object) -> object:
 
 
 def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
-    """Whether the condition of the runs is met where any of its leaves is: what sliders can show."""
+    """True if the condition of the runs is met when any of its leaves is, which sliders can show."""
     steps = records.steps
     if not leaves:
         return True
@@ -399,7 +400,7 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
         return True
     there = np.flatnonzero(records.lengths)
     forms = steps[[f"{leaf}.limit" for leaf in leaves]].iloc[records.start[1:][there] - 1].isna()
-    for run in there[~forms.duplicated().to_numpy()]:  # one run for each set of conditions: a store need not load them all
+    for run in there[~forms.duplicated().to_numpy()]:  # one run per set of conditions, so that a store need not load them all
         tree = records.histories(int(run))[-1].settings.stop
         if tree is not None and any(part.parts for part in (tree.parts if isinstance(tree, AnyOf) else (tree,))):
             return False
@@ -407,11 +408,11 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
 
 
 def notes(recorded: RecordedLimits, offered: Sequence[str]) -> str:
-    """What is to be said of limits that no slider shows, as HTML."""
+    """Remarks on limits that no slider shows, as HTML."""
     differ = [KINDS[name].label for name in offered if name in recorded.differing]
-    told = []
+    remarks = []
     if differ:
-        told.append(f"{', '.join(differ)}: not the same in all runs, or not known. As recorded until you set one for all.")
+        remarks.append(f"{', '.join(differ)}: not the same in all runs, or unknown. As recorded until you set one for all.")
     if recorded.others:
-        told.append(f"Stays as recorded, and is not in the code: {', '.join(recorded.others)}.")
-    return "".join(map(markup.note, told))
+        remarks.append(f"Stays as recorded, and is not in the code: {', '.join(recorded.others)}.")
+    return "".join(map(markup.note, remarks))

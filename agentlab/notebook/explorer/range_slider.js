@@ -1,7 +1,7 @@
-// A slider over a list of values: the browser's own, so that keys, touch and screen readers work as everywhere. Without this file
-// nothing is lost but the sliding: a number box beside it takes the same values.
+// A slider over a list of values: the browser's own, so that keys, touch and screen readers work. Without this file the number box
+// beside it takes the same values.
 
-const SHORTEST_PAUSE_MS = 80; // while it is moved Python hears of it so often at most
+const SHORTEST_PAUSE_MS = 80; // shortest time between two messages while it is moved
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
 
 function render({ model, el }) {
@@ -38,7 +38,7 @@ function render({ model, el }) {
     if (event.target === input && KEYS.has(event.key)) event.stopPropagation(); // these keys are the slider's, not the notebook's
   };
   const onPlace = () => {
-    if (timer === null) show(); // else the person is moving it further
+    if (timer === null) show(); // otherwise the person is still moving it
   };
 
   show();

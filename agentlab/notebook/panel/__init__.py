@@ -1,4 +1,4 @@
-"""The panel: the live control of runs in a notebook. The only place that imports ipywidgets."""
+"""The panel: the live control of runs in a notebook."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel | SideBySide:
-    """The live control of a run: run, step, pause, stop; edit every limit while it goes on; branch it; see why it stopped.
+    """Control a run live: run, step, pause, stop; edit every limit while it runs; branch it; see why it stopped.
 
-    Several runs in a list, or a `Lockstep` of them, stand side by side (up to 8) and take their steps together. `agents` are others
-    that a branch may go on with. Where nobody can click it shows the runs as static tables and pictures. Several panels may show
-    one run.
-    Errors: ConfigurationError for what is no run, for a run that is there twice, and for an empty list.
+    Several runs in a list, or a `Lockstep` of them, are shown side by side (up to 8) and take their steps together. `agents` can be
+    chosen for a branch. Where nobody can click, the runs are shown as static tables and pictures. Several panels may show one run.
+    Errors: ConfigurationError for what is no run, for a run that is given twice, and for an empty list.
 
     Example:
         >>> lab.panel(ended)

@@ -1,10 +1,9 @@
-"""Other futures of a run: how a branch is made, all runs of the family as a table and a tree, and their tokens and cost compared."""
+"""The branches of a run: the form that makes one, the tree of runs as a table and a picture, and the line that says which is shown."""
 
 from __future__ import annotations
 
-import html
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ipywidgets as widgets
@@ -13,28 +12,37 @@ from agentlab.engine.run_tree import RunNode, differences, family_of
 from agentlab.errors import AgentlabError, ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import as_typed
-from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import Courses, KeptPicture, state_of, tree_figure
+from agentlab.notebook.panel.markup import Html, Markup
+from agentlab.notebook.panel.pictures import Courses, PacedPicture, figure_html, state_of, tree_figure
 from agentlab.notebook.panel.state import PanelState, drawing, is_drawing
+from agentlab.printable import printable
 from agentlab.redaction import without_keys
 from agentlab.run import Run, RunState
 from agentlab.types import StopReason, ToolResult
 
+THIS_AGENT, ANOTHER_MODEL = "", "another"
+LONGEST_RESULT = 20_000
+"""A longer tool result is not put into the page; typed text replaces it."""
+
+_ROW = {"flex_flow": "row wrap"}
+
 
 class Branches:
-    """The form, and below it the family. A row of the table and the list "Show run" do the same: they show that run in the panel."""
+    """The form, and below it the tree of runs. A click on a row of the table and the list "Show run" show that run in the panel."""
 
     title = "Branches"
 
-    def __init__(self, scene: PanelState) -> None:
-        self._scene = scene
+    def __init__(self, state: PanelState) -> None:
+        self._state = state
         self._courses = Courses()
-        self._tree = KeptPicture(lambda: tree_figure(scene.run))
-        self._curves = KeptPicture(lambda: self._courses.figure([(one.name, one.run) for one in family_of(scene.run)]))
-        self.form = ForkForm(scene)
+        self._tree = PacedPicture(lambda: figure_html(tree_figure(state.run)))
+        self._curves = PacedPicture(
+            lambda: figure_html(self._courses.figure([(one.name, one.run) for one in family_of(state.run)]))
+        )
+        self.form = ForkForm(state)
         self.table = Html()
         self.choice = widgets.Dropdown(
-            description="Show run", options=[("1", scene.run.id)], style={"description_width": "initial"},
+            description="Show run", options=[("1", state.run.id)], style={"description_width": "initial"},
             layout=widgets.Layout(width="auto", max_width="32em"),
         )  # fmt: skip
         self.choice.observe(self._chosen, "value")
@@ -42,137 +50,109 @@ class Branches:
         self.view = widgets.VBox([self.form.view, self.choice, self.table, self.tree, self.curves])
 
     def show(self) -> bool:
-        """Bring the family up to date. Pictures only where there is more than one run, and only where something has changed."""
-        members = family_of(self._scene.run)
+        """Update form, table and pictures."""
+        members = family_of(self._state.run)
         self.form.show()
         self._offer(members)
-        self.table.value = family_table(members, self._scene.run)
+        self.table.value = family_table(members, self._state.run)
         runs = [member.run for member in members]
         if len(runs) == 1:
-            self.tree.value = (
-                '<p class="agentlab-note">With the first branch, the tree of runs and their comparison stand here.</p>'
-            )
+            self.tree.value = '<p class="agentlab-note">The first branch adds a tree of runs and a comparison here.</p>'
             return False
-        state, going_on = state_of(runs), any(run.state is RunState.RUNNING for run in runs)
-        self.tree.value = self._tree.as_html(state, going_on=going_on)
-        self.curves.value = self._curves.as_html(state, going_on=going_on)
+        state, under_way = state_of(runs), any(run.state is RunState.RUNNING for run in runs)
+        self.tree.value = self._tree.as_html(state, under_way=under_way)
+        self.curves.value = self._curves.as_html(state, under_way=under_way)
         return False
 
-    def _offer(self, members: tuple[RunNode[Run], ...]) -> None:
-        here = self._scene.run.id
+    def _offer(self, members: tuple[Member[Run], ...]) -> None:
         options = [(_label(member), member.run_id) for member in members]
         with drawing():
             if list(self.choice.options) != options:
-                self.choice.options = options  # which chooses the first of them
-            self.choice.value = here
+                self.choice.options = options  # which selects the first of them
+            self.choice.value = self._state.run.id
 
     def _chosen(self, change: Any) -> None:
-        if is_drawing() or change["new"] in (None, self._scene.run.id):
+        if is_drawing() or change["new"] in (None, self._state.run.id):
             return
-        found = next((one.run for one in family_of(self._scene.run) if one.run_id == change["new"]), None)
+        found = next((one.run for one in family_of(self._state.run) if one.run_id == change["new"]), None)
         if found is not None:
-            self._scene.do(lambda: self._scene.open(found))
+            self._state.do(lambda: self._state.open(found))
 
 
-def _label(member: RunNode[Run]) -> str:
-    different = differences_in_words(member.run)
-    model = member.run.agent.model
-    return markup.printable(f"{member.name}  {different or f'{model.name}:{model.model}'}")[:70]
+def _label(member: Member[Run]) -> str:
+    return printable(f"{member.name}  {difference_to_parent(member.run) or _model_of(member.run)}")[:70]
 
 
-THIS_AGENT, ANOTHER_MODEL = "", "another"
-LONGEST_RESULT = 20_000
-"""A longer tool result is not put into the page; what is typed takes its place."""
-
-_STYLE = {"description_width": "11em"}
-_WIDE = {"width": "auto", "min_width": "16em"}
+def _model_of(run: Run) -> str:
+    return f"{run.agent.model.name}:{run.agent.model.model}"
 
 
 class ForkForm:
-    """Fields and a button. What cannot be is said beside the button, and nothing that was typed is lost."""
+    """The form that makes a branch: how many steps to keep, and what to change. Errors are shown beside the button."""
 
-    def __init__(self, scene: PanelState) -> None:
-        self._scene = scene
-        self._lock = threading.RLock()  # an edit and the redraw come on threads of their own
+    def __init__(self, state: PanelState) -> None:
+        self._state = state
+        self._lock = threading.RLock()  # edits and redraws arrive on different threads
         self._offered_steps = 0
         self._steps_are_chosen = False
         self._shown_for: tuple[float, int] | None = None
         self._edited: dict[tuple[float, str], str] = {}
-        self.keep = widgets.FloatText(description="Keep steps", step=1.0, style=_STYLE, layout=widgets.Layout(width="15em"))
-        self.of = Html()
-        self.model = widgets.Dropdown(description="Model", options=self._models(), style=_STYLE, layout=_wide())
-        self.other_model = widgets.Text(
-            description="provider:model", placeholder="anthropic:claude-sonnet-4", continuous_update=False, style=_STYLE,
-            layout=_wide(display="none"),
-        )  # fmt: skip
-        self.prompt = widgets.Textarea(
-            description="Prompt",
-            value=without_keys(scene.run.prompt),
-            rows=2,
-            continuous_update=False,
-            style=_STYLE,
-            layout=_wide(),
+        self.keep = widgets.FloatText(
+            description="Keep steps", step=1.0, style={"description_width": "11em"}, layout=widgets.Layout(width="15em")
         )
-        self.message = widgets.Textarea(
-            description="Say something more", placeholder="one more message after the kept steps", rows=2,
-            continuous_update=False, style=_STYLE, layout=_wide(),
-        )  # fmt: skip
-        self.result = widgets.Dropdown(description="Tool result", style=_STYLE, layout=_wide())
-        self.content = widgets.Textarea(
-            description="What it gave", rows=2, continuous_update=False, style=_STYLE, layout=_wide()
-        )  # fmt: skip
+        self.of = Html()
+        self.model = _wide(widgets.Dropdown, "Model", options=self._models())
+        self.other_model = _wide(widgets.Text, "provider:model", placeholder="anthropic:claude-sonnet-4", continuous_update=False)
+        self.other_model.layout.display = "none"
+        self.prompt = _text_area("Prompt", value=without_keys(state.run.prompt))
+        self.message = _text_area("Add a message", placeholder="one more message after the kept steps")
+        self.result = _wide(widgets.Dropdown, "Tool result")
+        self.content = _text_area("Content")
         self.button = widgets.Button(
             description="Branch", button_style="primary",
             tooltip="Make the branch and show it; it waits for Run or Step, and its limits can be edited first",
         )  # fmt: skip
-        self.told = Html()
+        self.error = Html()
         self.keep.observe(self._steps_chosen, "value")
         self.model.observe(self._model_chosen, "value")
         self.result.observe(lambda change: self._show_content(), "value")
         self.content.observe(self._content_edited, "value")
-        self.button.on_click(lambda _: scene.do(self.branch))
-        steps = widgets.HBox([self.keep, self.of], layout=widgets.Layout(flex_flow="row wrap"))
-        done = widgets.HBox([self.button, self.told], layout=widgets.Layout(flex_flow="row wrap", align_items="center"))
-        asked = widgets.VBox([steps, self.model, self.other_model, self.prompt, self.message], layout=_column())
-        given = widgets.VBox([self.result, self.content, done], layout=_column())
-        self.view = widgets.HBox([asked, given], layout=widgets.Layout(flex_flow="row wrap", grid_gap="0 24px"))
+        self.button.on_click(lambda _: state.do(self.branch))
+        steps = widgets.HBox([self.keep, self.of], layout=widgets.Layout(**_ROW))
+        done = widgets.HBox([self.button, self.error], layout=widgets.Layout(**_ROW, align_items="center"))
+        left = widgets.VBox([steps, self.model, self.other_model, self.prompt, self.message], layout=_column())
+        right = widgets.VBox([self.result, self.content, done], layout=_column())
+        self.view = widgets.HBox([left, right], layout=widgets.Layout(**_ROW, grid_gap="0 24px"))
         self.show()
 
-    # Up to date with the run ------------------------------------------------------------------------------------------------
-
     def show(self) -> bool:
-        """Follow the run: the steps that there are, and those to keep as long as nobody has typed a number."""
-        run, steps = self._scene.run, len(self._scene.run.history)
-        self.of.value = f'<span class="agentlab-note">of {steps} (0: start again)</span>'
+        """Update the number of steps, and the steps to keep until the person has typed a number."""
+        run, steps = self._state.run, len(self._state.run.history)
+        self.of.value = markup.aside(f"of {steps} (0: start again)")
         with self._lock:
             if not self._steps_are_chosen:
-                self._offered_steps = self._scene.chosen or _useful_steps(run)
+                self._offered_steps = self._state.chosen or _useful_steps(run)
                 self.keep.value = self._offered_steps
             self._show_results()
         return False
 
     @property
     def kept(self) -> int | float:
-        """How many steps to keep, as typed."""
+        """The typed number of steps to keep."""
         return as_typed(self.keep.value)
 
     def _models(self) -> list[tuple[str, str]]:
-        model = self._scene.run.agent.model
-        others = [(f"{name}", f"agent {name}") for name in self._scene.agents]
-        return [
-            (f"this one ({markup.printable(f'{model.name}:{model.model}')})", THIS_AGENT),
-            *others,
-            ("another model …", ANOTHER_MODEL),
-        ]
+        others = [(name, f"agent {name}") for name in self._state.agents]
+        return [(f"this one ({printable(_model_of(self._state.run))})", THIS_AGENT), *others, ("another model …", ANOTHER_MODEL)]
 
     def _show_results(self) -> None:
         at = self.kept
-        results = results_of(self._scene.run, at)
+        results = results_of(self._state.run, at)
         shown_for = (at, len(results))
         if shown_for == self._shown_for:
             return
         self._shown_for = shown_for
-        names = [(markup.printable(f"{one.name}  ({one.call_id})")[:80], one.call_id) for one in results]
+        names = [(printable(f"{one.name}  ({one.call_id})")[:80], one.call_id) for one in results]
         none = f"step {at} has none" if at else "no step is kept"
         self.result.options = names or [(none, "")]
         self.result.index = 0
@@ -184,26 +164,25 @@ class ForkForm:
         chosen = self._chosen_result()
         given = "" if chosen is None else without_keys(chosen.content)
         too_long = len(given) > LONGEST_RESULT
-        self.content.placeholder = f"{len(given):,} characters: what you type takes their place" if too_long else ""
+        self.content.placeholder = f"{len(given):,} characters: typed text replaces them" if too_long else ""
         key = (self.kept, "" if chosen is None else chosen.call_id)
         self.content.value = self._edited.get(key, "" if too_long else given)
 
     def _chosen_result(self) -> ToolResult | None:
-        results = results_of(self._scene.run, self.kept)
+        results = results_of(self._state.run, self.kept)
         return next((one for one in results if one.call_id == self.result.value), None)
 
-    # What a person does ------------------------------------------------------------------------------------------------------
+    # Edits by the person ----------------------------------------------------------------------------------------------------
 
     def _steps_chosen(self, change: Any) -> None:
         with self._lock:
             if change["new"] == self._offered_steps:
                 return
             self._steps_are_chosen = True
-            self.keep.value = change["new"]  # also where a redraw came in between
-            steps = len(self._scene.run.history)
-            there_are = f"there are 0 to {steps} steps to keep"
+            self.keep.value = change["new"]  # a redraw may have come in between
+            steps = len(self._state.run.history)
             fine = isinstance(self.kept, int) and 0 <= self.kept <= steps
-            self.told.value = "" if fine else markup.fault(f"Keep steps {self.kept}: {there_are}.")
+            self.error.value = "" if fine else markup.fault(f"Keep steps {self.kept}: there are 0 to {steps} steps to keep.")
             self._show_results()
 
     def _model_chosen(self, change: Any) -> None:
@@ -222,167 +201,166 @@ class ForkForm:
             self._steps_are_chosen = True  # the text belongs to this step
 
     def branch(self) -> None:
-        """Make the branch and show it; where it cannot be, say why beside the button."""
+        """Make the branch and show it, or show the error beside the button."""
         try:
-            made = self._scene.run.fork(self.kept, **self._wishes())  # type: ignore[arg-type]  # a fraction is refused
+            made = self._state.run.fork(self.kept, **self._changes())  # type: ignore[arg-type]  # a fraction is refused
         except (AgentlabError, ValueError, TypeError) as error:
-            self.told.value = markup.fault(str(error))
+            self.error.value = markup.fault(str(error))
             return
-        self.told.value = ""
-        self._scene.open(made)
+        self.error.value = ""
+        self._state.open(made)
 
-    def _wishes(self) -> dict[str, Any]:
-        """What is to be different, as `Run.fork` takes it."""
-        wishes: dict[str, Any] = {}
+    def _changes(self) -> dict[str, Any]:
+        """The arguments for `Run.fork`."""
+        changes: dict[str, Any] = {}
         if self.model.value == ANOTHER_MODEL:
             if not self.other_model.value.strip():
                 raise ConfigurationError("Model: write it as provider:model, such as openai:gpt-4.1-mini.")
-            wishes["model"] = self.other_model.value.strip()
+            changes["model"] = self.other_model.value.strip()
         elif self.model.value != THIS_AGENT:
-            wishes["agent"] = self._scene.agents[self.model.value.removeprefix("agent ")]
-        if self.prompt.value != without_keys(self._scene.run.prompt):
-            wishes["prompt"] = self.prompt.value
+            changes["agent"] = self._state.agents[self.model.value.removeprefix("agent ")]
+        if self.prompt.value != without_keys(self._state.run.prompt):
+            changes["prompt"] = self.prompt.value
         if self.message.value.strip():
-            wishes["message"] = self.message.value
+            changes["message"] = self.message.value
         results = {call_id: text for (at, call_id), text in self._edited.items() if at == self.kept}
         if results:
-            wishes["tool_results"] = results
-        return wishes
+            changes["tool_results"] = results
+        return changes
 
 
 def results_of(run: Run, at: float) -> tuple[ToolResult, ...]:
-    """What the tools of step `at` gave the model; nothing where there is no such step."""
+    """The tool results of step `at`; empty if there is no such step."""
     if not isinstance(at, int) or not 1 <= at <= len(run.history):
         return ()
-    told = [message.tool_results for message in run.messages_of(at) if message.role == "tool"]
-    return tuple(told[-1]) if told else ()
+    results = [message.tool_results for message in run.messages_of(at) if message.role == "tool"]
+    return tuple(results[-1]) if results else ()
 
 
 def _useful_steps(run: Run) -> int:
-    """All steps; but where the model has had its say one less, since there is nothing to ask it without a new message."""
+    """All steps, less the last one of a completed run: after it, the model could only be asked with a new message."""
     completed = run.result is not None and run.result.stop_reason is StopReason.COMPLETED
     return max(0, len(run.history) - completed)
 
 
-def _wide(**more: Any) -> widgets.Layout:
-    return widgets.Layout(**_WIDE, **more)
+def _wide(kind: Any, label: str, **more: Any) -> Any:
+    return kind(
+        description=label, style={"description_width": "11em"}, layout=widgets.Layout(width="auto", min_width="16em"), **more
+    )
+
+
+def _text_area(label: str, **more: Any) -> widgets.Textarea:
+    return _wide(widgets.Textarea, label, rows=2, continuous_update=False, **more)
 
 
 def _column() -> widgets.Layout:
     return widgets.Layout(flex="1 1 24em", min_width="20em", max_width="46em")
 
 
-FAMILY_HEADS = ("run", "forked", "what is different", "state", "steps", "tokens", "cost", "ended by")
-_NUMBERS = (4, 5, 6)
-_LONGEST_DIFFERENCE = 160
+# The tree of runs -----------------------------------------------------------------------------------------------------------
 
 
-def family_table(members: Sequence[RunNode[Run]], shown: Run) -> str:
-    """All runs of a family, each branch below the run that it was forked from; the one that is shown is marked."""
-    heads = "".join(f'<th scope="col"{_align(place)}>{name}</th>' for place, name in enumerate(FAMILY_HEADS))
-    rows = "".join(_row(member, member.run is shown) for member in members)
-    return (
-        '<table class="agentlab-steps agentlab-family" aria-label="This run and its branches">'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+def family_table(members: Sequence[Member[Run]], shown: Run) -> str:
+    """All runs, each branch below the run that it was forked from, with the shown run marked."""
+    return markup.table(
+        ("run", "forked", "what is different", "state", "steps", "tokens", "cost", "ended by"),
+        [_row(member, member.run is shown) for member in members],
+        numbers=(4, 5, 6),
+        css="agentlab-family",
+        attributes=' aria-label="This run and its branches"',
+        row_attributes=[
+            f' data-run="{markup.escape(member.run.id)}"' + (' aria-current="true"' if member.run is shown else "")
+            for member in members
+        ],
     )
 
 
-def _row(member: RunNode[Run], is_shown: bool) -> str:
+def _row(member: Member[Run], is_shown: bool) -> tuple[object, ...]:
     run, history = member.run, member.run.history
-    model = f"{run.agent.model.name}:{run.agent.model.model}"
-    indent = f"padding-left:{min(member.depth, 8) * 1.3:.1f}em"
     name = (
-        f'<span style="{indent}">{"↳ " if member.depth else ""}<b>{member.name}</b></span> '
-        f'<code class="agentlab-note">{html.escape(run.id[:6])}</code>'
+        f'<span style="padding-left:{min(member.depth, 8) * 1.3:.1f}em">{"↳ " if member.depth else ""}<b>{member.name}</b></span> '
+        f'<code class="agentlab-note">{markup.escape(run.id[:6])}</code>'
+        + (' <b class="agentlab-here">◀ shown</b>' if is_shown else "")
     )
-    mark = ' <b class="agentlab-here">◀ shown</b>' if is_shown else ""
-    cells = (
-        name + mark,
-        _origin(member),
-        markup.escape(markup.printable(differences_in_words(run) or model), _LONGEST_DIFFERENCE),
-        html.escape(str(run.state)),
-        str(len(history)),
+    if member.parent is None:
+        origin = ""
+    elif member.called_in is not None:
+        origin = f"called by {member.parent.name} in step {member.called_in}"
+    else:
+        origin = f"from {member.parent.name} at step {member.forked_at}"
+    return (
+        Markup(name),
+        origin,
+        difference_to_parent(run) or _model_of(run),
+        run.state,
+        len(history),
         markup.tokens(history.tokens),
         markup.dollars(history.cost_usd),
-        "" if run.result is None else html.escape(str(run.result.stop_reason)),
+        "" if run.result is None else run.result.stop_reason,
     )
-    body = "".join(f"<td{_align(place)}>{cell}</td>" for place, cell in enumerate(cells))
-    current = ' aria-current="true"' if is_shown else ""
-    return f'<tr data-run="{html.escape(run.id, quote=True)}"{current}>{body}</tr>'
 
 
-def _origin(member: RunNode[Run]) -> str:
-    if member.parent is None:
-        return ""
-    if member.called_in is not None:
-        return f"called by {member.parent.name} in step {member.called_in}"
-    return f"from {member.parent.name} at step {member.forked_at}"
-
-
-def differences_in_words(run: Run) -> str:
-    """What is different from the run it was forked from, in words; empty for a run that is no branch."""
+def difference_to_parent(run: Run) -> str:
+    """How a branch differs from the run it was forked from; empty for a run that is no branch."""
     if run.parent is None:
         return "" if run.caller is None else f"sub-agent {run.agent.name}"
-    return "; ".join(differences(run)) or "nothing: the same again"
+    return "; ".join(differences(run)) or "no difference"
 
 
-def family_line(member: RunNode[Run], others: int) -> str:
-    """Which run is shown, where there are others: branches, and runs of sub-agents."""
+def family_line(member: Member[Run], others: int) -> str:
+    """Which run is shown, as one line."""
+    different = markup.escape(difference_to_parent(member.run), 160)
     if member.parent is None:
         runs = "1 other run" if others == 1 else f"{others} other runs"
-        said = f"Run <b>{member.name}</b>: the first of its family, with {runs} (see the tab Branches)."
+        text = f"the first of its family, with {runs} (see the tab Branches)"
     elif member.called_in is not None:
-        where = f"called by run {member.parent.name} in step {member.called_in}"
-        what = markup.escape(markup.printable(differences_in_words(member.run)), _LONGEST_DIFFERENCE)
-        said = f"Run <b>{member.name}</b>: {what}, {where}."
+        text = f"{different}, called by run {member.parent.name} in step {member.called_in}"
     else:
-        what = markup.escape(markup.printable(differences_in_words(member.run)), _LONGEST_DIFFERENCE)
-        where = f"of run {member.parent.name} at step {member.forked_at}"
-        said = f"Run <b>{member.name}</b>: a branch {where} — {what}."
-    return f'<div class="agentlab-strip">{said}</div>'
-
-
-def _align(place: int) -> str:
-    return ' class="number"' if place in _NUMBERS else ""
+        text = f"a branch of run {member.parent.name} at step {member.forked_at} — {different}"
+    return f'<div class="agentlab-strip">Run <b>{member.name}</b>: {text}.</div>'
 
 
 class Lineage:
-    """Empty while the run is the only one. It hears of every run of the family, also of branches that are made in code."""
+    """The line above the panel: which run is shown, and the way back to its parent. Hidden while the run is the only one.
 
-    def __init__(self, scene: PanelState) -> None:
-        self._scene = scene
-        self._heard_of: dict[str, Run] = {}
-        self.told = Html()
+    It observes every run of the tree, branches made in code included.
+    """
+
+    def __init__(self, state: PanelState) -> None:
+        self._state = state
+        self._observed: set[str] = set()
+        self.text = Html()
         self.back = widgets.Button(layout=widgets.Layout(width="auto"))
-        self.back.on_click(lambda _: scene.do(self._go_back))
-        self.view = widgets.HBox([self.told, self.back], layout=widgets.Layout(align_items="center", grid_gap="4px 12px"))
-        self.view.layout.flex_flow = "row wrap"
-        self.view.layout.display = "none"
+        self.back.on_click(lambda _: state.do(self._go_back))
+        self.view = widgets.HBox(
+            [self.text, self.back],
+            layout=widgets.Layout(**_ROW, align_items="center", grid_gap="4px 12px", display="none"),
+        )
 
     def show(self) -> bool:
-        """Bring it up to date with the family."""
-        family = family_of(self._scene.run)
+        """Update the line."""
+        family = family_of(self._state.run)
         for member in family:
-            self._listen_to(member.run)
-        here = next(member for member in family if member.run is self._scene.run)
+            self._observe(member.run)
+        here = next(member for member in family if member.run is self._state.run)
         self.view.layout.display = "none" if len(family) == 1 else None
-        self.told.value = family_line(here, len(family) - 1)
+        self.text.value = family_line(here, len(family) - 1)
         self.back.layout.display = "none" if here.parent is None else None
         if here.parent is not None:
             self.back.description = f"Back to run {here.parent.name}"
-            self.back.tooltip = "Show the run that this one came from"
+            self.back.tooltip = "Show the parent of this run"
         return False
 
-    def _listen_to(self, run: Run) -> None:
-        if run.id in self._heard_of:
+    def _observe(self, run: Run) -> None:
+        if run.id in self._observed:
             return
-        self._heard_of[run.id] = run
-        redraw: Callable[[], None] = self._scene.redraw
+        self._observed.add(run.id)
+        redraw = self._state.redraw
         run.watch_forks(lambda branch: redraw())
-        if run is not self._scene.run and run.result is None:  # the run_view hears its own
+        if run is not self._state.run and run.result is None:  # the run view observes its own run
             run.observe(lambda event: redraw())
 
     def _go_back(self) -> None:
-        parent = self._scene.run.parent or self._scene.run.caller
+        parent = self._state.run.parent or self._state.run.caller
         if parent is not None:
-            self._scene.open(parent)
+            self._state.open(parent)

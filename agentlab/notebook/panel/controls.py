@@ -1,4 +1,4 @@
-"""The buttons: run, step, pause, stop. A button that cannot be pressed says why."""
+"""The buttons run, step, pause and stop, and clicks in the panel's tables and charts."""
 
 from __future__ import annotations
 
@@ -15,53 +15,47 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel.state import PanelState
 from agentlab.run import Run, RunState
 
+ONE_RUN = ("The run has ended.", "It pauses after this step.", "The run is under way.", "It is paused already.")
+"""Why a button cannot be pressed: the run has ended, will pause, is under way, is paused."""
+SCRIPT = Path(__file__).with_name("pointer.js")
+
 
 class Controls:
     """The row of buttons of a run."""
 
-    def __init__(self, scene: PanelState) -> None:
-        self._run, guard = scene.run, scene.do
+    def __init__(self, state: PanelState) -> None:
+        self._run = state.run
         self._stepped = False
-        self.go = widgets.Button(description="Run", button_style="primary")
-        self.step = widgets.Button(description="Step")
-        self.pause = widgets.Button(description="Pause")
-        self.stop = widgets.Button(description="Stop")
-        for button, icon in ((self.go, "run"), (self.step, "step"), (self.pause, "pause"), (self.stop, "stop")):
-            button.add_class(f"agentlab-icon-{icon}")
-        self.go.on_click(lambda _: guard(self._go))
-        self.step.on_click(lambda _: guard(self._step))
-        self.pause.on_click(lambda _: guard(self._pause))
-        self.stop.on_click(lambda _: guard(self._stop))
+        self.go = action_button("Run", "run", lambda: state.do(self._go), button_style="primary")
+        self.step = action_button("Step", "step", lambda: state.do(self._step))
+        self.pause = action_button("Pause", "pause", lambda: state.do(self._run.pause))
+        self.stop = action_button("Stop", "stop", lambda: state.do(self._stop))
         self.view = widgets.HBox([self.go, self.step, self.pause, self.stop])
         self.show()
 
     def show(self) -> bool:
-        """Bring the buttons up to date with the run."""
+        """Update the buttons."""
         run, state = self._run, self._run.state
-        pausing = run.pausing and state is RunState.RUNNING
         stopping = run.stop_request is not None and state is not RunState.ENDED
         self.go.description = "Resume" if state is RunState.PAUSED else "Run"
         self.stop.description = "Stop now" if stopping else "Stop"
-        whys = why_not(state, pausing=pausing)
-        set_button(self.go, whys["go"], "Go on to the end (steps so far are kept)")
+        whys = why_not(state, pausing=run.pausing)
+        set_button(self.go, whys["go"], "Run to the end; the steps so far are kept")
         set_button(self.step, whys["step"], "Take one step")
-        set_button(self.pause, whys["pause"], "Pause before the next step; the time does not count")
-        set_button(self.stop, whys["stop"], "Cut off the step under way" if stopping else "End the run after the step under way")
+        set_button(self.pause, whys["pause"], "Pause before the next step; paused time does not count")
+        set_button(self.stop, whys["stop"], "Cut off the current step" if stopping else "End the run after the current step")
         return False
 
     def _go(self) -> None:
         if self._run.pausing:
             self._run.resume()
-        if self._run.state is not RunState.RUNNING or self._stepped:  # pressed before the page could tell of the step under way
+        if self._run.state is not RunState.RUNNING or self._stepped:  # pressed before the page showed the step under way
             self._run.launch()
         self._stepped = False
 
     def _step(self) -> None:
         self._run.launch_step()
         self._stepped = True
-
-    def _pause(self) -> None:
-        self._run.pause()
 
     def _stop(self) -> None:
         if self._run.stop_request is not None:
@@ -70,34 +64,34 @@ class Controls:
             self._run.stop("the Stop button")
 
 
-def why_not(state: RunState, *, pausing: bool) -> dict[str, str]:
-    """For each button why it cannot be pressed now; an empty text where it can."""
+def why_not(state: RunState, *, pausing: bool, waits: bool = False, words: tuple[str, ...] = ONE_RUN) -> dict[str, str]:
+    """Why each button cannot be pressed now; empty if it can. `waits`: a paused run holds up the others."""
+    ended, wait, busy, paused = words
     if state is RunState.ENDED:
-        return dict.fromkeys(("go", "step", "pause", "stop"), "The run has ended.")
-    if pausing:
-        wait = "It pauses after this step."
+        return dict.fromkeys(("go", "step", "pause", "stop"), ended)
+    if pausing and state is RunState.RUNNING:
         return {"go": wait, "step": wait, "pause": wait, "stop": ""}
     if state is RunState.RUNNING:
-        return {"go": "The run is under way.", "step": "The run is under way.", "pause": "", "stop": ""}
-    return {
-        "go": "",
-        "step": "",
-        "pause": "It is paused already." if state is RunState.PAUSED else "Nothing is running.",
-        "stop": "",
-    }
+        return {"go": "" if waits else busy, "step": busy, "pause": "", "stop": ""}
+    return {"go": "", "step": "", "pause": paused if state is RunState.PAUSED else "Nothing is running.", "stop": ""}
+
+
+def action_button(text: str, icon: str, press: Callable[[], object], **more: object) -> widgets.Button:
+    """A button with an icon of the style sheet."""
+    button = widgets.Button(description=text, **more)
+    button.add_class(f"agentlab-icon-{icon}")
+    button.on_click(lambda _: press())
+    return button
 
 
 def set_button(button: widgets.Button, why_not: str, what: str) -> None:
-    """What the button does; it cannot be pressed where there is something to say why not, which then stands there instead."""
+    """Disable the button if `why_not` gives a reason; the tooltip says that, or what the button does."""
     button.disabled = bool(why_not)
     button.tooltip = why_not or what
 
 
-SCRIPT = Path(__file__).with_name("pointer.js")
-
-
 class Clicks(anywidget.AnyWidget):
-    """The page's side: shows nothing, and sends what was clicked as a message. See pointer.js."""
+    """The page's side of `Pointer`: invisible, sends each click as a message. See pointer.js."""
 
     _esm = traitlets.Unicode().tag(sync=True)
 
@@ -112,42 +106,30 @@ def _read_script() -> str:
 
 
 class Pointer:
-    """Listens for clicks: on a step (a row of a table, a point of a chart), on a run, on a section of a step's detail.
+    """Handles clicks on a step (a row of a table, a point of a chart), on a run, and on a section of a step's detail.
 
-    `on_section(name, is_open)` hears of a section that was opened or closed; `on_run(run)` of a run that was clicked, which without it
-    is opened. What comes from the page is checked like anything else from outside.
+    `on_section(name, is_open)` is called when a section was opened or closed. Where the page has no anywidget, number boxes and
+    buttons do the same.
     """
 
-    def __init__(
-        self,
-        scene: PanelState,
-        on_section: Callable[[str, bool], None] | None = None,
-        on_run: Callable[[Run], None] | None = None,
-    ) -> None:
-        self._scene = scene
-        self._on_section, self._on_run = on_section, on_run or scene.open
+    def __init__(self, state: PanelState, on_section: Callable[[str, bool], None]) -> None:
+        self._state, self._on_section = state, on_section
         self.clicks = Clicks()
-        self.view = widgets.Box(
-            [self.clicks], layout=widgets.Layout(display="none")
-        )  # also where the page cannot make it, and says so
+        self.view = widgets.Box([self.clicks], layout=widgets.Layout(display="none"))  # hides the error where it cannot be made
         self.clicks.on_msg(lambda widget, content, buffers: self.clicked(content))
 
     def clicked(self, content: object) -> None:
-        """Do what a message of the page asks for."""
+        """Handle a message of the page; anything unexpected is ignored."""
         match content:
             case {"run": str(run_id)}:
-                self._scene.do(lambda: self._on_run(self._run_with(run_id)))
+                self._state.do(lambda: self._state.open(self._run_with(run_id)))
             case {"step": int(step)} if not isinstance(step, bool):
-                self._scene.do(lambda: self._scene.choose(step))
-            case {"section": str(name), "open": bool(is_open)} if self._on_section is not None:
+                self._state.do(lambda: self._state.choose(step))
+            case {"section": str(name), "open": bool(is_open)}:
                 self._on_section(name, is_open)
 
     def _run_with(self, run_id: str) -> Run:
-        for member in family_of(self._scene.run):
+        for member in family_of(self._state.run):
             if member.run_id == run_id:
                 return member.run
-        raise ConfigurationError(f"Run {run_id[:40]!r} is no branch of this run, nor one that it was forked from.")
-
-    def show(self) -> bool:
-        """Nothing is shown."""
-        return False
+        raise ConfigurationError(f"Run {run_id[:40]!r} is not a branch of this run, nor a run that it was forked from.")

@@ -1,7 +1,7 @@
-"""The controls for one value each: a number, a text, names, a choice, yes or no.
+"""The controls of a panel's values: a number, a text, names, a choice, yes or no; and which of them suits a dataclass field.
 
-A value that cannot be shows why beside the control, and the old one stays in force. Which control suits a field of a dataclass is
-chosen in `field_choice`.
+The control is chosen by the field's type and its metadata (unit, minimum, maximum, start, help, none), so a new condition or limit has
+its control without a line here. A value that is refused shows its error beside the control, and the old one stays in force.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from agentlab.printable import label as label_of
 from agentlab.redaction import without_keys
 
 Write = Callable[[Any], None]
-"""What gets a new value; it raises where that cannot be."""
+"""Receives a new value; raises if it is refused."""
 
 UNITS_TO_SAY = ("USD", "s")
 LINE = "agentlab-first-line"
-"""Of a label only the first line is seen; the rest tells those who listen what it belongs to."""
+"""Style of a label of which only the first line is visible; screen readers read the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How a value is presented. `label` is its name, `about` what it belongs to where the label alone would not say so, `nothing` the
-    word for None (empty: None cannot be), `start` what is offered where there is no value yet."""
+    """How a value is presented: `label` is its name, `about` what it belongs to where the label alone is ambiguous, `nothing` the word
+    for None (empty if None is not allowed), `start` the value offered where there is none yet."""
 
     label: str
     about: str = ""
@@ -56,7 +56,7 @@ class Face:
         return f"{self.label}{unit}\nof {self.about}" if self.about else f"{self.label}{unit}"
 
     def dress(self, **more: Any) -> dict[str, Any]:
-        """What all controls are made with."""
+        """The arguments that all controls share."""
         return {
             "description": self.description,
             "tooltip": self.help,
@@ -68,13 +68,12 @@ class Face:
 
 
 class Field:
-    """A control and the message beside it. `control` and `message` may stand in different places; `view` has both. `pick`, where there
-    is one, is a list to choose from."""
+    """A control and its message. `view` has both below each other; `pick`, if any, is a list to choose from."""
 
     pick: Any = None
 
     def __init__(self, face: Face, value: Any, write: Write, control: Any, *, beside: Sequence[Any] = ()) -> None:
-        self._lock = threading.RLock()  # an edit and the redraw come on threads of their own
+        self._lock = threading.RLock()  # edits and redraws arrive on different threads
         self.face, self._shown, self._write = face, value, write
         self.box = control
         self.control = widgets.HBox([control, *beside], _dom_classes=("agentlab-field-row",)) if beside else control
@@ -88,11 +87,11 @@ class Field:
         return widgets.VBox([self.control, self.message])
 
     def show(self, value: Any) -> None:
-        """Show the value that holds; one that is shown already is left alone, so that nobody is disturbed in the middle of typing."""
+        """Show the value in force; one that is shown already is left alone, so that typing is not disturbed."""
         self.follow(lambda: value)
 
     def follow(self, read: Callable[[], Any]) -> None:
-        """Show the value that holds just now, as `read` gives it: what was edited since somebody else has read it stays."""
+        """Show the value that `read` returns now; an edit since an earlier reading is kept."""
         with self._lock:
             value = read()
             if value == self._shown and type(value) is type(self._shown):
@@ -102,25 +101,25 @@ class Field:
             self.message.value = ""
 
     def rename(self, label: str, about: str = "") -> None:
-        """Give it another label."""
+        """Change the label."""
         if (label, about) != (self.face.label, self.face.about):
             self.face = dataclasses.replace(self.face, label=label, about=about)
             self.box.description = self.face.description
 
     def enable(self, on: bool) -> None:
-        """Let it be edited, or not."""
+        """Enable or disable editing."""
         self.box.disabled = not on
 
     @property
     def entered(self) -> Any:
-        """What stands in the control now, also where it is not in force."""
+        """The value in the control, in force or not."""
         return self._entered(self.box.value)
 
     def _display(self, value: Any) -> None:
         raise NotImplementedError
 
     def _entered(self, shown: Any) -> Any:
-        """The value for what stands in the control."""
+        """The value for the content of the control."""
         return shown
 
     def _in_words(self, value: Any) -> str:
@@ -136,25 +135,25 @@ class Field:
             return
         try:
             self._write(value)
-        except Exception as error:  # a condition of one's own may raise anything at its making
-            told = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
-            self.message.value = markup.fault(f"{told} Still in force: {self._in_words(self._shown)}.")
+        except Exception as error:  # a user's condition may raise anything
+            text = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
+            self.message.value = markup.fault(f"{text} Still in force: {self._in_words(self._shown)}.")
         else:
-            with self._lock:  # not while it is written, which calls what may wait for a redraw
+            with self._lock:  # not during the write, whose subscribers may wait for a redraw
                 self._shown = value
-                self._display(value)  # also where a change from elsewhere came in between
+                self._display(value)  # another change may have come in between
                 self.message.value = ""
 
 
 class NumberField(Field):
-    """A number box; where there may be no limit, with a box for that beside it."""
+    """A number box; where None is allowed, with a check box for it."""
 
     def __init__(self, face: Face, kind: type, value: Any, write: Write) -> None:
         self._kind = kind
         first = face.start if value is None else value
         first = 1 if first is None else first
         step = 0.01 if kind is Decimal else 1.0
-        # For whole numbers too: an IntText cuts 5.5 to 5, and 1e3 to 1, before anybody can refuse it.
+        # A FloatText for whole numbers too: an IntText turns 5.5 into 5, and 1e3 into 1, without an error.
         self.number = widgets.FloatText(**face.dress(value=float(first), step=step))
         self.unlimited: Any = None
         if face.nothing:
@@ -171,7 +170,7 @@ class NumberField(Field):
         super().__init__(face, value, write, self.number, beside=[self.unlimited] if face.nothing else [])
 
     def enable(self, on: bool) -> None:
-        """Let it be edited, or not; the number only where there is a limit."""
+        """Enable or disable editing; the number only if there is a limit."""
         self._enabled = on
         if self.unlimited is not None:
             self.unlimited.disabled = not on
@@ -203,12 +202,12 @@ class NumberField(Field):
 
 
 def as_typed(number: float) -> int | float:
-    """A number out of a box, which knows floats only: whole as an int, and one with a fraction as it was typed, to be refused."""
+    """The number of a box, which has floats only: an int if it is whole; a fraction stays, to be refused."""
     return int(number) if number.is_integer() else number
 
 
 class TextField(Field):
-    """A box for text, of several lines where it is long. Where there may be none, an empty one is none."""
+    """A box for text, of several lines if it is long. An empty box is None where that is allowed."""
 
     def __init__(self, face: Face, value: str | None, write: Write, *, is_long: bool = False) -> None:
         make = widgets.Textarea if is_long else widgets.Text
@@ -220,14 +219,14 @@ class TextField(Field):
         self.text.value = without_keys(value or "")
 
     def _entered(self, shown: str) -> str | None:
-        if self._shown and shown == without_keys(self._shown):  # a key is not shown, and stays where nothing else is written
+        if self._shown and shown == without_keys(self._shown):  # a key is not shown; it stays unless the text is edited
             return str(self._shown)
         return shown if shown.strip() or not self.face.nothing else None
 
 
 class NamesField(Field):
-    """A box for a list of names, with commas between them. `make` gives them the type that the value has. With `known` names a list
-    beside the box adds the one that is chosen, or takes it away; others can be typed."""
+    """A box for names separated by commas. `make` converts them to the type of the value. With `known` names, a list beside the box
+    adds or removes the chosen one; others can be typed."""
 
     def __init__(
         self,
@@ -250,12 +249,12 @@ class NamesField(Field):
         self._name_the_pick()
 
     def rename(self, label: str, about: str = "") -> None:
-        """Give it another label."""
+        """Change the label."""
         super().rename(label, about)
         self._name_the_pick()
 
     def enable(self, on: bool) -> None:
-        """Let it be edited, or not."""
+        """Enable or disable editing."""
         super().enable(on)
         if self.pick is not None:
             self.pick.disabled = not on
@@ -285,13 +284,13 @@ class NamesField(Field):
         return self.face.nothing if value is None else ", ".join(without_keys(str(one)) for one in value)
 
     def _entered(self, shown: str) -> Any:
-        known = {without_keys(str(one)): str(one) for one in self._shown or ()}  # what was a key, and is not shown
+        known = {without_keys(str(one)): str(one) for one in self._shown or ()}  # values that contain a key are shown redacted
         names = [known.get(name.strip(), name.strip()) for name in shown.split(",") if name.strip()]
         return None if not names and self.face.nothing else self._make(names)
 
 
 class ChoiceField(Field):
-    """One of several values; None among them where there may be none."""
+    """One of several values; None is one of them where it is allowed."""
 
     def __init__(self, face: Face, choices: Iterable[Any], value: Any, write: Write) -> None:
         self._choices = [*([None] if face.nothing else []), *choices]
@@ -321,40 +320,39 @@ class CheckField(Field):
 
 
 class ShownField(Field):
-    """A value of a type that there is no control for: seen, and edited from code only."""
+    """A value of a type without a control: shown, and edited from code only."""
 
     def __init__(self, face: Face, value: Any, kind: str) -> None:
         self._kind = kind
         super().__init__(face, value, _refuse, Html())
 
     def rename(self, label: str, about: str = "") -> None:
-        """Give it another label."""
+        """Change the label."""
         self.face = dataclasses.replace(self.face, label=label, about=about)
         self._display(self._shown)
 
     def enable(self, on: bool) -> None:
-        """There is nothing to be edited in any case."""
+        """Nothing can be edited here."""
 
     def _display(self, value: Any) -> None:
-        name, shown = markup.escape(self.face.label), markup.escape(markup.printable(repr(value)), 120)
-        why = f"{markup.escape(self._kind)}: to be set from code"
-        self.box.value = f'{name}: <code>{shown}</code> <span class="agentlab-note">({why})</span>'
+        name, shown = markup.escape(self.face.label), markup.escape(repr(value), 120)
+        self.box.value = f"{name}: <code>{shown}</code> {markup.aside(f'({self._kind}: set it from code)')}"
 
     def _changed(self, change: Any) -> None:
-        """What is shown changes with the value only."""
+        """The text is not edited in the page."""
 
 
 def _refuse(value: Any) -> None:
-    raise ConfigurationError(f"{value!r}: this value is to be set from code.")
+    raise ConfigurationError(f"{value!r}: set this value from code.")
 
 
 NUMBERS = (int, Decimal, float)
 LONG = 60
-"""From so many characters on a text has several lines."""
+"""Length of a text from which its box has several lines."""
 
 
 def hints_of(kind: type) -> Mapping[str, Any]:
-    """The types of a class's fields; none where they cannot be found out, as for names that are known in a function only."""
+    """The types of a class's fields; empty if they cannot be resolved, as for names defined inside a function."""
     try:
         return typing.get_type_hints(kind)
     except Exception:
@@ -362,7 +360,7 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 
 
 def face_of(field: dataclasses.Field[Any], label: str, *, nothing: str = "", **more: Any) -> Face:
-    """What the metadata of a field says about its control."""
+    """The presentation of a field, from its metadata."""
     start = start_of(field)
     return Face(
         label,
@@ -385,8 +383,8 @@ def field_for(
     known: Mapping[str, Iterable[str]] | None = None,
     **more: Any,
 ) -> Field:
-    """The control for this field of a dataclass, in the way in which it may be edited. `nothing` is the word for None.
-    `known` has names to choose from, by what the field's metadata says that they are."""
+    """The control for a dataclass field. `nothing` is the word for None; `known` has names to choose from, by the field's metadata
+    `known`."""
     hint = _bare(hints_of(owner).get(field.name, type(value)))
     kinds = _alternatives(hint)
     optional = type(None) in kinds
@@ -401,7 +399,7 @@ def field_for(
     if kinds == (bool,):
         return ChoiceField(face, [True, False], value, write) if optional else CheckField(face, value, write)
     numbers = [kind for kind in kinds if kind in NUMBERS]
-    if numbers and (len(numbers) == len(kinds) or Decimal in numbers):  # a Decimal may be given as text too
+    if numbers and (len(numbers) == len(kinds) or Decimal in numbers):  # a Decimal may be given as text
         kind = Decimal if Decimal in numbers else float if float in numbers else int
         return NumberField(face, kind, value, _within(owner, field, kind, write))
     if kinds == (str,):
@@ -413,8 +411,7 @@ def field_for(
 
 
 def _within(owner: type, field: dataclasses.Field[Any], kind: type, write: Write) -> Write:
-    """The same, for a class that does not check its values itself: nothing beyond the bounds in the field's metadata, and no fraction
-    where a whole number is wanted."""
+    """The same, with a check of the bounds in the field's metadata and of whole numbers, for classes that do not check them."""
     least, most = field.metadata.get("minimum"), field.metadata.get("maximum")
     if owner.__module__.partition(".")[0] == "agentlab":
         return write
@@ -432,7 +429,7 @@ def _within(owner: type, field: dataclasses.Field[Any], kind: type, write: Write
 
 
 def _bare(hint: Any) -> Any:
-    """The type itself, out of Annotated, NewType and Final."""
+    """The type inside Annotated, NewType and Final."""
     while True:
         if typing.get_origin(hint) in (typing.Annotated, typing.Final):
             hint = typing.get_args(hint)[0]
@@ -449,7 +446,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _makes_names(kind: Any) -> Any:
-    """What makes a collection of names, if that is what is wanted here."""
+    """The collection type, if the field is a collection of names."""
     made = typing.get_origin(kind)
     if made not in (tuple, list, set, frozenset):
         return None

@@ -1,4 +1,4 @@
-"""Something shown live, or as outputs that stay as they are where nobody can click. It is brought up to date by one writer."""
+"""The base of the panel and the explorer: a live widget with one thread that redraws it, or fixed outputs where nobody can click."""
 
 from __future__ import annotations
 
@@ -17,26 +17,42 @@ from IPython import display
 from agentlab._internal.kernel import front_end, ipykernel_mend
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import drawing, is_drawing
+from agentlab.notebook.panel.state import drawing
 
 Output = tuple[dict[str, str], dict[str, Any]]
+"""One output of a cell: data and metadata by mime type."""
+
+SHORTEST_PAUSE_S = 0.2
+"""The page is redrawn five times a second at most."""
+PAUSE_PER_DRAWING = 5
+"""While a run is under way, each second of drawing is followed by this many without: both share one interpreter."""
+CLOCK_TICK_S = 1.0
+
+
+def _sheet(name: str) -> str:
+    return f"<style>\n{Path(__file__).with_name(name).read_text(encoding='utf-8')}</style>"
+
+
+# Colours hold on white and on near black, and carry no information alone. static.css is saved in notebooks with every panel, live.css
+# is for the live panel only, kept.css for the copy that is saved beside the live panel.
+STYLE, LIVE_STYLE, KEPT_STYLE = _sheet("static.css"), _sheet("live.css"), _sheet("kept.css")
 
 
 class Static(Protocol):
-    """How it stands for a reader without a kernel."""
+    """A view for readers without a kernel."""
 
     def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
-        """All in one mime bundle; `with_pictures` has them in its HTML."""
+        """One mime bundle; `with_pictures` embeds the pictures in its HTML."""
 
     def outputs(self) -> list[Output]:
-        """As outputs of a cell, data and metadata each."""
+        """The outputs of a cell."""
 
 
 class LiveView(ABC):
-    """The widget, its one writer, and its display as the last expression of a cell.
+    """A live widget, its redraw, and its display as the last expression of a cell.
 
-    What a subclass gives: the parts, made by `_compose` once there is a page to show them; `_show` brings them up to date; `_static`
-    is what is to be seen without a kernel. It holds no state of the runs that it shows.
+    A subclass makes its parts in `_compose` once there is a page to show them, updates them in `_show`, and gives its view without
+    a kernel in `_static`. It holds no state of the runs that it shows.
     """
 
     def __init__(self) -> None:
@@ -53,25 +69,25 @@ class LiveView(ABC):
 
     @abstractmethod
     def _show(self) -> bool:
-        """Bring what is visible up to date; whether there are new controls."""
+        """Update what is visible; True if there are new controls."""
 
     @abstractmethod
     def _is_under_way(self) -> bool:
-        """Whether time passes that the page shows."""
+        """True if time passes that the page shows."""
 
     @abstractmethod
     def _finished(self) -> object:
-        """What has come to its end, and is to be kept in the notebook's file as it now stands; None where nothing has."""
+        """What has finished and is to be saved in the notebook's file as shown now; None if nothing has."""
 
     @abstractmethod
     def _static(self) -> Static:
-        """How it stands for a reader without a kernel."""
+        """The view for readers without a kernel."""
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
     @property
     def widget(self) -> widgets.Widget:
-        """The live widget, made when it is first asked for."""
+        """The live widget, made on first access."""
         if self._widget is None:
             self.fault = Html()
             self._style = Html(f"{STYLE}{LIVE_STYLE}<style>.{self._kept_class} {{display:none}}</style>")
@@ -82,19 +98,19 @@ class LiveView(ABC):
         return self._widget
 
     def embed(self) -> widgets.Widget:
-        """The live widget as a part of another view, which shows and keeps it."""
+        """The live widget as a part of another view, which displays and saves it."""
         self._embedded = True
         return self.widget
 
     def _put(self, *parts: widgets.Widget) -> None:
-        """Have these parts in the page, and bring them up to date."""
+        """Show these parts in the page."""
         with self._drawing:
             self.widget.children = [self._style, *parts, self.fault]
-            self._draw_safely()  # last: what happens from now on is told
+            self._draw_safely()  # last: from here on, events request redraws
             self._adopt_if_shown()
 
     def guard(self, action: Callable[[], object]) -> None:
-        """Do what a control asks for; an error is shown under the panel, with no traceback lost in a log."""
+        """Run the action of a control, and show its error under the panel."""
         try:
             action()
         except Exception as error:
@@ -120,11 +136,11 @@ class LiveView(ABC):
             self._saved.add(finished)
             display.update_display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
-    # Shown ------------------------------------------------------------------------------------------------------------------
+    # Displayed --------------------------------------------------------------------------------------------------------------
 
     def bundle(self) -> dict[str, Any]:
-        """What a reader without a kernel sees: text, an HTML table, a PNG. Times are left out, so that it is the same at every
-        execution on recorded fixtures."""
+        """What a reader without a kernel sees: text, an HTML table, a PNG. Without times, so that recorded fixtures give the same
+        output at every execution."""
         return self._static().bundle()
 
     @property
@@ -132,10 +148,10 @@ class LiveView(ABC):
         return f"agentlab-kept-{self._display_id}"
 
     def _kept_bundle(self) -> dict[str, Any]:
-        """What is kept in the notebook's file beside the live widget, as an output of its own that the widget's style hides.
+        """The copy in the notebook's file: a separate output that the live widget's style hides.
 
-        Where the widget is gone (another kernel, none, another reader) its style is gone, too, and this is to be seen. In one bundle
-        with the widget it would not be: JupyterLab then shows an error in the widget's place, and nothing else of that bundle.
+        Where the widget is gone (another kernel, none, another reader), so is its style, and the copy is visible. It cannot be in one
+        bundle with the widget: JupyterLab would show an error in the widget's place and nothing else of that bundle.
         """
         bundle = self._static().bundle(with_pictures=True)
         kept = f'<div class="agentlab-kept {self._kept_class}">{KEPT_STYLE}{bundle["text/html"]}</div>'
@@ -143,7 +159,7 @@ class LiveView(ABC):
 
     def _live_bundle(self) -> dict[str, Any]:
         return {
-            "text/plain": "",  # what cannot show the widget has nothing to say of it: all is told in what is kept
+            "text/plain": "",  # readers that cannot show the widget have the kept bundle
             "application/vnd.jupyter.widget-view+json": {
                 "version_major": 2,
                 "version_minor": 0,
@@ -152,7 +168,7 @@ class LiveView(ABC):
         }
 
     def _ipython_display_(self) -> None:
-        with self._drawing:  # what ends meanwhile is told behind it: before it, the update would come to nothing
+        with self._drawing:  # an update sent before the display exists would be lost
             if not front_end.is_present():
                 for data, metadata in self._static().outputs():
                     display.display(data, metadata=metadata, raw=True)
@@ -165,14 +181,13 @@ class LiveView(ABC):
             display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
     def _adopt_if_shown(self) -> None:
-        """Have the kernel handle what comes from these controls also while a cell awaits something."""
+        """Let the kernel handle messages of these controls while a cell awaits something."""
         if self._shown_live or self._embedded:
             kernel = ipykernel_mend.mend()
             for control in self._controls():
                 kernel.adopt(control.comm)
 
     def _controls(self) -> Iterator[widgets.Widget]:
-        """All widgets of the panel that send what a person does."""
         waiting = [self.widget]
         while waiting:
             widget = waiting.pop()
@@ -180,18 +195,12 @@ class LiveView(ABC):
             waiting.extend(getattr(widget, "children", ()))
 
 
-SHORTEST_PAUSE_S = 0.2
-WORK_TO_DRAWING = 5
-"""For each second that the processor drew a run under way, so many go by before the next drawing, unless a person did something."""
-CLOCK_TICK_S = 1.0
-
-
 class Redrawer:
-    """Calls `draw` on a thread of its own, soon after `mark()` and never more often than every SHORTEST_PAUSE_S.
+    """Calls `draw` on its own thread, soon after `mark()` and every SHORTEST_PAUSE_S at most.
 
-    `ticks` says whether time passes that the page shows; `over` whether nothing more is to be expected, so that the thread ends; the
-    next `mark()` starts another. Where no thread can be started, `mark()` itself draws what a person did, and the end. It works in a
-    copy of the context in which it was made, by which ipykernel knows the cell that the widgets belong to.
+    `ticks` returns True while time passes that the page shows; `over` returns True when nothing more is expected: the thread then
+    ends, and the next `mark()` starts another. The thread runs in a copy of the context in which this object was made, by which
+    ipykernel finds the cell of the widgets.
     """
 
     def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool], over: Callable[[], bool]) -> None:
@@ -204,27 +213,20 @@ class Redrawer:
         self._rest_s = 0.0
 
     def mark(self, *, soon: bool = False) -> None:
-        """Something has changed; to be called from any thread. `soon`: a person did it and looks at it."""
+        """Request a redraw, from any thread; `soon` for an action of the person."""
         if soon:
             self._hurried.set()
-        if not self._marked.is_set():  # a streamed answer asks thousands of times a second
+        if not self._marked.is_set():  # a streamed answer marks thousands of times a second
             self._marked.set()
-            if not self.start() and (soon or self._over()) and not is_drawing():
-                self._context.copy().run(self._draw)
+            self.start()
 
-    def start(self) -> bool:
-        """Start the thread, unless it is at work; whether there is one."""
+    def start(self) -> None:
+        """Start the thread unless it is running."""
         with self._lock:
             if self._thread is None:
                 work = self._context.copy().run
-                thread = threading.Thread(target=work, args=(self._work,), name="agentlab-panel", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # there are too many: the next mark tries again
-                    self._marked.clear()
-                    return False
-                self._thread = thread
-            return True
+                self._thread = threading.Thread(target=work, args=(self._work,), name="agentlab-panel", daemon=True)
+                self._thread.start()
 
     def _work(self) -> None:
         ticking = False
@@ -232,30 +234,19 @@ class Redrawer:
             self._marked.wait(CLOCK_TICK_S if ticking else None)
             self._rest()
             self._marked.clear()
-            # Asked before it is drawn: what comes to its end meanwhile, which no event tells, is drawn at the next tick.
+            # Read before drawing: an end during the drawing, which no event reports, is drawn at the next tick.
             ticking, last = self._ticks(), self._over()
             took_s = -time.thread_time()
             self._draw()
             took_s += time.thread_time()
-            self._drawn_at, self._rest_s = time.monotonic(), WORK_TO_DRAWING * took_s if ticking else 0.0
+            self._drawn_at, self._rest_s = time.monotonic(), PAUSE_PER_DRAWING * took_s if ticking else 0.0
             if last:
                 with self._lock:
-                    if not self._marked.is_set():  # else something changed meanwhile
+                    if not self._marked.is_set():  # otherwise something changed meanwhile
                         self._thread = None
                         return
 
     def _rest(self) -> None:
-        """Nobody's pace suffers where nothing is under way."""
         time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
         self._hurried.wait(max(0.0, self._drawn_at + self._rest_s - time.monotonic()))
         self._hurried.clear()
-
-
-_HERE = Path(__file__).parent
-
-
-def _sheet(name: str) -> str:
-    return f"<style>\n{(_HERE / name).read_text(encoding='utf-8')}</style>"
-
-
-STYLE, LIVE_STYLE, KEPT_STYLE = _sheet("static.css"), _sheet("live.css"), _sheet("kept.css")

@@ -1,16 +1,19 @@
-"""A picture of a run, with the same in words."""
+"""Pictures of runs: tokens and cost of one run, the curves and the tree of several, and the timeline.
+
+Drawing costs up to some tenths of a second of the kernel's time, so a picture is drawn only where something has changed, and while
+runs are under way for no more than a small part of the time.
+"""
 
 from __future__ import annotations
 
 import base64
-import html
 import io
 import json
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
@@ -21,21 +24,41 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
-from agentlab.notebook.cards import _tree
+from agentlab.budget import Budget
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState
-from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
-from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
+from agentlab.notebook.panel.state import PanelState, RunningTotals
+from agentlab.plots import _tree
+from agentlab.plots._figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
+from agentlab.plots._timeline import draw_timeline
+from agentlab.plots._timeline_data import timeline_data
+from agentlab.plots._timeline_part import TimelinePart, timeline_part
+from agentlab.printable import printable
 from agentlab.recorder import array
 from agentlab.run import Run, RunState
 from agentlab.stop import MaxCost, MaxTokensUsed
 
+_BLUE, LIMIT, _GREEN = COLOURS[:3]
+TITLES = ("total tokens", "total cost, USD")
+FARTHEST = 3.0
+"""A limit further away than this many times the sum is only written: drawn, it would flatten the curve."""
+MOST_POINTS = 150
+"""Steps drawn of a longer run, evenly spread."""
+OWN_LOOKS = 8
+"""Up to this many runs have a colour each; more are distinguished by provider."""
+SHARE = 0.1
+"""Share of the time spent on drawing while runs are under way."""
+LONGEST_PAUSE_S = 4.0
+"""The very first picture takes much longer than the others, since fonts are read."""
+SCALE = 1.25
+TIMELINE_SCALE = 1.5
+"""Pixels of the picture per pixel of the page."""
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG; `alt` says in words what is to be seen, `about` what part of the run it is. `width` and `height` are in pixels of the
-    page: the picture itself has more."""
+    """A PNG with its alternative text; `about` is a remark below it. `width` and `height` are in pixels of the page, of which the
+    PNG may have more."""
 
     png: bytes
     alt: str
@@ -44,24 +67,43 @@ class Picture:
     about: str = ""
 
     def as_html(self) -> str:
-        """The picture inside the page, and what is to be said of it below."""
+        """The picture embedded in the page, with the remark below."""
         return markup.picture(self.png, f"{self.alt} {self.about}".strip(), self.width) + markup.note(self.about)
 
     def as_output(self) -> tuple[dict[str, str], dict[str, Any]]:
-        """The picture as an output of its own: data and metadata by mime type. No text, since times differ from run to run."""
-        alt = markup.printable(f"{self.alt} {self.about}".strip())
+        """The picture as an output of a cell: data and metadata by mime type. Without text, since times differ between runs."""
+        alt = printable(f"{self.alt} {self.about}".strip())
         data = {"image/png": base64.b64encode(self.png).decode()}
         return data, {"image/png": {"width": self.width, "height": self.height, "alt": alt}}
 
 
-_BLUE, LIMIT, _GREEN = COLOURS[:3]
-TITLES = ("tokens so far", "cost so far, USD")
-FARTHEST = 3.0
-"""A limit that is farther away than this many times the sum is told in words: drawn, it would press the curve flat."""
+class PacedPicture:
+    """A picture in the page that is redrawn by `draw` when its state changes, and not too often while runs are under way."""
+
+    def __init__(self, draw: Callable[[], str]) -> None:
+        self._draw = draw
+        self._drawn: Hashable = None
+        self._next_s = 0.0
+        self._html = ""
+
+    def as_html(self, state: Hashable, *, under_way: bool) -> str:
+        """The picture as HTML. With `under_way`, drawing takes at most SHARE of the time."""
+        if state != self._drawn and not (under_way and time.monotonic() < self._next_s):
+            began_s = time.thread_time()  # excludes the processor time of other threads
+            self._html, self._drawn = self._draw(), state
+            pause_s = (time.thread_time() - began_s) * (1 / SHARE - 1)
+            self._next_s = time.monotonic() + min(pause_s, LONGEST_PAUSE_S)
+        return self._html
+
+
+# One run --------------------------------------------------------------------------------------------------------------------
 
 
 class Curve:
-    """Draws a run's tokens and cost over its steps, reading only the steps that are new."""
+    """Draws a run's tokens and cost over its steps, with the limits that hold.
+
+    Reads only new steps, and updates one figure: a new one would take three times as long.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -71,7 +113,7 @@ class Curve:
         self._mark: int | None = None
         self._png = b""
         self._places: list[tuple[float, float, float, float]] = []
-        self._steps: list[int] = [0]
+        self._totals = RunningTotals(run)
         self._sums: tuple[list[float], list[float]] = ([0.0], [0.0])
         self._made = False
         self._laid_out_for: tuple[str, ...] = ()
@@ -82,9 +124,11 @@ class Curve:
         self._canvas: Any = FigureCanvasAgg(self._figure)
         self._figure.patch.set_alpha(0.0)
         self._axes = self._figure.subplots(1, 2)
-        self._lines = []
-        self._limit_lines = []
-        self._mark_lines, self._rings, self._notes = [], [], []
+        self._lines: list[Any] = []
+        self._limit_lines: list[Any] = []
+        self._mark_lines: list[Any] = []
+        self._rings: list[Any] = []
+        self._notes: list[Any] = []
         for axis, colour in zip(self._axes, (_BLUE, _GREEN), strict=True):
             axis.patch.set_alpha(0.0)
             axis.tick_params(colors=TEXT, labelsize=8)
@@ -104,72 +148,70 @@ class Curve:
             self._rings += axis.plot([], [], color=colour, marker="o", markersize=9, markeredgewidth=1.6, fillstyle="none")
 
     def draw(self, mark: int | None = None) -> bytes:
-        """The picture as PNG, drawn anew only where there is something new. `mark` is a step that is marked in both curves."""
+        """The picture as PNG, redrawn only if something changed. `mark` is a step to mark in both curves."""
         with self._lock:
             limits = self._limits_now()
             if self._png and self._seen == len(self._run.history) and (limits, mark) == (self._limits, self._mark):
                 return self._png
             if not self._made:
                 self._make()
-            self._take_in_new_steps()
+            self._read_new_steps()
             self._limits, self._mark = limits, mark
-            for axis, line, limit_line, sums, limit, title, mark_line, ring, note, unknown in zip(
-                self._axes, self._lines, self._limit_lines, self._sums, limits, TITLES, self._mark_lines, self._rings,
-                self._notes, self._unknown(), strict=True,
-            ):  # fmt: skip
-                note.set_text("\n".join(textwrap.wrap(unknown, 26, break_on_hyphens=False)))
-                note.set_position((0.5, 0.5) if len(sums) == 1 else (0.99, 0.04))  # below a curve that rises there is room
-                note.set(ha="center" if len(sums) == 1 else "right", va="center" if len(sums) == 1 else "bottom")
-                mark_line.set_visible(mark is not None)
-                mark_line.set_xdata([mark or 0, mark or 0])
-                known = mark is not None and mark < len(sums)
-                ring.set_data(([mark], [sums[mark]]) if mark is not None and known else ([], []))
-                line.set_data(self._steps[: len(sums)], sums)
-                line.set_marker("o" if len(sums) <= 60 else "")
-                top = max(sums)
-                near = limit is not None and limit <= FARTHEST * top
-                limit_line.set_visible(near)
-                if limit is not None and near:
-                    limit_line.set_ydata([limit, limit])
-                    top = max(top, limit)
-                axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=TEXT, fontsize=9)
-                axis.set_xlim(0, max(2, self._steps[-1]))
-                axis.set_ylim(0, top * 1.08 or 1)
-                axis.tick_params(labelleft=top > 0)  # before the first step there is nothing to read off
+            for place, unknown in enumerate(self._unknown()):
+                self._draw_axis(place, limits[place], mark, unknown)
             self._lay_out()
             out = io.BytesIO()
-            self._canvas.print_png(out, metadata={"Software": None})  # savefig goes over everything twice
+            self._canvas.print_png(out, metadata={"Software": None})  # faster than savefig, which goes over everything twice
             self._png = out.getvalue()
-            self._places = [
-                (place.x0, place.x1, 1 - place.y1, 1 - place.y0) for place in (axis.get_position() for axis in self._axes)
-            ]
+            boxes = (axis.get_position() for axis in self._axes)
+            self._places = [(box.x0, box.x1, 1 - box.y1, 1 - box.y0) for box in boxes]
             return self._png
 
+    def _draw_axis(self, place: int, limit: float | None, mark: int | None, unknown: str) -> None:
+        axis, sums, note = self._axes[place], self._sums[place], self._notes[place]
+        note.set_text("\n".join(textwrap.wrap(unknown, 26, break_on_hyphens=False)))
+        empty = len(sums) == 1
+        note.set_position((0.5, 0.5) if empty else (0.99, 0.04))  # there is room below a rising curve
+        note.set(ha="center" if empty else "right", va="center" if empty else "bottom")
+        self._mark_lines[place].set_visible(mark is not None)
+        self._mark_lines[place].set_xdata([mark or 0, mark or 0])
+        self._rings[place].set_data(([mark], [sums[mark]]) if mark is not None and mark < len(sums) else ([], []))
+        self._lines[place].set_data(range(len(sums)), sums)
+        self._lines[place].set_marker("o" if len(sums) <= 60 else "")
+        top = max(sums)
+        near = limit is not None and limit <= FARTHEST * top
+        self._limit_lines[place].set_visible(near)
+        if limit is not None and near:
+            self._limit_lines[place].set_ydata([limit, limit])
+            top = max(top, limit)
+        title = TITLES[place]
+        axis.set_title(title if limit is None else f"{title} · limit {limit:,g}", color=TEXT, fontsize=9)
+        axis.set_xlim(0, max(2, self._seen))
+        axis.set_ylim(0, top * 1.08 or 1)
+        axis.tick_params(labelleft=top > 0)  # no numbers before the first step
+
     def _lay_out(self) -> None:
-        """Find the axes' places anew where the numbers beside them may be wider: that takes as long as the drawing itself."""
+        """Place the axes again if their labels may be wider: that takes as long as the drawing itself."""
         tops = tuple(f"{axis.get_ylim()[1]:.0e}" for axis in self._axes)
         self._figure.set_layout_engine("none" if tops == self._laid_out_for else "constrained")
         self._laid_out_for = tops
 
-    def _take_in_new_steps(self) -> None:
-        """Sums end where a part is unknown: what is not known is not drawn, and the chart says so."""
-        history = self._run.history
-        tokens, cost = self._sums
-        for step in history[len(self._steps) - 1 :]:
-            used, spent = step.all_tokens, step.all_cost_usd
-            if len(tokens) == len(self._steps) and used is not None:
-                tokens.append(tokens[-1] + used)
-            if len(cost) == len(self._steps) and spent is not None:
-                cost.append(cost[-1] + float(spent))
-            self._steps.append(step.index)
-        self._seen = len(self._steps) - 1
+    def _read_new_steps(self) -> None:
+        """Extend the sums; a sum ends at the first step whose amount is unknown."""
+        self._seen = self._totals.catch_up()
+        known: tuple[Sequence[int | Decimal | None], ...] = (self._totals.tokens, self._totals.cost)
+        for sums, totals in zip(self._sums, known, strict=True):
+            for total in totals[len(sums) :]:
+                if total is None:
+                    break
+                sums.append(float(total))
 
-    def _unknown(self) -> tuple[str, str]:
-        """For tokens and cost from which step on the sum is not known, and why; nothing where it is."""
-        told = []
+    def _unknown(self) -> list[str]:
+        """For tokens and for cost: from which step on the sum is unknown and why; empty if it is known."""
+        found = []
         for name, sums in zip(("tokens", "cost"), self._sums, strict=True):
-            if len(sums) == len(self._steps):
-                told.append("")
+            if len(sums) > self._seen:
+                found.append("")
                 continue
             step = self._run.history[len(sums) - 1]
             own, model = (step.usage.total_tokens if name == "tokens" else step.cost.usd) is None, self._run.agent.model
@@ -178,8 +220,8 @@ class Curve:
             why = f"{who} reported no usage" if usage is None else f"no price for {who}"
             if own and step.finish_reason is None:
                 why = "its call did not come back"
-            told.append(f"{name} unknown{f' from step {len(sums)} on' * (len(sums) > 1)}: {why}")
-        return told[0], told[1]
+            found.append(f"{name} unknown{f' from step {len(sums)} on' * (len(sums) > 1)}: {why}")
+        return found
 
     def _limits_now(self) -> tuple[float | None, float | None]:
         settings = self._run.limits.snapshot()
@@ -193,14 +235,14 @@ class Curve:
         return _least(tokens), _least(cost)
 
     def alt(self, mark: int | None = None) -> str:
-        """What is to be seen, in words, as it was drawn last."""
+        """The last drawing in words."""
         tokens, cost = self._sums
         steps = max(0, self._seen)
-        said = f"Tokens and cost over {steps} step{'s' * (steps != 1)}: {tokens[-1]:.0f} tokens, {cost[-1]:.6g} US dollars known."
-        said += "".join(f" {one[0].upper()}{one[1:]}." for one in self._unknown() if one)
+        text = f"Tokens and cost over {steps} step{'s' * (steps != 1)}: {tokens[-1]:.0f} tokens, {cost[-1]:.6g} US dollars known."
+        text += "".join(f" {one[0].upper()}{one[1:]}." for one in self._unknown() if one)
         if mark is not None:
-            said += f" Step {mark} is marked: {_at(tokens, mark, '.0f')} tokens, {_at(cost, mark, '.6g')} US dollars so far."
-        return said
+            text += f" Step {mark} is marked: {_at(tokens, mark, '.0f')} tokens, {_at(cost, mark, '.6g')} US dollars so far."
+        return text
 
     @property
     def size(self) -> tuple[int, int]:
@@ -209,26 +251,19 @@ class Curve:
         return round(width), round(height)
 
     def as_html(self, mark: int | None = None) -> str:
-        """The picture as an image with a text for those who do not see it.
+        """The picture as an image with its alternative text.
 
-        `data-axes` says where each axes lies in it, as shares of its width and height from the left and the top, and which steps it
-        spans: by it a click becomes a step.
+        `data-axes` gives the place of each axes as shares of the image's width and height, from the left and the top, and the steps
+        it spans: the page computes from it which step was clicked.
         """
-        source = f"data:image/png;base64,{base64.b64encode(self.draw(mark)).decode()}"
-        steps, said = max(0, self._seen), self.alt(mark)
-        clickable = f' data-axes="{html.escape(json.dumps(self._axes_data(steps)), quote=True)}"' if steps else ""
-        return (
-            f'<img class="agentlab-chart" src="{source}" alt="{html.escape(said, quote=True)}"{clickable} '
-            'style="width:100%; max-width:620px">'
-        )
-
-    def _axes_data(self, steps: int) -> list[dict[str, float]]:
-        end = max(2, steps)
-        return [
+        png, steps = self.draw(mark), max(0, self._seen)
+        axes = [
             {"left": round(left, 4), "right": round(right, 4), "top": round(top, 4), "bottom": round(bottom, 4),
-             "from": 0, "to": end, "first": 1, "last": steps}
+             "from": 0, "to": max(2, steps), "first": 1, "last": steps}
             for left, right, top, bottom in self._places
         ]  # fmt: skip
+        clickable = f' data-axes="{markup.escape_whole(json.dumps(axes))}"' if steps else ""
+        return markup.picture(png, self.alt(mark), 620, attributes=f' class="agentlab-chart"{clickable}')
 
 
 def _at(sums: list[float], step: int, form: str) -> str:
@@ -236,118 +271,89 @@ def _at(sums: list[float], step: int, form: str) -> str:
 
 
 def _least(limits: list[int | Decimal | None]) -> float | None:
-    numbers = [float(limit) for limit in limits if limit is not None]
-    return min(numbers) if numbers else None
+    return min((float(limit) for limit in limits if limit is not None), default=None)
 
 
 class Chart:
-    """The picture, brought up to date as steps arrive."""
+    """The curve in the panel, with the chosen step marked."""
 
-    def __init__(self, scene: PanelState) -> None:
-        self._scene = scene
-        self.curve = Curve(scene.run)
+    def __init__(self, state: PanelState) -> None:
+        self._state = state
+        self.curve = Curve(state.run)
         self.view = Html()
 
     def show(self) -> bool:
         """Draw what is new."""
-        self.view.value = self.curve.as_html(self._scene.chosen)
+        self.view.value = self.curve.as_html(self._state.chosen)
         return False
 
 
-MOST_POINTS = 150
-"""Of a longer run so many steps are drawn, evenly spread."""
-
-OWN_LOOKS = 8
-"""Up to so many runs have a look each; more are told apart by their providers."""
-
-SHARE = 0.1
-"""Of the time that passes while runs go on, so much at most is spent on drawing."""
-
-LONGEST_PAUSE_S = 4.0
-"""The first picture of all takes far longer than the others: fonts are read."""
-
-SCALE = 1.25
+# Several runs ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Course:
-    """What a run had used after each of its steps; only what is new is read."""
-
-    run: Run
-    tokens: list[int | None] = field(default_factory=list)
-    cost: list[float | None] = field(default_factory=list)
-    max_tokens: list[int | None] = field(default_factory=list)
-    max_cost: list[float | None] = field(default_factory=list)
-
-    def catch_up(self) -> None:
-        """Read the steps that are new."""
-        for step in self.run.history[len(self.tokens) :]:
-            used, cost = step.all_tokens, step.all_cost_usd
-            so_far, spent = (self.tokens[-1], self.cost[-1]) if self.tokens else (0, 0.0)
-            budget = step.settings.budget
-            self.tokens.append(None if used is None or so_far is None else so_far + used)
-            self.cost.append(None if cost is None or spent is None else spent + float(cost))
-            self.max_tokens.append(budget.max_tokens)
-            self.max_cost.append(None if budget.max_cost is None else float(budget.max_cost))
-
-    def shown_steps(self) -> list[int]:
-        """The steps that are drawn, from 1; the last is one of them."""
-        steps = len(self.tokens)
-        if steps <= MOST_POINTS:
-            return list(range(1, steps + 1))
-        return sorted({1 + round(place * (steps - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
+_COURSE_COLUMNS = {
+    "run_id": "string",
+    "provider": "string",
+    "model": "string",
+    "step": "Int64",
+    "stop_reason": "string",
+    "cumulative_tokens": "Int64",
+    "cumulative_cost_usd": "Float64",
+    "max_tokens": "Int64",
+    "max_cost_usd": "Float64",
+}
 
 
 class Courses:
-    """The courses of several runs as a frame that `lab.plots.curves` draws."""
+    """The courses of several runs, as a frame for `lab.plots.curves`."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Course] = {}
+        self._totals: dict[str, RunningTotals] = {}
         self._lock = threading.Lock()
 
     def frame(self, runs: Sequence[tuple[str, Run]]) -> pd.DataFrame:
-        """The runs with what they are called; a few of them as so many providers, so that each has a look of its own."""
-        by_run = len(runs) <= OWN_LOOKS
+        """One row per drawn step of the named runs. A few runs count as a provider each, so that each has its own colour."""
+        by_run, no_limits = len(runs) <= OWN_LOOKS, Budget()
         rows = []
         for name, run in runs:
-            with self._lock:  # what is kept is made while the page is drawn
-                course = self._of.setdefault(run.id, Course(run))
-                course.catch_up()
-            model, steps = run.agent.model, course.shown_steps()
-            thinned = len(steps) < len(course.tokens)
+            with self._lock:  # a display may ask for the frame while the page is drawn
+                totals = self._totals.setdefault(run.id, RunningTotals(run))
+                count = totals.catch_up()
+            model, steps = run.agent.model, _spread(count)
             called = (f"{name}  {model.name}:{model.model}", None) if by_run else (model.name, model.model)
             for step in steps:
-                place = step - 1
                 reason = None if run.result is None or step != steps[-1] else str(run.result.stop_reason)
-                limits = (None, None) if thinned else (course.max_tokens[place], course.max_cost[place])
-                rows.append((run.id, *called, step, reason, course.tokens[place], course.cost[place], *limits))
-        dtypes = {
-            "run_id": "string",
-            "provider": "string",
-            "model": "string",
-            "step": "Int64",
-            "stop_reason": "string",
-            "cumulative_tokens": "Int64",
-            "cumulative_cost_usd": "Float64",
-            "max_tokens": "Int64",
-            "max_cost_usd": "Float64",
-        }
+                budget = no_limits if len(steps) < count else run.history[step - 1].settings.budget
+                cost, max_cost = totals.cost[step], budget.max_cost
+                rows.append(
+                    (run.id, *called, step, reason, totals.tokens[step], None if cost is None else float(cost), budget.max_tokens,
+                     None if max_cost is None else float(max_cost))
+                )  # fmt: skip
         return pd.DataFrame(
-            {name: array([row[place] for row in rows], dtype) for place, (name, dtype) in enumerate(dtypes.items())}
+            {name: array([row[place] for row in rows], dtype) for place, (name, dtype) in enumerate(_COURSE_COLUMNS.items())}
         )
 
     def figure(self, runs: Sequence[tuple[str, Run]]) -> PlotFigure:
-        """Tokens and cost of these runs side by side."""
+        """Tokens and cost of these runs in one figure."""
         return plots.curves(self.frame(runs))
 
 
+def _spread(steps: int) -> list[int]:
+    """The steps to draw, from 1: all, or MOST_POINTS evenly spread ones with the last."""
+    if steps <= MOST_POINTS:
+        return list(range(1, steps + 1))
+    return sorted({1 + round(place * (steps - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
+
+
 def tree_figure(shown: Run) -> PlotFigure:
-    """The family of a run as a tree, in the looks that its runs have in `Courses.figure`; the name of `shown` stands out."""
+    """The tree of a run's branches, in the colours of `Courses.figure`, with the shown run highlighted."""
     data = plots.tree_data(shown)
-    axes = _tree.draw(data, marked=shown.id, by_run=len(data) <= OWN_LOOKS)
-    figure = axes.figure
-    assert isinstance(figure, PlotFigure)  # noqa: S101  for the type checker: no axes were given
-    return figure
+    return cast(PlotFigure, _tree.draw(data, marked=shown.id, by_run=len(data) <= OWN_LOOKS).figure)
+
+
+def figure_html(figure: PlotFigure) -> str:
+    """A figure as an image."""
+    return markup.picture(figure.png(SCALE), figure.alt, 900)
 
 
 def state_of(runs: Sequence[Run]) -> Hashable:
@@ -355,81 +361,50 @@ def state_of(runs: Sequence[Run]) -> Hashable:
     return tuple([(run.id, len(run.history), run.result is None) for run in runs])
 
 
-class KeptPicture:
-    """A figure as an image in the page. `draw` makes the figure."""
-
-    def __init__(self, draw: Callable[[], PlotFigure], width: int = 900) -> None:
-        self._draw, self._width = draw, width
-        self._drawn: Hashable = None
-        self._next_s = 0.0
-        self._html = ""
-
-    def as_html(self, state: Hashable, *, going_on: bool) -> str:
-        """The image; drawn anew where `state` is another than before, and while the runs are `going_on` not too often."""
-        if state != self._drawn and not (going_on and time.monotonic() < self._next_s):
-            began_s = time.thread_time()  # not what others take of the machine meanwhile
-            figure = self._draw()
-            self._html = markup.picture(figure.png(SCALE), figure.alt, self._width)
-            self._drawn = state
-            pause_s = (time.thread_time() - began_s) * (1 / SHARE - 1)
-            self._next_s = time.monotonic() + min(pause_s, LONGEST_PAUSE_S)
-        return self._html
+# The timeline ---------------------------------------------------------------------------------------------------------------
 
 
-SHARE = 0.1
-"""So much of the time may go into drawing while the run goes on: it needs the same processor."""
-
-PIXELS = 1.5
-"""Pixels of the picture per pixel of the page."""
-
-
-def timeline_picture(run: Run, chosen: int | None = None, pixels: float = PIXELS) -> Picture:
-    """The newest steps of the run, or those around the chosen one, which is marked."""
+def timeline_picture(run: Run, chosen: int | None = None, pixels: float = TIMELINE_SCALE) -> Picture:
+    """The newest steps of the run over time, or those around the chosen step, which is marked."""
     part = timeline_part(run, chosen)
     marked = chosen if part.has(chosen) else None
-    ended_here = part.whole or part.last == len(run.history)
-    goes_on = ended_here and run.state is not RunState.ENDED
+    at_the_end = part.whole or part.last == len(run.history)
+    goes_on = at_the_end and run.state is not RunState.ENDED
     axes = cast(PlotAxes, draw_timeline(timeline_data(part.frame), begin_s=part.begin_s, marked=marked, goes_on=goes_on))
     figure = cast(PlotFigure, axes.figure)
     width, height = (round(inches * figure.get_dpi()) for inches in figure.get_size_inches())
-    about = _about(part, run, chosen)
-    return Picture(figure.png(pixels), axes.alt, width, height, about)
+    return Picture(figure.png(pixels), axes.alt, width, height, _about_timeline(part, run, chosen))
 
 
-def _about(part: TimelinePart, run: Run, chosen: int | None) -> str:
-    told = []
+def _about_timeline(part: TimelinePart, run: Run, chosen: int | None) -> str:
+    remarks = []
     if not part.whole and part.last:
         steps = f"Steps {part.first:,} to {part.last:,}" if part.last > part.first else f"Step {part.last:,}"
-        told.append(f"{steps} of {max(part.last, len(run.history)):,}: this is as much as can be told apart.")
+        remarks.append(f"{steps} of {max(part.last, len(run.history)):,}: more would not be legible.")
     if part.has(chosen):
-        told.append(f"Step {chosen:,} is the one you chose: it has a dashed frame.")
+        remarks.append(f"Step {chosen:,} is the one you chose: it has a dashed frame.")
     elif chosen is not None:
-        told.append(f"Step {chosen:,} is not here: it was taken before the branch, in the run that this one comes from.")
-    return " ".join(told)
+        remarks.append(f"Step {chosen:,} is not here: it was taken before the branch, in the parent run.")
+    return " ".join(remarks)
 
 
 class TimelineView:
-    """The timeline of the run, with the chosen step marked."""
+    """The timeline of the run, with the chosen step marked. Drawn only while its tab is open."""
 
     title = "Timeline"
 
-    def __init__(self, scene: PanelState) -> None:
-        self._scene = scene
+    def __init__(self, state: PanelState) -> None:
+        self._state = state
+        self._paced = PacedPicture(lambda: timeline_picture(state.run, state.chosen).as_html())
         self._shown: tuple[object, ...] = ()
-        self._not_before = 0.0
         self.picture = Html()
         self.view = widgets.VBox([self.picture])
 
     def show(self) -> bool:
-        """Draw what is new; while the run goes on, not so often that it would slow it down."""
-        run, chosen = self._scene.run, self._scene.chosen
-        now = (len(run.events), chosen, run.state is RunState.ENDED)
-        asked = self._shown and self._shown[1:] != now[1:]
-        if now == self._shown or (run.state is RunState.RUNNING and not asked and time.monotonic() < self._not_before):
-            return False
-        began = time.monotonic()
-        self._shown = now
-        self.picture.value = timeline_picture(run, chosen).as_html()
-        ended = time.monotonic()
-        self._not_before = ended + (ended - began) / SHARE
+        """Draw what is new: at once for another chosen step and at the end of the run, otherwise at a slow pace."""
+        run = self._state.run
+        wanted = (self._state.chosen, run.state is RunState.ENDED)
+        under_way = run.state is RunState.RUNNING and wanted == self._shown
+        self._shown = wanted
+        self.picture.value = self._paced.as_html((len(run.events), *wanted), under_way=under_way)
         return False

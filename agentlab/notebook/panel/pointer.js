@@ -1,11 +1,10 @@
-// What is clicked in the panel's tables and charts, told to Python. Nothing is drawn here, and without it nothing is lost but the
-// clicking: the panel has a native control for all that it does.
+// Sends clicks in the panel's tables and charts to Python. Draws nothing; every action also has a native control in the panel.
 //
-// One listener on the document for each view, since the views around this one come and go. A click belongs to the panel that it
-// was made in: the nearest `.agentlab-panel` around it has to be the one around this view, so two panels in a page never mix.
+// One listener on the document per view, since the views around it are replaced. A click belongs to its panel: the nearest
+// `.agentlab-panel` around it must be the one around this view, so two panels in a page never mix.
 
 function render({ model, el }) {
-  el.classList.add("agentlab-pointer"); // the style sheet shows what can be clicked where there is one of these
+  el.classList.add("agentlab-pointer"); // the style sheet marks clickable parts if this element exists
 
   const isMine = (target) => {
     const panel = target.closest(".agentlab-panel");

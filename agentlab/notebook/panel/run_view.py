@@ -1,8 +1,8 @@
-"""All parts of one run's panel, put together. What each shows and does stands in its own file."""
+"""The panel of one run and its branches: all parts of a run's view, and which run is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
@@ -26,67 +26,61 @@ if TYPE_CHECKING:
 
 
 class RunView:
-    """One run: seen at a glance, steered, edited, gone through, and branched."""
+    """All parts of one run's panel."""
 
-    def __init__(self, scene: PanelState) -> None:
-        self.scene = scene
-        self.lineage = Lineage(scene)
-        self.overview = Overview(scene)
-        self.controls = Controls(scene)
-        self.ending = Ending(scene)
-        self.answer = AnswerView(scene)
-        self.chart = Chart(scene)
-        self.editor = LimitEditor(scene)
-        self.steps = StepBrowser(scene)
-        self.timeline = TimelineView(scene)
-        self.branches = Branches(scene)
-        self.pointer = Pointer(scene, on_section=self.steps.remember)
+    def __init__(self, state: PanelState) -> None:
+        self.state = state
+        self.lineage = Lineage(state)
+        self.overview = Overview(state)
+        self.controls = Controls(state)
+        self.ending = Ending(state)
+        self.answer = AnswerView(state)
+        self.chart = Chart(state)
+        self.editor = LimitEditor(state)
+        self.steps = StepBrowser(state)
+        self.timeline = TimelineView(state)
+        self.branches = Branches(state)
+        self.pointer = Pointer(state, on_section=self.steps.remember)
         self._tabs: tuple[StepBrowser | TimelineView | Branches, ...] = (self.steps, self.timeline, self.branches)
         self._always: tuple[Part | Overview, ...] = (
             self.lineage, self.overview, self.controls, self.ending, self.answer, self.chart, self.editor,
         )  # fmt: skip
         self.tabs = widgets.Tab([part.view for part in self._tabs], titles=[part.title for part in self._tabs], selected_index=0)
-        self.tabs.observe(lambda change: scene.redraw(), "selected_index")
-        seen = widgets.VBox([self.overview.meters, self.chart.view], layout=widgets.Layout(flex="1 1 30em", min_width="24em"))
-        edited = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
-        body = widgets.HBox([seen, edited], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
+        self.tabs.observe(lambda change: state.redraw(), "selected_index")
+        left = widgets.VBox([self.overview.meters, self.chart.view], layout=widgets.Layout(flex="1 1 30em", min_width="24em"))
+        right = widgets.VBox([self.editor.view], layout=widgets.Layout(flex="0 1 27em", min_width="24em"))
+        body = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
         self.view = widgets.VBox(
             [self.lineage.view, self.overview.status, self.controls.view, self.ending.view, self.answer.view, body, self.tabs,
              self.pointer.view]
         )  # fmt: skip
 
-    def watch(self) -> Callable[[], None]:
-        """Follow the run from here on; returns what ends that. An ended run is shown as it stands."""
-        run = self.scene.run
-        if run.state is RunState.ENDED:
-            return lambda: None
-        self.answer.answer.watch()
-        ends = (run.observe(self._on_event), run.limits.subscribe(lambda before, after, by: self.scene.redraw()))
-
-        def end() -> None:
-            for one in ends:
-                one()
-
-        return end
+    def watch(self) -> None:
+        """Redraw whenever the run changes, unless it has ended."""
+        run = self.state.run
+        if run.state is not RunState.ENDED:
+            self.answer.answer.watch()
+            run.observe(self._on_event)
+            run.limits.subscribe(lambda before, after, by: self.state.redraw())
 
     def _on_event(self, event: events.Event) -> None:
         self.answer.answer.take(event)
-        self.scene.redraw()
+        self.state.redraw()
 
     def show(self) -> bool:
-        """Bring what is visible up to date; whether there are new controls."""
+        """Update what is visible; True if there are new controls."""
         new = [part.show() for part in self._always]
-        chosen_tab = self.tabs.selected_index
-        if chosen_tab is not None:
-            new.append(self._tabs[chosen_tab].show())
+        tab = self.tabs.selected_index
+        if tab is not None:
+            new.append(self._tabs[tab].show())
         return any(new)
 
 
 class Panel(LiveView):
-    """The live control of one run and its branches. It holds no state of theirs: it shows the run, and writes to `run.limits`.
+    """The live control of one run and its branches. It shows the run and writes to `run.limits`; it holds no state itself.
 
-    As the last expression of a cell it shows itself. `bundle()` is what a reader without a kernel sees. `agents` are others that a
-    branch may go on with.
+    As the last expression of a cell it displays itself. `bundle()` is what a reader without a kernel sees. `agents` can be chosen for
+    a branch.
     """
 
     def __init__(self, run: Run, agents: Iterable[Agent] = ()) -> None:
@@ -97,22 +91,22 @@ class Panel(LiveView):
 
     @property
     def run_view(self) -> RunView:
-        """The parts that show the run, made when they are first asked for."""
+        """The parts that show the run, made on first access."""
         _ = self.widget
         return self._run_views[self.run.id]
 
     def open(self, run: Run) -> None:
-        """Show this run: a branch, or the one it was forked from."""
+        """Show this run: a branch, or the run that it was forked from."""
         with self._drawing:
             self.run = run
             if run.id not in self._run_views:
-                self._run_views[run.id] = RunView(PanelState(run, self._stage))
+                self._run_views[run.id] = RunView(PanelState(run, self._services))
                 self._run_views[run.id].watch()
             self._put(self._run_views[run.id].view)
         self._redrawer.mark()
 
     def _compose(self) -> None:
-        self._stage = PanelServices(self.guard, self._redrawer.mark, self.open, self._agents)
+        self._services = PanelServices(self.guard, self._redrawer.mark, self.open, self._agents)
         self.open(self.run)
 
     def _show(self) -> bool:
@@ -125,10 +119,10 @@ class Panel(LiveView):
         return None if self.run.result is None else self.run.id
 
     def _static(self) -> StaticView:
-        run_view = self._run_views.get(self.run.id)
-        if run_view is None:
+        view = self._run_views.get(self.run.id)
+        if view is None:
             return StaticView(self.run, Curve(self.run), Answer(self.run).said())
-        return StaticView(self.run, run_view.chart.curve, run_view.answer.answer.said())
+        return StaticView(self.run, view.chart.curve, view.answer.answer.said())
 
     def __repr__(self) -> str:
         return f"Panel({self.run!r})"

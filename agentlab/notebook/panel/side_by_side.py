@@ -1,11 +1,9 @@
-"""Several runs side by side, on the same task: taken step by step together, compared in one chart, each to be opened."""
+"""Several runs side by side: they take their steps together, are compared in one chart, and each can be opened."""
 
 from __future__ import annotations
 
-import base64
-import html
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
@@ -14,29 +12,32 @@ from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, Said, answer_html
-from agentlab.notebook.panel.controls import set_button
-from agentlab.notebook.panel.live_view import STYLE, LiveView, Output
+from agentlab.notebook.panel.controls import action_button, set_button, why_not
+from agentlab.notebook.panel.live_view import LiveView
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import SCALE, Courses, KeptPicture, Picture, state_of
+from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, Picture, figure_html, state_of
 from agentlab.notebook.panel.run_view import Panel
-from agentlab.plots.figure import DPI
-from agentlab.printable import AS_WRITTEN
+from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
+from agentlab.plots._figure import DPI
+from agentlab.printable import printable
 from agentlab.run import Run, RunState
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
 
-
 MOST_RUNS = 8
-"""More do not fit beside each other, nor can they be told apart in one chart."""
-
+"""More neither fit beside each other nor can be distinguished in one chart."""
+SHOWN_CHARACTERS = 400
+"""Characters of each run's answer."""
 _NOTHING_OPEN = -1
+ALL = ("All runs have ended.", "They pause after this round.", "A round is under way.", "They are paused already.")
+"""Why a button cannot be pressed."""
 
 
 class SideBySide(LiveView):
     """The live control of several runs: one row of buttons for all, a column each. It holds no state of theirs.
 
-    As the last expression of a cell it shows itself; `lockstep` takes their steps. `agents` are others that a branch may go on with.
+    As the last expression of a cell it displays itself; `lockstep` takes the steps. `agents` can be chosen for a branch.
     """
 
     def __init__(self, runs: Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> None:
@@ -45,7 +46,7 @@ class SideBySide(LiveView):
         self.runs = self.lockstep.runs
         if len(self.runs) > MOST_RUNS:
             raise ConfigurationError(
-                f"panel() of {len(self.runs)} runs: at most {MOST_RUNS} stand side by side. Show some of them, or compare them "
+                f"panel() of {len(self.runs)} runs: at most {MOST_RUNS} fit side by side. Show some of them, or compare them "
                 "all with lab.plots.curves(lab.frame(runs))."
             )
         self._agents = tuple(agents)
@@ -53,20 +54,21 @@ class SideBySide(LiveView):
         self._panels: dict[int, Panel] = {}
         self._stepped = False
 
-    # Live -------------------------------------------------------------------------------------------------------------------
-
     def _compose(self) -> None:
-        self.go = _button("Run all", "run", lambda: self.guard(self._go), button_style="primary")
-        self.step = _button("Step all", "step", lambda: self.guard(self._step))
-        self.pause = _button("Pause all", "pause", lambda: self.guard(self.lockstep.pause))
-        self.stop = _button("Stop all", "stop", lambda: self.guard(self._stop))
+        self.go = action_button("Run all", "run", lambda: self.guard(self._go), button_style="primary")
+        self.step = action_button("Step all", "step", lambda: self.guard(self._step))
+        self.pause = action_button("Pause all", "pause", lambda: self.guard(self.lockstep.pause))
+        self.stop = action_button("Stop all", "stop", lambda: self.guard(self._stop))
         self.round = Html()
         self.columns = [RunColumn(run, place, self._redrawer.mark) for place, run in enumerate(self.runs, start=1)]
-        self._curves = KeptPicture(lambda: self._courses.figure(self._named()))
+        named = [(str(place), run) for place, run in enumerate(self.runs, start=1)]
+        self._curves = PacedPicture(lambda: figure_html(self._courses.figure(named)))
         self.chart = Html()
+        titles = [(run_title(run, place + 1)[:70], place) for place, run in enumerate(self.runs)]
         self.open = widgets.Dropdown(
-            description="Open", options=self._offered(), value=_NOTHING_OPEN, style={"description_width": "initial"},
-            layout=widgets.Layout(width="auto", max_width="32em"), tooltip="Show one run's whole panel below",
+            description="Open", options=[("none of them", _NOTHING_OPEN), *titles], value=_NOTHING_OPEN,
+            style={"description_width": "initial"}, layout=widgets.Layout(width="auto", max_width="32em"),
+            tooltip="Show the whole panel of one run below",
         )  # fmt: skip
         self.open.observe(lambda change: self.guard(lambda: self._open(change["new"])), "value")
         self.opened = widgets.VBox([])
@@ -78,40 +80,27 @@ class SideBySide(LiveView):
         row.add_class("agentlab-columns")
         self._put(buttons, row, self.chart, self.open, self.opened)
 
-    def _offered(self) -> list[tuple[str, int]]:
-        return [
-            ("none of them", _NOTHING_OPEN),
-            *[(run_title(run, place + 1)[:70], place) for place, run in enumerate(self.runs)],
-        ]
-
-    def _named(self) -> list[tuple[str, Run]]:
-        return [(str(place), run) for place, run in enumerate(self.runs, start=1)]
-
     def _show(self) -> bool:
         self._show_buttons()
         for column in self.columns:
             column.show()
         if any(len(run.history) for run in self.runs):
-            self.chart.value = self._curves.as_html(state_of(self.runs), going_on=self._is_under_way())
+            self.chart.value = self._curves.as_html(state_of(self.runs), under_way=self._is_under_way())
         return False
 
     def _show_buttons(self) -> None:
-        lockstep, state = self.lockstep, self.lockstep.state
-        stopping = state is not RunState.ENDED and all(
-            run.result is not None or run.stop_request is not None for run in self.runs
-        )
-        whys = why_not(state, pausing=lockstep.pausing, waits=self._waits())
-        self.go.description = "Resume all" if state is RunState.PAUSED or self._waits() else "Run all"
+        lockstep, state, waits = self.lockstep, self.lockstep.state, self._waits()
+        stopping = state is not RunState.ENDED and self._all_stopping()
+        whys = why_not(state, pausing=lockstep.pausing, waits=waits, words=ALL)
+        self.go.description = "Resume all" if state is RunState.PAUSED or waits else "Run all"
         self.stop.description = "Stop all now" if stopping else "Stop all"
-        set_button(self.go, whys["go"], "Go on to the end, round by round")
-        set_button(self.step, whys["step"], "Take one step of each run, all at the same time")
-        set_button(self.pause, whys["pause"], "Pause all before the next round; the time does not count")
-        set_button(
-            self.stop, whys["stop"], "Cut off the steps under way" if stopping else "End all runs after the round under way"
-        )
+        set_button(self.go, whys["go"], "Run to the end, round by round")
+        set_button(self.step, whys["step"], "Take one step of each run, at the same time")
+        set_button(self.pause, whys["pause"], "Pause all before the next round; paused time does not count")
+        set_button(self.stop, whys["stop"], "Cut off the current steps" if stopping else "End all runs after the current round")
         ended = sum(run.result is not None for run in self.runs)
         words = [f"round <b>{lockstep.round}</b>", f"{ended} of {len(self.runs)} ended"]
-        if self._waits():
+        if waits:
             paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.pausing)
             words.append(f"all wait for run {paused}, which is paused")
         elif lockstep.pausing and lockstep.round_under_way:
@@ -121,8 +110,11 @@ class SideBySide(LiveView):
         badge = f'<span class="agentlab-badge {state}" role="status">{state}</span>'
         self.round.value = f'<div class="agentlab-status">{badge} <span>{"</span> <span>".join(words)}</span></div>'
 
+    def _all_stopping(self) -> bool:
+        return all(run.result is not None or run.stop_request is not None for run in self.runs)
+
     def _waits(self) -> bool:
-        """Whether a run that was paused by itself holds up the others."""
+        """True if a single paused run holds up the others."""
         lockstep = self.lockstep
         is_held = not lockstep.pausing and not lockstep.round_under_way and lockstep.state is RunState.RUNNING
         return is_held and any(run.pausing for run in self.runs)
@@ -130,7 +122,7 @@ class SideBySide(LiveView):
     def _go(self) -> None:
         if self.lockstep.pausing or self._waits():
             self.lockstep.resume()
-        if self.lockstep.state is not RunState.RUNNING or self._stepped:  # pressed before the page told of the round under way
+        if self.lockstep.state is not RunState.RUNNING or self._stepped:  # pressed before the page showed the round under way
             self.lockstep.launch()
         self._stepped = False
 
@@ -139,13 +131,13 @@ class SideBySide(LiveView):
         self._stepped = True
 
     def _stop(self) -> None:
-        if all(run.result is not None or run.stop_request is not None for run in self.runs):
+        if self._all_stopping():
             self.lockstep.cancel()
         else:
             self.lockstep.stop("the Stop all button")
 
     def _open(self, place: int) -> None:
-        """Show the whole panel of one run below, or none."""
+        """Show the panel of one run below, or none."""
         if place == _NOTHING_OPEN:
             self.opened.children = []
             return
@@ -160,8 +152,6 @@ class SideBySide(LiveView):
     def _finished(self) -> object:
         return "all" if self.lockstep.ended else None
 
-    # Shown ------------------------------------------------------------------------------------------------------------------
-
     def _static(self) -> StaticRuns:
         return StaticRuns(self.runs, self._courses)
 
@@ -169,86 +159,8 @@ class SideBySide(LiveView):
         return f"SideBySide({list(self.runs)!r})"
 
 
-class StaticRuns:
-    """Several runs as they stand for a reader without a kernel. Ids and times are left out: they differ at every execution."""
-
-    def __init__(self, runs: Sequence[Run], courses: Courses) -> None:
-        self._runs, self._courses = runs, courses
-
-    def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
-        """All in one; most readers show its HTML and nothing else of it, so `with_pictures` puts the chart there."""
-        picture = self._picture()
-        data: dict[str, Any] = {
-            "text/plain": self._text(),
-            "text/html": self._html(picture.as_html() if with_pictures and picture is not None else ""),
-        }
-        return data if picture is None else {**data, "image/png": base64.b64encode(picture.png).decode()}
-
-    def outputs(self) -> list[Output]:
-        """Text and HTML, then the chart."""
-        picture = self._picture()
-        told: Output = ({"text/plain": self._text(), "text/html": self._html()}, {})
-        return [told] if picture is None else [told, picture.as_output()]
-
-    def _picture(self) -> Picture | None:
-        if not any(len(run.history) for run in self._runs):
-            return None
-        figure = self._courses.figure([(str(place), run) for place, run in enumerate(self._runs, start=1)])
-        width, height = (round(inches * DPI) for inches in figure.get_size_inches())
-        return Picture(figure.png(SCALE), figure.alt, width, height)
-
-    def _text(self) -> str:
-        lines = [f"{run_title(run, place)}: {run.result or run}" for place, run in enumerate(self._runs, start=1)]
-        return markup.printable("\n".join(lines))
-
-    def _html(self, picture: str = "") -> str:
-        heads = ("run", "agent", "state", "steps", "tokens", "cost", "ended by")
-        rows = [
-            (
-                place,
-                markup.printable(run.agent.name),
-                run.state,
-                len(run.history),
-                markup.tokens(run.history.tokens),
-                markup.dollars(run.history.cost_usd),
-                "" if run.result is None else run.result.stop_reason,
-            )
-            for place, run in enumerate(self._runs, start=1)
-        ]
-        answers = "".join(
-            f"<p><b>Run {place}</b></p>{ending_line(run)}{answer_html(Answer(run).said())}"
-            for place, run in enumerate(self._runs, start=1)
-        )
-        table = markup.table(heads, rows, numbers=(3, 4, 5))
-        return f'<div class="agentlab-panel {AS_WRITTEN}">{STYLE}{table}{picture}{answers}</div>'
-
-
-def why_not(state: RunState, *, pausing: bool, waits: bool) -> dict[str, str]:
-    """For each button why it cannot be pressed now; an empty text where it can."""
-    if state is RunState.ENDED:
-        return dict.fromkeys(("go", "step", "pause", "stop"), "All runs have ended.")
-    if state is RunState.RUNNING and pausing:
-        wait = "They pause after this round."
-        return {"go": wait, "step": wait, "pause": wait, "stop": ""}
-    if state is RunState.RUNNING:
-        busy = "A round is under way."
-        return {"go": "" if waits else busy, "step": busy, "pause": "", "stop": ""}
-    idle = "They are paused already." if state is RunState.PAUSED else "Nothing is running."
-    return {"go": "", "step": "", "pause": idle, "stop": ""}
-
-
-def _button(text: str, icon: str, press: Any, **more: Any) -> widgets.Button:
-    button = widgets.Button(description=text, **more)
-    button.add_class(f"agentlab-icon-{icon}")
-    button.on_click(lambda _: press())
-    return button
-
-
-SHOWN_CHARACTERS = 400
-
-
 class RunColumn:
-    """The column of one run. `number` is its place in the row, from 1."""
+    """The column of one run: state and totals, limits, the newest answer, why it stopped. `number` is its place, from 1."""
 
     def __init__(self, run: Run, number: int, redraw: Callable[[], None]) -> None:
         self.run, self._number, self._redraw = run, number, redraw
@@ -264,38 +176,62 @@ class RunColumn:
         self._answer.take(event)
         self._redraw()
 
-    def show(self) -> bool:
-        """Bring the column up to date."""
+    def show(self) -> None:
+        """Update the column."""
         self.view.value = column_html(self.run, self._number, self._answer.catch_up())
-        return False
 
 
 def run_title(run: Run, number: int) -> str:
-    """What the run is called among those beside it."""
-    return f"{number}  {markup.printable(run.agent.name)}"
+    """The name of a run among those beside it."""
+    return f"{number}  {printable(run.agent.name)}"
 
 
 def column_html(run: Run, number: int, said: Said) -> str:
     """The column as HTML."""
     text = said.text[-SHOWN_CHARACTERS:]
     cut = "… " if len(text) < (len(said.text) if said.length is None else said.length) else ""
-    parts = (
-        f'<div class="agentlab-column-head">Run {number}</div>',
-        markup.status(run),
-        ending_line(run),
-        markup.meters(run),
-        f'<div class="agentlab-note">{markup.escape(markup.printable(said.label))}</div>',
-        f'<div class="agentlab-answer"><pre dir="auto">\n{cut}{html.escape(markup.printable(text))}</pre></div>' if text else "",
+    answer = f'<div class="agentlab-answer"><pre dir="auto">\n{cut}{markup.escape_whole(text)}</pre></div>' if text else ""
+    return (
+        f'<div role="group" aria-label="{markup.escape(f"Run {run_title(run, number)}")}">'
+        f'<div class="agentlab-column-head">Run {number}</div>'
+        f"{markup.status(run)}{markup.ending_line(run)}{markup.meters(run)}{markup.note(said.label)}{answer}</div>"
     )
-    label = html.escape(f"Run {run_title(run, number)}", quote=True)
-    return f'<div role="group" aria-label="{label}">{"".join(parts)}</div>'
 
 
-def ending_line(run: Run) -> str:
-    """Why it stopped, in one line; empty while it goes on."""
-    result = run.result
-    if result is None:
-        return ""
-    kind = "terminated" if result.terminated else "truncated"
-    detail = markup.escape(markup.printable(result.detail), 240)
-    return f'<div class="agentlab-end {kind}"><b>{kind} · {markup.escape(result.stop_reason)}</b> — {detail}</div>'
+class StaticRuns(StaticOutputs):
+    """Several runs for a reader without a kernel, without ids and times, which differ at every execution."""
+
+    def __init__(self, runs: Sequence[Run], courses: Courses) -> None:
+        self._runs, self._courses = tuple(enumerate(runs, start=1)), courses
+
+    def pictures(self) -> list[Picture]:
+        """Tokens and cost of the runs, if there are steps."""
+        if not any(len(run.history) for _, run in self._runs):
+            return []
+        figure = self._courses.figure([(str(place), run) for place, run in self._runs])
+        width, height = (round(inches * DPI) for inches in figure.get_size_inches())
+        return [Picture(figure.png(SCALE), figure.alt, width, height)]
+
+    def text(self) -> str:
+        """The runs in a line each."""
+        return printable("\n".join(f"{run_title(run, place)}: {run.result or run}" for place, run in self._runs))
+
+    def html(self, pictures: str = "") -> str:
+        """The runs as a table, and their answers."""
+        rows = [
+            (
+                place,
+                run.agent.name,
+                run.state,
+                len(run.history),
+                markup.tokens(run.history.tokens),
+                markup.dollars(run.history.cost_usd),
+                "" if run.result is None else run.result.stop_reason,
+            )
+            for place, run in self._runs
+        ]
+        table = markup.table(("run", "agent", "state", "steps", "tokens", "cost", "ended by"), rows, numbers=(3, 4, 5))
+        answers = (
+            f"<p><b>Run {place}</b></p>{markup.ending_line(run)}{answer_html(Answer(run).said())}" for place, run in self._runs
+        )
+        return panel_html(table, pictures, *answers)

@@ -1,4 +1,4 @@
-"""What the parts of a panel have in common: the run that is shown, the step that was chosen, and how something is done."""
+"""What the parts of a panel share: the run and the chosen step, the panel's services, and whether the panel is being drawn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
 import ipywidgets as widgets
@@ -18,20 +19,23 @@ if TYPE_CHECKING:
 
 
 class Part(Protocol):
-    """A part of the panel: one subject, one file."""
+    """A part of the panel."""
 
     @property
     def view(self) -> widgets.Widget:
-        """What stands in the page."""
+        """The widget in the page."""
 
     def show(self) -> bool:
-        """Bring it up to date with the run; whether there are new controls. Called by the one writer of the panel only."""
+        """Update it; True if it has new controls. Called by the panel's redraw only."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelServices:
-    """What a panel does for its parts: `do` has an action done and shows what it raises, `redraw` asks for a redraw from any thread,
-    `open` shows another run. `agents` are those that a branch may go on with, by name."""
+    """What a panel does for its parts.
+
+    `do` runs an action and shows its error, `redraw` requests a redraw from any thread, `open` shows another run. `agents` can be
+    chosen for a branch, by name.
+    """
 
     do: Callable[[Callable[[], object]], None]
     redraw: Callable[[], None]
@@ -40,21 +44,21 @@ class PanelServices:
 
 
 class PanelState:
-    """One run as a panel shows it. What a person looks at is all that is kept here; what holds for the run stands in the run."""
+    """The run that is shown, and the step that the person chose. All other state is in the run."""
 
-    def __init__(self, run: Run, stage: PanelServices) -> None:
+    def __init__(self, run: Run, services: PanelServices) -> None:
         self.run = run
-        self.agents = stage.agents
-        self.do, self.redraw, self.open = stage.do, stage.redraw, stage.open
+        self.agents = services.agents
+        self.do, self.redraw, self.open = services.do, services.redraw, services.open
         self._chosen: int | None = None
 
     @property
     def chosen(self) -> int | None:
-        """The step that the person chose, from 1; None: the newest is followed."""
+        """The chosen step, from 1; None follows the newest step."""
         return self._chosen
 
     def choose(self, step: int | None) -> None:
-        """Look at this step, in every part; None follows the newest. Raises ConfigurationError for one that there is not."""
+        """Show this step in every part; None follows the newest. Raises ConfigurationError if there is no such step."""
         steps = len(self.run.history)
         if step is not None and not 1 <= step <= steps:
             there_is = f"there are steps 1 to {steps}" if steps else "no step has been taken yet"
@@ -63,23 +67,45 @@ class PanelState:
         self.redraw()
 
 
-class _OfThisThread(threading.local):
+class RunningTotals:
+    """Tokens and cost of a run after each of its steps, None from the first unknown amount on. Only new steps are read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.tokens: list[int | None] = [0]
+        self.cost: list[Decimal | None] = [Decimal(0)]
+
+    def catch_up(self) -> int:
+        """Read the new steps; returns the number of steps."""
+        for step in self._run.history[len(self.tokens) - 1 :]:
+            used, paid = step.all_tokens, step.all_cost_usd
+            tokens, cost = self.tokens[-1], self.cost[-1]
+            self.cost.append(None if cost is None or paid is None else cost + paid)
+            self.tokens.append(None if tokens is None or used is None else tokens + used)
+        return len(self.tokens) - 1
+
+
+class _Drawing(threading.local):
     on = False
 
 
-_HERE = _OfThisThread()
+_THIS_THREAD = _Drawing()
 
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Stands around what brings controls up to date on this thread."""
-    before, _HERE.on = _HERE.on, True
+    """Mark this thread as drawing while it updates controls.
+
+    The panel is drawn on one thread while a person's clicks arrive on another. A control reports both kinds of change the same way,
+    and its value may have changed again by then, so values cannot tell them apart.
+    """
+    before, _THIS_THREAD.on = _THIS_THREAD.on, True
     try:
         yield
     finally:
-        _HERE.on = before
+        _THIS_THREAD.on = before
 
 
 def is_drawing() -> bool:
-    """Whether this thread is at that: what a control tells of then is no wish of a person."""
-    return _HERE.on
+    """True if this thread is drawing: a change of a control is then not made by a person."""
+    return _THIS_THREAD.on

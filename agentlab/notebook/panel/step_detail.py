@@ -1,9 +1,13 @@
-"""One step in full, as HTML: what the model was told and said, its tools, its calls, why it ended, what was read, what was sent."""
+"""One step in full, as HTML: what was sent to the model and its answer, tools, calls, why it ended, readings, the raw response.
+
+Text from outside is cut before it is escaped, redacted, and nothing in it is invisible. `prose` is text that people read (an answer, a
+prompt): its characters stay, since joiners and direction marks belong to real scripts, and a note names the invisible ones. `code` is
+what was sent (arguments, a raw response): invisible characters are written as escapes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import html
 import itertools
 import json
 import re
@@ -14,24 +18,27 @@ from decimal import Decimal
 from typing import Any
 
 from agentlab.amounts import as_set, measured
-from agentlab.notebook.panel.markup import dollars, escape, printable, tokens
-from agentlab.redaction import REDACTED, Redactor, is_secret_name
+from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.markup import dollars, escape, escape_whole, note, tokens
+from agentlab.printable import printable
+from agentlab.redaction import REDACTED, is_secret_name, without_keys
 from agentlab.results import ChildUse, Reading, StepResult
 from agentlab.run import Run
 from agentlab.types import JSON, Message, ToolCall, ToolResult, Usage, marked
 
 OPEN_AT_FIRST = frozenset({"messages", "tools"})
 """The sections that are open until a person closes them."""
-
 MOST_TOOLS, MOST_CALLS, MOST_RAW, MOST_MESSAGES = 20, 30, 4, 8
-"""So many of each are shown; the newest where there are more."""
+"""How many of each are shown; the newest of calls, responses and messages."""
+LONGEST_PROSE, LONGEST_CODE, LONGEST_RAW = 8_000, 4_000, 20_000
+"""Characters shown of a message, of a tool call's arguments or result, of a raw response."""
 
 
 def detail(run: Run, index: int, opened: Collection[str] = OPEN_AT_FIRST) -> str:
-    """The step with this index (from 1); `opened` names the sections that are open."""
+    """The step with this index (from 1); `opened` names the open sections."""
     step = run.history[index - 1]
     sections = "".join(
-        section(name, title, body, is_open=name in opened, about=about)
+        _section(name, title, body, is_open=name in opened, about=about)
         for name, title, about, body in _sections(run, step)
         if body
     )
@@ -39,94 +46,94 @@ def detail(run: Run, index: int, opened: Collection[str] = OPEN_AT_FIRST) -> str
 
 
 def _sections(run: Run, step: StepResult) -> Iterator[tuple[str, str, str, str]]:
-    """Name, title, what is said beside the title, and the HTML of each section."""
+    """Name, title, summary beside the title, and HTML of each section."""
     failed = sum(result.is_error for result in step.tool_results)
-    told_failed = f", {failed} failed" if failed else ""
-    yield "messages", "Messages", "what was new to the model, and its answer", _messages(run, step)
+    yield "messages", "Messages", "new to the model, and its answer", _messages(run, step)
     if step.tool_calls:
-        yield "tools", "Tool calls", f"{len(step.tool_calls)}{told_failed}", _tools(step)
+        yield "tools", "Tool calls", f"{len(step.tool_calls)}{f', {failed} failed' if failed else ''}", _tools(step)
     used = f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}"
     yield "calls", "Model calls", used, _calls(step)
-    yield "signal", "Why the response ended", _said_in_short(step), _signal(step)
+    yield "signal", "Why the response ended", _signal_summary(step), _signal(step)
     yield "decision", "What followed", step.decision.action.replace("_", " "), _decision(step)
     if step.readings is not None:
-        yield (
-            "readings",
-            "Stop condition",
-            _decided(step.readings),
-            f'<ul class="agentlab-readings">{_reading(step.readings)}</ul>',
-        )
-    yield "limits", "Limits that held", "and what was left after the step", _limits(step)
+        body = f'<ul class="agentlab-readings">{_reading(step.readings)}</ul>'
+        yield "readings", "Stop condition", _met(step.readings), body
+    yield "limits", "Limits in force", "and what was left after the step", _limits(step)
     yield "raw", "Raw response", "as the provider sent it", _raw(step)
 
 
+def _section(name: str, title: str, body: str, *, is_open: bool, about: str) -> str:
+    """A section that opens and closes, by mouse and keyboard; `title` and `about` are plain text, `body` is HTML."""
+    summary = f" {markup.aside(about)}" if about else ""
+    return (
+        f'<details class="agentlab-section" data-section="{name}"{" open" if is_open else ""}>'
+        f"<summary>{escape(title)}{summary}</summary><div>{body}</div></details>"
+    )
+
+
 def _head(step: StepResult) -> str:
-    reason = (step.finish_reason or "no answer").replace("_", " ")
-    told = [
+    facts = [
         f"<b>Step {step.index}</b>",
-        escape(reason),
-        f"{seconds(step.duration_s)}",
+        escape((step.finish_reason or "no answer").replace("_", " ")),
+        seconds(step.duration_s),
         escape(step.decision.action.replace("_", " ")),
     ]
     if step.stop_reason is not None:
-        told.append(f"<b>the run ended: {escape(step.stop_reason)}</b>")
-    said = line(step.decision.reason)
-    return f'<div class="agentlab-detail-head"><div>{" · ".join(told)}</div><div class="agentlab-note">{said}</div></div>'
+        facts.append(f"<b>the run ended: {escape(step.stop_reason)}</b>")
+    why = f'<div class="agentlab-note">{line(step.decision.reason)}</div>'
+    return f'<div class="agentlab-detail-head"><div>{" · ".join(facts)}</div>{why}</div>'
 
 
 # Messages ------------------------------------------------------------------------------------------------------------------
 
 
 def new_to_the_model(run: Run, index: int) -> list[Message]:
-    """What stood in the conversation when this step began and the model had not seen yet: all after its last words."""
+    """The messages that the model had not seen before this step: all after its last answer."""
     before = run.messages_of(index - 1)
-    said = [place for place, message in enumerate(before) if message.role == "assistant"]
-    return list(before[said[-1] + 1 if said else 0 :])
+    answers = [place for place, message in enumerate(before) if message.role == "assistant"]
+    return list(before[answers[-1] + 1 if answers else 0 :])
 
 
 def who_took(run: Run, index: int) -> Run:
-    """The run that took this step: of a branch's first steps, the one that it was forked from."""
+    """The run that took this step: for the kept steps of a branch, its parent."""
     while run.parent is not None and run.forked_at is not None and index <= run.forked_at:
         run = run.parent
     return run
 
 
 def _messages(run: Run, step: StepResult) -> str:
-    told = new_to_the_model(run, step.index)
+    new = new_to_the_model(run, step.index)
     instructions = who_took(run, 1).agent.instructions if step.index == 1 else ""
     where = f"in run.messages_of({step.index - 1})"
-    parts = [note(f"… {len(told) - MOST_MESSAGES} earlier messages, {where}")] if len(told) > MOST_MESSAGES else []
+    parts = [note(f"… {len(new) - MOST_MESSAGES} earlier messages, {where}")] if len(new) > MOST_MESSAGES else []
     if instructions:
-        parts.insert(0, _said("Instructions", prose(instructions, "run.agent.instructions")))
-    for message in told[-MOST_MESSAGES:]:
+        parts.insert(0, _row("Instructions", prose(instructions, "run.agent.instructions")))
+    for message in new[-MOST_MESSAGES:]:
         if message.role == "tool":
-            parts += [
-                _said(f"Tool {_name(result.name)}", code(result.content, where)) for result in message.tool_results[:MOST_TOOLS]
-            ]
+            results = message.tool_results[:MOST_TOOLS]
+            parts += [_row(f"Tool {_name(result.name)}", code(result.content, where)) for result in results]
         else:
-            parts.append(_said("User", prose(message.text, where)))
+            parts.append(_row("User", prose(message.text, where)))
     here = f"run.history[{step.index - 1}]"
-    for number, call in enumerate(step.calls[-MOST_RAW:]):
+    first = max(0, len(step.calls) - MOST_RAW)
+    for place, call in enumerate(step.calls[first:], first):
         if call.response.reasoning:
-            place = len(step.calls) - len(step.calls[-MOST_RAW:]) + number
-            parts.append(_said("Model, thinking", prose(call.response.reasoning, f"{here}.calls[{place}].response.reasoning")))
+            parts.append(_row("Model, thinking", prose(call.response.reasoning, f"{here}.calls[{place}].response.reasoning")))
     if step.response is not None and step.response.refusal:
-        parts.append(_said("Model, refusing", prose(step.response.refusal, f"{here}.response.refusal")))
+        parts.append(_row("Model, refusing", prose(step.response.refusal, f"{here}.response.refusal")))
     if step.text:
-        seams = "".join(f'<div class="agentlab-note">{line(str(seam))}</div>' for seam in step.seams[-MOST_CALLS:])
-        holes = "".join(
-            f'<div class="agentlab-note">A piece is missing {line(str(hole))}</div>' for hole in step.holes[:MOST_CALLS]
-        )
-        parts.append(_said("Model", prose(marked(step.text, step.holes), f"{here}.text") + seams + holes))
+        remarks = [str(seam) for seam in step.seams[-MOST_CALLS:]]
+        remarks += [f"A piece is missing {hole}" for hole in step.holes[:MOST_CALLS]]
+        below = "".join(f'<div class="agentlab-note">{line(remark)}</div>' for remark in remarks)
+        parts.append(_row("Model", prose(marked(step.text, step.holes), f"{here}.text") + below))
     elif step.calls:
-        asks = "asks for tools, and says nothing else" if step.tool_calls else "no text"
-        parts.append(_said("Model", note(asks)))
+        parts.append(_row("Model", note("asks for tools, without text" if step.tool_calls else "no text")))
     else:
-        parts.append(_said("Model", note("no answer came back")))
+        parts.append(_row("Model", note("no answer came back")))
     return _rows(parts)
 
 
-def _said(who: str, body: str, css: str = "agentlab-who") -> str:
+def _row(who: str, body: str, css: str = "agentlab-who") -> str:
     return f'<div class="agentlab-said"><div class="{css}">{escape(who, 120)}</div><div>{body}</div></div>'
 
 
@@ -135,7 +142,7 @@ def _rows(parts: list[str]) -> str:
 
 
 def _name(text: str) -> str:
-    """A name from outside on one line, nothing in it unseen."""
+    """A name from outside as plain text, without invisible characters."""
     return seen(printable(text[:200]))
 
 
@@ -153,7 +160,7 @@ def _tools(step: StepResult) -> str:
         parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]", uses))
     if len(step.tool_calls) > MOST_TOOLS:
         parts.append(note(f"… {len(step.tool_calls) - MOST_TOOLS} more: {here}.tool_calls"))
-    parts += [note(f"Before this, in a try that ended with its process: {_used(use)}.") for use in step.children if use.cut_off]
+    parts += [note(f"In an earlier attempt, which ended with its process: {_used(use)}.") for use in step.children if use.cut_off]
     return "".join(parts)
 
 
@@ -165,32 +172,28 @@ def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses
     else:
         outcome = f"done · {seconds(result.duration_s)}"
     failed = " agentlab-failed" if result is None or result.is_error else ""
-    head = f'<div class="agentlab-who">{escape(_name(call.name))} <span class="agentlab-note">{escape(outcome)}</span></div>'
-    parts = [_said("arguments", code(call.arguments, f"{where}.arguments"), "agentlab-label")]
+    head = f'<div class="agentlab-who">{escape(_name(call.name))} {markup.aside(outcome)}</div>'
+    rows = [("arguments", code(call.arguments, f"{where}.arguments"))]
     if result is not None:
         if result.executed_arguments is not None:
-            executed = code(result.executed_arguments, f"in {step}.tool_results")
-            parts.append(_said("executed with, by a middleware", executed, "agentlab-label"))
+            rows.append(("executed with, by a middleware", code(result.executed_arguments, f"in {step}.tool_results")))
         label = "error" if result.is_error else "result"
         if result.middleware == "answer":
             label += " of a middleware, not executed"
         elif "result" in result.middleware:
             label += ", changed by a middleware"
-        parts.append(_said(label, code(result.content, f"in {step}.tool_results"), "agentlab-label"))
+        rows.append((label, code(result.content, f"in {step}.tool_results")))
         if result.stop is not None:
-            parts.append(_said("stop", note(printable(result.stop.reason)), "agentlab-label"))
-    parts += [_said("sub-agent", note(_used(use)), "agentlab-label") for use in uses]
-    return f'<div class="agentlab-tool{failed}">{head}{_rows(parts)}</div>'
+            rows.append(("stop", note(result.stop.reason)))
+    rows += [("sub-agent", note(_used(use))) for use in uses]
+    return f'<div class="agentlab-tool{failed}">{head}{_rows([_row(who, body, "agentlab-label") for who, body in rows])}</div>'
 
 
 def _used(use: ChildUse) -> str:
-    """What the run of a sub-agent came to, and what it used on top of the step's own calls."""
+    """How a sub-agent's run ended, and its usage, which is not part of the step's own calls."""
     ended = "cut off" if use.stop_reason is None else use.stop_reason.replace("_", " ")
     spent = f"{use.steps} step{'s' * (use.steps != 1)}, {tokens(use.usage.total_tokens)} tokens, {dollars(use.cost.usd)}"
     return f"{_name(use.handle)}: {ended}, {spent}, run {use.run_id[:6]}"
-
-
-_CALL_HEADS = ("call", "finish reason", "input", "cached", "output", "reasoning", "cost", "cap", "time", "retries", "")
 
 
 def _calls(step: StepResult) -> str:
@@ -198,8 +201,7 @@ def _calls(step: StepResult) -> str:
         return note("No call came back.")
     rows = []
     for call in step.calls[-MOST_CALLS:]:
-        usage, cap = call.usage, "–" if call.requested_cap is None else f"{call.requested_cap:,}"
-        cost = f"{dollars(call.cost.usd)} {call.cost.source}" if call.cost.usd is not None else "unknown"
+        usage = call.usage
         remarks = [] if call.used else ["left aside by a middleware"]
         if call.cost.reason and usage.total_tokens is not None:
             remarks.append(call.cost.reason)
@@ -207,20 +209,17 @@ def _calls(step: StepResult) -> str:
             remarks.append(f"usage {usage.source.replace('_', ' ')}")
         if call.decision is not None:
             remarks.append(f"then: {call.decision.action.replace('_', ' ')}")
-        cells = (
-            call.index, call.response.signal.finish_reason, tokens(usage.input_tokens), _cached(usage), tokens(usage.output_tokens),
-            _or_dash(usage.reasoning_tokens), cost, cap, seconds(call.duration_s), call.retries, "; ".join(remarks),
+        cost = f"{dollars(call.cost.usd)} {call.cost.source}" if call.cost.usd is not None else "unknown"
+        rows.append(
+            (call.index, call.response.signal.finish_reason, tokens(usage.input_tokens), _cached(usage),
+             tokens(usage.output_tokens), _or_dash(usage.reasoning_tokens), cost, _or_dash(call.requested_cap),
+             seconds(call.duration_s), call.retries, "; ".join(remarks))
         )  # fmt: skip
-        rows.append("<tr>" + "".join(f"<td{_css(at)}>{escape(cell)}</td>" for at, cell in enumerate(cells)) + "</tr>")
-    head = "".join(f'<th scope="col"{_css(at)}>{name}</th>' if name else "<td></td>" for at, name in enumerate(_CALL_HEADS))
+    heads = ("call", "finish reason", "input", "cached", "output", "reasoning", "cost", "cap", "time", "retries", "")
     earlier = note(f"… {len(step.calls) - MOST_CALLS} earlier calls") if len(step.calls) > MOST_CALLS else ""
-    model = step.response.model if step.response is not None else None
-    said = facts([("answered by", model), ("response id", step.response.response_id if step.response is not None else None)])
-    return f'{earlier}<table class="agentlab-steps"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>{said}'
-
-
-def _css(at: int) -> str:
-    return "" if at in (1, len(_CALL_HEADS) - 1) else ' class="number"'
+    response = step.response
+    about = [("answered by", response.model), ("response id", response.response_id)] if response is not None else []
+    return earlier + markup.table(heads, rows, numbers=(0, *range(2, 10))) + facts(about)
 
 
 def _cached(usage: Usage) -> str:
@@ -234,85 +233,80 @@ def _or_dash(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-# Why it ended, and what was read -------------------------------------------------------------------------------------------------
+# Why it ended, and the readings ----------------------------------------------------------------------------------------------
 
 
-def _said_in_short(step: StepResult) -> str:
+def _signal_summary(step: StepResult) -> str:
     signal = step.signal
-    return (
-        "" if signal is None else f"{_name(signal.raw_field)} = {_name(str(signal.raw_value))} ({signal.confidence} confidence)"
-    )
+    if signal is None:
+        return ""
+    return f"{_name(signal.raw_field)} = {_name(str(signal.raw_value))} ({signal.confidence} confidence)"
 
 
 def _signal(step: StepResult) -> str:
     signal = step.signal
     if signal is None:
-        return note("No response came back, so that no provider said why.")
-    missing = "missing" if signal.raw_value is None else signal.raw_value
-    told = facts(
+        return note("No response came back, so the provider gave no reason.")
+    rows = facts(
         [
             ("finish reason", signal.finish_reason),
             ("confidence", signal.confidence),
             ("the provider's field", signal.raw_field or None),
-            ("its value", missing),
+            ("its value", "missing" if signal.raw_value is None else signal.raw_value),
             ("provider", signal.provider or None),
             ("message", signal.message or None),
-            ("asking again may mend it", "yes" if signal.repairable else None),
+            ("asking again may help", "yes" if signal.repairable else None),
         ]
     )
-    return told + (raw(dict(signal.metadata), f"run.history[{step.index - 1}].signal.metadata") if signal.metadata else "")
+    return rows + (raw(dict(signal.metadata), f"run.history[{step.index - 1}].signal.metadata") if signal.metadata else "")
 
 
 def _decision(step: StepResult) -> str:
     decision = step.decision
-    error = None if step.error is None else f"{type(step.error).__name__}: {step.error}"
-    told = facts(
+    rows = facts(
         [
             ("action", decision.action),
             ("why", decision.reason),
             ("ends the run as", step.stop_reason or decision.stop_reason),
             ("suggestion", decision.suggestion and decision.suggestion.replace("_", " ")),
-            ("error", error),
+            ("error", None if step.error is None else f"{type(step.error).__name__}: {step.error}"),
         ]
     )
-    return told + (raw(dict(decision.metadata), f"run.history[{step.index - 1}].decision.metadata") if decision.metadata else "")
+    return rows + (raw(dict(decision.metadata), f"run.history[{step.index - 1}].decision.metadata") if decision.metadata else "")
 
 
-def _decided(readings: Reading) -> str:
+def _met(readings: Reading) -> str:
     deciding = tuple(readings.deciding())
     return f"met: {', '.join(_name(str(one)) for one in deciding)}"[:200] if deciding else "not met"
 
 
 def _reading(readings: Reading) -> str:
-    """The tree of readings as nested lists; those that decided say so."""
+    """The tree of readings as nested lists; those that decided are marked."""
     deciding = tuple(readings.deciding())
 
     def item(one: Reading) -> str:
-        met = {True: "met", False: "not met", None: "not known"}[one.met]
+        met = {True: "met", False: "not met", None: "unknown"}[one.met]
         mark = ' <b class="agentlab-decided">◀ decided</b>' if one in deciding else ""
         if one.children:
-            inner = "".join(map(item, one.children))
-            return f"<li>{escape(_name(one.name))} — {met}{mark}<ul>{inner}</ul></li>"
+            return f"<li>{escape(_name(one.name))} — {met}{mark}<ul>{''.join(map(item, one.children))}</ul></li>"
         return f"<li>{escape(_name(one.name))}: {_value_of(one)} — {met}{mark}</li>"
 
     return item(readings)
 
 
 def _value_of(one: Reading) -> str:
-    value = _counted(one.value) or measured(one.name, one.value)
-    limit = "" if one.limit is None else f" of {_counted(one.limit) or as_set(one.name, one.limit)}"
+    value = _whole_number(one.value) or measured(one.name, one.value)
+    limit = "" if one.limit is None else f" of {_whole_number(one.limit) or as_set(one.name, one.limit)}"
     return f"<b>{escape(_name(value), 120)}</b>{escape(_name(limit), 120)}"
 
 
-def _counted(value: object) -> str:
-    """A whole number; empty where it is none."""
+def _whole_number(value: object) -> str:
+    """The number with separators; empty if it is no whole number."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else _whole_number(value) or str(value)
 
 
 _LEFT_OF: dict[str, Callable[[StepResult], Any]] = {
@@ -337,8 +331,7 @@ def _limits(step: StepResult) -> str:
     rows.append(("stop condition", "none" if settings.stop is None else repr(settings.stop)))
     if settings.terminating is not None:
         rows.append(("terminating tools", ", ".join(settings.terminating.tools)))
-    caps = settings.continuation
-    rows.append(("continuations in a step", caps.max_continuations_per_turn))
+    rows.append(("continuations in a step", settings.continuation.max_continuations_per_turn))
     if settings.policy is not None:
         rows.append(("policy", getattr(settings.policy, "__name__", type(settings.policy).__name__)))
     return facts(rows)
@@ -353,173 +346,115 @@ def _raw(step: StepResult) -> str:
             parts.append(f'<div class="agentlab-label">call {call.index}</div>')
         where = f"run.history[{step.index - 1}].calls[{place}].response.raw"
         kept = call.response.raw
-        parts.append(note("Nothing was kept of it.") if kept is None else raw(kept, where, LONGEST_RAW // len(shown)))
+        parts.append(note("It was not kept.") if kept is None else raw(kept, where, LONGEST_RAW // len(shown)))
     return "".join(parts)
 
 
-LONGEST_PROSE, LONGEST_CODE, LONGEST_RAW = 8_000, 4_000, 20_000
-"""So many characters are shown of a message, of a tool call's arguments or result, of a raw response."""
+# Text from outside -----------------------------------------------------------------------------------------------------------
 
 _MARGIN = 4_096
-"""So much more is looked through for keys, so that the cut does not leave half of one."""
+"""Characters beyond the cut that are searched for keys, so that the cut leaves no half of one."""
 
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""What has no shape of its own: marks and overrides of direction, zero width, fillers, tags, variation selectors."""
+"""Invisible characters: direction marks and overrides, zero width, fillers, tags, variation selectors."""
 
 _OF_SCRIPTS = frozenset("\u200c\u200d\ufe0e\ufe0f")
-"""Joiners and the styles of emoji: real text is full of them, so that no note is due."""
+"""Joiners and emoji styles: common in real text, so that no note names them."""
 
-_MOST_NAMED = 4
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-_DEEPEST_INDENT = 16
-_MOST_VALUES, _MOST_ITEMS, _DEEPEST, _LONGEST_STRING = 4_000, 200, 24, 2_000
-
-_LINES_IN_SIGHT, _CHARACTERS_A_LINE = 12, 60
+_MOST_ITEMS, _DEEPEST, _LONGEST_STRING = 200, 24, 2_000
 _LONGEST_LINE = 1_000
 
 
-def section(name: str, title: str, body: str, *, is_open: bool, about: str = "") -> str:
-    """A part that opens and closes, by mouse and keyboard; `title` and `about` are plain text, `body` is HTML."""
-    said = f' <span class="agentlab-note">{escape(about)}</span>' if about else ""
-    opened = " open" if is_open else ""
-    return (
-        f'<details class="agentlab-section" data-section="{escape(name)}"{opened}>'
-        f"<summary>{escape(title)}{said}</summary><div>{body}</div></details>"
-    )
+def prose(text: str, where: str) -> str:
+    """Text to read, its direction isolated; `where` names the place of the whole text in Python."""
+    shown, about = _cut(text, LONGEST_PROSE, where)
+    return _block("agentlab-prose", escape_whole(shown)) + note(about) + note(_unseen_in(shown))
 
 
-def note(text: str) -> str:
-    """Something said beside what is shown; plain text."""
-    return f'<div class="agentlab-note">{escape(text, 1_000)}</div>'
-
-
-def prose(text: str, where: str, longest: int = LONGEST_PROSE) -> str:
-    """Text to read, its direction kept to itself; `where` says in Python where all of it is."""
-    shown, about = _cut(text, longest, where)
-    unseen = _unseen_in(shown)
-    return _block("agentlab-prose", html.escape(printable(shown))) + "".join(map(note, filter(None, (about, unseen))))
-
-
-def code(text: str, where: str, longest: int = LONGEST_CODE) -> str:
-    """Text as it was sent: JSON with line breaks where it is JSON, otherwise as it is."""
-    shown, about = _cut(text, longest, where)
+def code(text: str, where: str) -> str:
+    """Text as it was sent; JSON is indented."""
+    shown, about = _cut(text, LONGEST_CODE, where)
     pretty = indented(shown) if not about and shown[:1] in "{[" else shown
-    return _block("agentlab-code", html.escape(seen(printable(pretty)))) + (note(about) if about else "")
+    return _block("agentlab-code", escape_whole(seen(pretty))) + note(about)
 
 
 def raw(value: JSON, where: str, longest: int = LONGEST_RAW) -> str:
-    """A provider's response as JSON. Long strings are shortened, so that what stands after them is seen too."""
-    text = json.dumps(_Shortening().of(value), indent=2, ensure_ascii=False, default=str)
-    shown, about = _cut(text, longest, where)
-    return _block("agentlab-code", html.escape(seen(printable(shown)))) + (note(about) if about else "")
+    """A provider's response as JSON. Long strings are shortened, so that what follows them is visible."""
+    shown, about = _cut(json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str), longest, where)
+    return _block("agentlab-code", escape_whole(seen(shown))) + note(about)
 
 
-class _Shortening:
-    """Makes a value that can be shown of any JSON: long strings and lists cut with a word of what is left out, secrets hidden."""
-
-    def __init__(self) -> None:
-        self.left = _MOST_VALUES
-
-    def of(self, value: JSON, level: int = 0) -> JSON:
-        self.left -= 1
-        if isinstance(value, str):
-            left_out = len(value) - _LONGEST_STRING
-            return value if left_out <= 0 else f"{_clean(value, _LONGEST_STRING)}… ({left_out:,} more characters)"
-        if not isinstance(value, Mapping | list | tuple):
-            return value
-        if level >= _DEEPEST or self.left <= 0:
-            return "… (left out)"
-        if isinstance(value, Mapping):
-            named = ((str(name)[:200], part) for name, part in itertools.islice(value.items(), _MOST_ITEMS))
-            kept = {name: REDACTED if is_secret_name(name) else self.of(part, level + 1) for name, part in named}
-            return kept if len(value) <= _MOST_ITEMS else {**kept, "…": f"{len(value) - _MOST_ITEMS:,} more fields"}
-        listed = [self.of(part, level + 1) for part in value[:_MOST_ITEMS]]
-        return listed if len(value) <= _MOST_ITEMS else [*listed, f"… ({len(value) - _MOST_ITEMS:,} more items)"]
+def _shortened(value: JSON, level: int = 0) -> JSON:
+    """JSON with long strings and lists cut, and secrets redacted."""
+    if isinstance(value, str):
+        left_out = len(value) - _LONGEST_STRING
+        return value if left_out <= 0 else f"{_clean(value, _LONGEST_STRING)}… ({left_out:,} more characters)"
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if level >= _DEEPEST:
+        return "… (left out)"
+    left_out = len(value) - _MOST_ITEMS
+    if isinstance(value, Mapping):
+        named = ((str(name)[:200], part) for name, part in itertools.islice(value.items(), _MOST_ITEMS))
+        kept = {name: REDACTED if is_secret_name(name) else _shortened(part, level + 1) for name, part in named}
+        return kept if left_out <= 0 else {**kept, "…": f"{left_out:,} more fields"}
+    items = [_shortened(part, level + 1) for part in value[:_MOST_ITEMS]]
+    return items if left_out <= 0 else [*items, f"… ({left_out:,} more items)"]
 
 
 def indented(text: str) -> str:
-    """JSON text with line breaks; its values stay letter by letter as they were. Text that is no JSON comes back as it is."""
+    """JSON text with line breaks. Text that is no JSON is returned as it is."""
     try:
-        json.loads(text)
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
-    out: list[str] = []
-    level, before = 0, ""
-    for part in _TOKEN.findall(text):
-        if part in "}]":
-            level -= 1
-            out.append(part if before in ("{", "[") else _line(level) + part)
-        elif before in ("{", "[", ","):
-            out.append(_line(level) + part)
-        else:
-            out.append(part)
-        if part in "{[":
-            level += 1
-        elif part == ":":
-            out.append(" ")
-        before = part
-    return "".join(out)
-
-
-def _line(level: int) -> str:
-    return "\n" + "  " * min(level, _DEEPEST_INDENT)
 
 
 def seen(text: str) -> str:
-    """Text in which what has no shape is written as JSON would escape it."""
-    return text if text.isascii() else _UNSEEN.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    """Text with invisible characters written as JSON would escape them."""
+    return text if text.isascii() else _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _unseen_in(text: str) -> str:
-    """Which characters of a text cannot be seen, apart from those that scripts need."""
+    """A note that names the invisible characters, apart from those that scripts need."""
     if text.isascii():
         return ""
     found = Counter(character for character in _UNSEEN.findall(text) if character not in _OF_SCRIPTS)
-    if not found:
-        return ""
-    named = [
-        f"{unicodedata.name(each, f'U+{ord(each):04X}').lower()} ({number})" for each, number in found.most_common(_MOST_NAMED)
-    ]
-    more = f" and {len(found) - _MOST_NAMED} others" if len(found) > _MOST_NAMED else ""
-    return f"Not to be seen in it: {', '.join(named)}{more}."
+    names = [f"{unicodedata.name(each, f'U+{ord(each):04X}').lower()} ({count})" for each, count in found.most_common(4)]
+    more = f" and {len(found) - 4} others" if len(found) > 4 else ""
+    return f"Invisible characters in it: {', '.join(names)}{more}." if names else ""
 
 
 def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
-    """The beginning of a text without keys, and what is to be said of the rest."""
+    """The beginning of a text, redacted, and a note on the rest."""
     left_out = len(text) - longest
     return _clean(text, longest), "" if left_out <= 0 else f"… {left_out:,} more characters: all of it is {where}"
 
 
 def _clean(text: str, longest: int) -> str:
-    """The beginning of a text with what looks like a key replaced: looked through first, then cut."""
-    return Redactor().text(text[: longest + _MARGIN])[:longest]
+    """The beginning of a text, redacted before it is cut."""
+    return without_keys(text[: longest + _MARGIN])[:longest]
 
 
 def _block(css: str, escaped: str) -> str:
-    """A box of text; one that scrolls is in reach of the keyboard."""
-    scrolls = escaped.count("\n") + len(escaped) / _CHARACTERS_A_LINE > _LINES_IN_SIGHT
+    """A box of text; one that scrolls can be reached by the keyboard."""
+    scrolls = escaped.count("\n") + len(escaped) / 60 > 12
     reach = ' tabindex="0"' if scrolls else ""
-    return f'<pre class="{css}" dir="auto"{reach}>\n{escaped}</pre>'  # the first line break of a <pre> is no part of it
+    return f'<pre class="{css}" dir="auto"{reach}>\n{escaped}</pre>'  # HTML drops the first line break of a <pre>
 
 
 def line(text: str) -> str:
     """A sentence or a value, at most _LONGEST_LINE characters of it."""
-    return escape(printable(seen(_clean(text, 2 * _LONGEST_LINE))), _LONGEST_LINE)
+    return escape(seen(_clean(text, 2 * _LONGEST_LINE)), _LONGEST_LINE)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:
-    """Names and values, one a line; both are plain text. Those without a value are left out."""
-    told = [(name, str(value)) for name, value in rows if value is not None and value != ""]
-    lines = "".join(f"<dt>{escape(name)}</dt><dd>{line(value)}</dd>" for name, value in told)
+    """Names and values, one per line, from plain text. Those without a value are left out."""
+    known = [(name, str(value)) for name, value in rows if value is not None and value != ""]
+    lines = "".join(f"<dt>{escape(name)}</dt><dd>{line(value)}</dd>" for name, value in known)
     return f'<dl class="agentlab-facts">{lines}</dl>'
 
 

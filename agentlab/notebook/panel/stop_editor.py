@@ -1,4 +1,8 @@
-"""The editor of the stop condition: its tree, row by row, and what is done with it."""
+"""The editor of the stop condition: its tree as rows, one for each condition and one for each group with its parts below.
+
+A row stays as long as its place in the tree holds the same kind of condition: values and flags are updated in it, so that typing is not
+disturbed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -19,27 +23,31 @@ from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import LINE, Field, field_for
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState
+from agentlab.printable import printable
 from agentlab.results import Reading
 from agentlab.stop import AllOf, AnyOf, Custom, Off, StepCountIs, StopCondition
 from agentlab.stop_tree import Node, Path
 from agentlab.types import FinishReason
 
 NEW_GROUPS: dict[str, type[AnyOf | AllOf]] = {"a group: any of": AnyOf, "a group: all of": AllOf}
-NONE_YET = '<span class="agentlab-note">No condition: only the budget bounds this run.</span>'
+NONE_YET = '<span class="agentlab-note">No condition: only the budget limits this run.</span>'
 ADDED_OFF = "{} would be met at once, so it was added turned off: set it, then tick its box."
 FOCUS_AFTER_S = 0.4
-"""How long the page has to put up a new row before it is given the focus."""
+"""Time for the page to show a new row before it gets the focus."""
+LEAF = {"label_width": "auto", "width": "auto"}
+GROUPS = (("any of", AnyOf), ("all of", AllOf))
+WHOLE = "the whole condition"
 
 
 class StopEditor:
-    """The whole stop condition of a run. `root` is its topmost row, None where there is no condition."""
+    """The whole stop condition of a run. `root` is its topmost row, None if there is no condition."""
 
-    def __init__(self, scene: PanelState) -> None:
-        self._scene, self._limits = scene, scene.run.limits
+    def __init__(self, state: PanelState) -> None:
+        self._state, self._limits = state, state.run.limits
         self._shown: StopCondition | None = None
         self._is_stale = self._editable = True
         self._rows: list[LeafRow | GroupRow] = []
-        self._lock = threading.RLock()  # a click and the redraw come on threads of their own
+        self._lock = threading.RLock()  # clicks and redraws arrive on different threads
         self._has_new = False
         self._kinds: tuple[str, ...] = ()
         self._to_focus: tuple[float, Path] | None = None
@@ -50,8 +58,8 @@ class StopEditor:
 
     @property
     def known(self) -> Mapping[str, Iterable[str]]:
-        """Names to choose from: the agent's tools, and the reasons for which a response ends."""
-        return {"tools": self._scene.run.agent.tools, "finish reasons": FinishReason}
+        """Names to choose from: the agent's tools, and the finish reasons."""
+        return {"tools": self._state.run.agent.tools, "finish reasons": FinishReason}
 
     @property
     def root(self) -> LeafRow | GroupRow | None:
@@ -60,24 +68,29 @@ class StopEditor:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the controls may show what does not hold, or there are new ones that nobody was told of."""
+        """True if the controls may show a refused value, or new controls have not been reported yet."""
         return self._is_stale or self._has_new
 
+    @property
+    def waits_to_focus(self) -> bool:
+        """True if a new row will get the focus."""
+        return self._to_focus is not None
+
     def row(self, *path: int) -> Any:
-        """The row of this place in the tree."""
+        """The row at this place in the tree."""
         found = None if self.root is None else self.root.row_at(path)
         if found is None:
             raise ConfigurationError(f"There is no row for {path!r}.")
         return found
 
     def leaves(self) -> Iterator[tuple[str, str, Field]]:
-        """The fields of all single conditions, each with the names of the condition and of the field."""
+        """The fields of all conditions, each with the names of the condition and of the field."""
         return iter(()) if self.root is None else self.root.leaves()
 
     def show(self, *, editable: bool) -> bool:
-        """Bring the rows up to date; whether there are new controls."""
+        """Update the rows; True if there are new controls."""
         with self._lock:
-            stop = self._limits.stop  # read in here: what a click has changed meanwhile is not drawn back
+            stop = self._limits.stop  # read under the lock, so that a click meanwhile is not undone
             new, self._has_new = self._has_new, False
             kinds = (*stop_tree.kinds(), *NEW_GROUPS)
             same = stop is self._shown and editable is self._editable and kinds == self._kinds
@@ -85,14 +98,14 @@ class StopEditor:
                 self._editable, self._kinds = editable, kinds
                 new = self._arrange(stop) or new
             elif self.root is not None:
-                self.root.tell(markup.last_custom_readings(self._scene.run))
+                self.root.show_readings(markup.last_custom_readings(self._state.run))
             self._focus()
         return new
 
     def _arrange(self, stop: StopCondition | None) -> bool:
         self._shown, self._is_stale = stop, False
         nodes = {node.path: node for node in stop_tree.outline(stop)}
-        run = self._scene.run
+        run = self._state.run
         tree = Tree(
             nodes,
             markup.last_custom_readings(run),
@@ -108,7 +121,7 @@ class StopEditor:
         return new
 
     def _focus(self) -> None:
-        """Give the focus to a row that was added, as soon as the page has it."""
+        """Give the focus to an added row once the page shows it."""
         if self._to_focus is None:
             return
         at, path = self._to_focus
@@ -116,70 +129,64 @@ class StopEditor:
             self._to_focus = None
             row = None if self.root is None else self.root.row_at(path)
             if row is not None:
-                row.flags.counts.focus()  # a number box of ipywidgets does not take it; it comes next
-        self._scene.redraw()
+                row.flags.counts.focus()  # the number box after it cannot take the focus in ipywidgets
+        self._state.redraw()
 
-    @property
-    def waits_to_focus(self) -> bool:
-        """Whether a new row is to be given the focus as soon as it is there."""
-        return self._to_focus is not None
-
-    # What the rows ask for --------------------------------------------------------------------------------------------------
+    # Actions of the rows ----------------------------------------------------------------------------------------------------
 
     def switch(self, path: Path, on: bool) -> None:
-        """Turn the condition there on or off."""
+        """Turn the condition at this place on or off."""
         self._change(lambda stop: stop_tree.switched(stop, path, on))
 
     def negate(self, path: Path, on: bool) -> None:
-        """Have it met when it was not, or as it is by itself."""
+        """Negate the condition, or undo that."""
         self._change(lambda stop: stop_tree.negated(stop, path, on))
 
     def regroup(self, path: Path, kind: type[StopCondition]) -> None:
-        """Any of the group's parts, or all of them."""
+        """Make a group any of its parts, or all of them."""
         self._change(lambda stop: stop_tree.regrouped(stop, path, kind))
 
     def remove(self, path: Path) -> None:
-        """Take it away."""
+        """Remove the condition."""
         self._change(lambda stop: stop_tree.without(stop, path))
 
     def write(self, name: str, field: str, value: Any) -> None:
-        """Give a field of a single condition another value; raises where that cannot be."""
+        """Set a field of a condition; raises if the value is refused."""
         self._limits.edit_leaf(name, by="panel", **{field: value})
 
     def add(self, path: Path, kind: str) -> None:
-        """Put a new one there, with its start values. One that is met already would end the run at once: it is added turned off."""
+        """Add a new condition with its start values; turned off if it is met already, since it would end the run at once."""
+        notes: list[str] = []
+        places: list[Path] = []
 
         def put(stop: StopCondition | None) -> StopCondition:
             new = self._made(kind)
-            is_met = _is_met(new, self._scene.run.history)
+            is_met = _is_met(new, self._state.run.history)
             changed = stop_tree.added(stop, path, Off(new) if is_met else new)
-            told.append(ADDED_OFF.format(kind) if is_met else "")
+            notes.append(ADDED_OFF.format(kind) if is_met else "")
             below = [node.path for node in stop_tree.outline(changed) if node.path[: len(path)] == path and not node.is_group]
-            told_where.append(below[-1])
+            places.append(below[-1])
             return changed
 
-        told: list[str] = []
-        told_where: list[Path] = []
         self._change(put)
-        if told and told[-1]:
-            self.note.value = f'<div class="agentlab-note" role="status">{markup.escape(told[-1])}</div>'
-        if told_where:
-            self._to_focus = (time.monotonic() + FOCUS_AFTER_S, told_where[-1])
-            self._scene.redraw()
+        if notes and notes[-1]:
+            self.note.value = f'<div class="agentlab-note" role="status">{markup.escape(notes[-1])}</div>'
+        if places:
+            self._to_focus = (time.monotonic() + FOCUS_AFTER_S, places[-1])
+            self._state.redraw()
 
     def _made(self, kind: str) -> StopCondition:
-        tools = tuple(self._scene.run.agent.tools)
         if kind in NEW_GROUPS:
             return NEW_GROUPS[kind](stop_tree.started(StepCountIs))
         known = stop_tree.kinds()
         if kind not in known:
             raise ConfigurationError(f"There is no condition {kind!r}. There is: {', '.join(known)}.")
-        return stop_tree.started(known[kind], tools)
+        return stop_tree.started(known[kind], tuple(self._state.run.agent.tools))
 
     def _change(self, change: Callable[[Any], StopCondition | None]) -> None:
         def act() -> None:
             with self._lock:
-                self._is_stale = True  # what is refused may stand in a control
+                self._is_stale = True  # a control may show a refused value
                 self.note.value = ""
                 now = self._limits.snapshot().stop
                 if not _same_shape(now, self._shown):
@@ -187,62 +194,32 @@ class StopEditor:
                 after = self._limits.edit(by="panel", stop=change(now))
                 self._has_new = self._arrange(after.stop) or self._has_new  # a second click may come before a redraw
 
-        self._scene.do(act)
+        self._state.do(act)
 
 
 def _same_shape(one: StopCondition | None, other: StopCondition | None) -> bool:
-    """Whether the places of one tree are those of the other."""
+    """True if both trees have the same conditions at the same places."""
     if one is other:
         return True
-    kinds = [
-        [(node.path, node.is_group, node.name) for node in stop_tree.outline(tree) if not node.is_group] for tree in (one, other)
-    ]
-    return kinds[0] == kinds[1]
+    first, second = ([(node.path, node.name) for node in stop_tree.outline(tree) if not node.is_group] for tree in (one, other))
+    return first == second
 
 
 def _is_met(condition: StopCondition, history: RunHistory) -> bool:
-    """Whether it would end the run as it stands."""
+    """True if it would end the run now."""
     try:
         return len(history) > 0 and bool(condition.read(history).met)
     except Exception:
-        return False  # what is wrong with it is said when the run reads it
+        return False  # the run reports a condition that raises
 
 
-LEAF = {"label_width": "auto", "width": "auto"}
-GROUPS = (("any of", AnyOf), ("all of", AllOf))
-WHOLE = "the whole condition"
-
-
-class Desk(Protocol):
-    """What the rows ask for. Each of these shows what went wrong, if it did."""
-
-    @property
-    def known(self) -> Mapping[str, Iterable[str]]:
-        """Names to choose from, by what they are."""
-
-    def switch(self, path: Path, on: bool) -> None:
-        """Turn the condition there on or off."""
-
-    def negate(self, path: Path, on: bool) -> None:
-        """Have it met when it was not, or as it is by itself."""
-
-    def regroup(self, path: Path, kind: type[StopCondition]) -> None:
-        """Any of the group's parts, or all of them."""
-
-    def remove(self, path: Path) -> None:
-        """Take it away."""
-
-    def add(self, path: Path, kind: str) -> None:
-        """Put a new one there."""
-
-    def write(self, name: str, field: str, value: Any) -> None:
-        """Give a field of a single condition another value; raises where that cannot be."""
+# The rows -------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A stop condition as the rows need it: its nodes by place, what its own functions said last, what else could be added, and why a
-    single condition can never be met (empty: it can)."""
+    """A stop condition as the rows need it: its nodes by place, the last readings of the person's own functions, the kinds that can be
+    added, and a function that says why a condition can never be met (empty: it can)."""
 
     nodes: dict[Path, Node]
     readings: dict[str, Reading]
@@ -251,13 +228,13 @@ class Tree:
     why_never: Callable[[StopCondition], str]
 
     def parts_of(self, node: Node) -> list[Node]:
-        """What a group is made of."""
+        """The parts of a group."""
         return [self.nodes[*node.path, place] for place in range(len(node.condition.parts))]
 
     def title(self, node: Node) -> str:
-        """What a node is called: a group by its number."""
+        """The name of a node; groups are numbered."""
         if not node.is_group:
-            return markup.printable(node.name)
+            return printable(node.name)
         if not node.path:
             return WHOLE
         groups = [path for path, other in self.nodes.items() if other.is_group and path]
@@ -265,10 +242,10 @@ class Tree:
 
 
 class _Flags:
-    """What every row has: whether it counts, whether it is negated, and the button that takes it away."""
+    """The controls of every row: whether it counts, whether it is negated, and the button that removes it."""
 
-    def __init__(self, desk: Desk, node: Node) -> None:
-        self.node, self._desk = node, desk
+    def __init__(self, editor: StopEditor, node: Node) -> None:
+        self.node, self._editor = node, editor
         self.counts = widgets.Checkbox(
             indent=False, value=not node.off, layout={"width": "auto"}, _dom_classes=("agentlab-tick", "agentlab-counts")
         )
@@ -278,10 +255,10 @@ class _Flags:
         self.remove = widgets.Button(layout={"width": "22px"}, _dom_classes=("agentlab-remove",))
         self.counts.observe(self._switched, "value")
         self.inverted.observe(self._negated, "value")
-        self.remove.on_click(lambda _: desk.remove(self.node.path))
+        self.remove.on_click(lambda _: editor.remove(self.node.path))
 
     def show(self, node: Node, title: str, *, editable: bool) -> None:
-        """Bring them up to date."""
+        """Update the controls."""
         self.node = node
         self.counts.value, self.inverted.value = not node.off, node.negated
         self.counts.description, self.inverted.description = f"Use {title}", f"not\n{title}"
@@ -291,26 +268,26 @@ class _Flags:
 
     def _switched(self, change: Any) -> None:
         if change["new"] is self.node.off:
-            self._desk.switch(self.node.path, change["new"])
+            self._editor.switch(self.node.path, change["new"])
 
     def _negated(self, change: Any) -> None:
         if change["new"] is not self.node.negated:
-            self._desk.negate(self.node.path, change["new"])
+            self._editor.negate(self.node.path, change["new"])
 
 
 class LeafRow:
-    """A single condition: its fields, or the name and the last reading of a function of one's own."""
+    """A single condition: its fields, or the name and the last reading of the person's own function."""
 
-    def __init__(self, desk: Desk, node: Node) -> None:
+    def __init__(self, editor: StopEditor, node: Node) -> None:
         self._kind = type(node.condition)
-        self.flags = _Flags(desk, node)
+        self.flags = _Flags(editor, node)
         self._name = self._title = node.name
         self.fields: dict[str, Field] = {}
         for field in _editable(node.condition):
             value = getattr(node.condition, field.name)
             self.fields[field.name] = field_for(
-                self._kind, field, value, self._writer(desk, field.name), label=field.name, nothing="none",
-                known=desk.known, **LEAF,
+                self._kind, field, value, self._writer(editor, field.name), label=field.name, nothing="none",
+                known=editor.known, **LEAF,
             )  # fmt: skip
         if len(self.fields) == 1:
             (one,) = self.fields.values()
@@ -326,11 +303,11 @@ class LeafRow:
         self.view = widgets.VBox([bar, lines], _dom_classes=("agentlab-node",))
 
     def fits(self, node: Node) -> bool:
-        """Whether this row can show the node."""
+        """True if this row can show the node."""
         return type(node.condition) is self._kind
 
     def show(self, node: Node, tree: Tree) -> bool:
-        """Bring it up to date; there are never new controls."""
+        """Update the row; there are never new controls."""
         title = tree.title(node)
         self.flags.show(node, title, editable=tree.editable)
         self._name = node.name
@@ -341,11 +318,11 @@ class LeafRow:
         self._title = title
         why = "" if node.off else tree.why_never(node.condition)
         self.advice.value = markup.note(f"Can never be met: {why}") if why else ""
-        self.tell(tree.readings)
+        self.show_readings(tree.readings)
         return False
 
-    def tell(self, readings: Mapping[str, Reading]) -> None:
-        """What a function of one's own said last."""
+    def show_readings(self, readings: Mapping[str, Reading]) -> None:
+        """Show the last reading of the person's own function."""
         if len(self.fields) != 1:
             self._about.value = _about(self.flags.node, self._title, readings.get(self._name))
 
@@ -355,15 +332,15 @@ class LeafRow:
             yield self._name, name, field
 
     def row_at(self, path: Path) -> LeafRow | GroupRow | None:
-        """The row of this place, if it is this one."""
+        """This row, if it is at this place."""
         return self if self.flags.node.path == path else None
 
-    def _writer(self, desk: Desk, field: str) -> Callable[[Any], None]:
-        return lambda value: desk.write(self._name, field, value)
+    def _writer(self, editor: StopEditor, field: str) -> Callable[[Any], None]:
+        return lambda value: editor.write(self._name, field, value)
 
 
 def _editable(condition: Any) -> list[dataclasses.Field[Any]]:
-    """The fields that a person can give a value; a function of one's own stays as it is."""
+    """The fields that a person can edit; a function stays as it is."""
     if isinstance(condition, Custom) or not dataclasses.is_dataclass(condition):
         return []
     return [field for field in dataclasses.fields(condition) if field.init or "unit" in field.metadata]
@@ -374,21 +351,21 @@ def _about(node: Node, title: str, reading: Reading | None) -> str:
     if not isinstance(node.condition, Custom):
         return name
     if node.off:
-        said = "it is not asked"
+        text = "it is off"
     elif reading is None or reading.met is None:
-        said = "not read yet"
+        text = "not read yet"
     else:
         value = "" if isinstance(reading.value, bool) else f"{reading.value}, "
-        said = f"last said {value}{'met' if reading.met else 'not met'}"
-    return f'{name} <span class="agentlab-note">your own function: {markup.escape(markup.printable(said), 80)}</span>'
+        text = f"last result {value}{'met' if reading.met else 'not met'}"
+    return f'{name} <span class="agentlab-note">your own function: {markup.escape(text, 80)}</span>'
 
 
 class GroupRow:
-    """Several conditions: any or all of them, each with its row below, and what adds one more."""
+    """A group: any or all of its conditions, each with its row below, and a control that adds one more."""
 
-    def __init__(self, desk: Desk, node: Node) -> None:
-        self._desk = desk
-        self.flags = _Flags(desk, node)
+    def __init__(self, editor: StopEditor, node: Node) -> None:
+        self._editor = editor
+        self.flags = _Flags(editor, node)
         self.kind = widgets.Dropdown(
             options=GROUPS,
             value=type(node.condition),
@@ -398,35 +375,35 @@ class GroupRow:
         )
         self.kind.observe(self._regrouped, "value")
         self.parts: list[LeafRow | GroupRow] = []
-        self.adder = Adder(desk, self.flags) if node.path else None
+        self.adder = Adder(editor, self.flags) if node.path else None
         self._box = widgets.VBox()
         bar = widgets.HBox(
             [self.flags.counts, self.kind, self.flags.inverted, self.flags.remove], _dom_classes=("agentlab-node-bar",)
         )
         inside = [self._box] if self.adder is None else [self._box, self.adder.view]
-        below = widgets.VBox(inside, _dom_classes=("agentlab-parts",))
-        self.view = widgets.VBox([bar, below], _dom_classes=("agentlab-node",))
+        self.view = widgets.VBox([bar, widgets.VBox(inside, _dom_classes=("agentlab-parts",))], _dom_classes=("agentlab-node",))
 
     def fits(self, node: Node) -> bool:
-        """Whether this row can show the node."""
+        """True if this row can show the node."""
         return node.is_group and bool(node.path) is (self.adder is not None)
 
     def show(self, node: Node, tree: Tree) -> bool:
-        """Bring it and its parts up to date; whether there are new controls."""
+        """Update the group and its parts; True if there are new controls."""
         title = tree.title(node)
         self.flags.show(node, title, editable=tree.editable)
         self.kind.value, self.kind.disabled = type(node.condition), not tree.editable
         self.kind.description = f"{title} is met by"
         if self.adder is not None:
             self.adder.show(title, tree)
-        self.parts, new = arranged(self._desk, self.parts, tree.parts_of(node), self._box)
-        below = [row.show(part, tree) for row, part in zip(self.parts, tree.parts_of(node), strict=True)]
+        parts = tree.parts_of(node)
+        self.parts, new = arranged(self._editor, self.parts, parts, self._box)
+        below = [row.show(part, tree) for row, part in zip(self.parts, parts, strict=True)]
         return new or any(below)
 
-    def tell(self, readings: Mapping[str, Reading]) -> None:
-        """What functions of one's own said last."""
+    def show_readings(self, readings: Mapping[str, Reading]) -> None:
+        """Show the last readings of the person's own functions."""
         for row in self.parts:
-            row.tell(readings)
+            row.show_readings(readings)
 
     def leaves(self) -> Iterator[tuple[str, str, Field]]:
         """All fields below it, each with the names of the condition and of the field."""
@@ -434,30 +411,30 @@ class GroupRow:
             yield from row.leaves()
 
     def row_at(self, path: Path) -> LeafRow | GroupRow | None:
-        """The row of this place, here or below."""
+        """The row at this place, here or below."""
         if self.flags.node.path == path:
             return self
         return next((found for row in self.parts if (found := row.row_at(path)) is not None), None)
 
     def _regrouped(self, change: Any) -> None:
         if change["new"] is not type(self.flags.node.condition):
-            self._desk.regroup(self.flags.node.path, change["new"])
+            self._editor.regroup(self.flags.node.path, change["new"])
 
 
 class Adder:
-    """A choice of conditions, and the button that adds the chosen one to a group; without one to the whole."""
+    """A list of conditions, and the button that adds the chosen one to a group, or to the whole condition."""
 
-    def __init__(self, desk: Desk, group: _Flags | None = None) -> None:
+    def __init__(self, editor: StopEditor, group: _Flags | None = None) -> None:
         self.kind = widgets.Dropdown(
             layout={"width": "auto"}, style={"description_width": "0"}, _dom_classes=("agentlab-field", "agentlab-quiet")
         )
         self.button = widgets.Button(layout={"width": "4.5em"}, _dom_classes=("agentlab-add", LINE))
-        self.button.on_click(lambda _: desk.add(() if group is None else group.node.path, self.kind.value))
+        self.button.on_click(lambda _: editor.add(() if group is None else group.node.path, self.kind.value))
         self.view = widgets.HBox([self.kind, self.button], _dom_classes=("agentlab-node-bar", "agentlab-adder"))
         self._kinds: tuple[str, ...] = ()
 
     def show(self, title: str, tree: Tree) -> None:
-        """Bring the choice up to date."""
+        """Update the list."""
         if tree.kinds != self._kinds:
             chosen, self._kinds = self.kind.value, tree.kinds
             self.kind.options = tree.kinds
@@ -469,15 +446,15 @@ class Adder:
 
 
 def arranged(
-    desk: Desk, rows: Sequence[LeafRow | GroupRow], nodes: Sequence[Node], box: widgets.VBox
+    editor: StopEditor, rows: Sequence[LeafRow | GroupRow], nodes: Sequence[Node], box: widgets.VBox
 ) -> tuple[list[LeafRow | GroupRow], bool]:
-    """A row for each node in the box, those that were there as far as they fit; and whether any is new or gone."""
+    """A row in the box for each node, reusing the rows that fit; and True if any row is new or gone."""
     left = list(rows)
     now: list[LeafRow | GroupRow] = []
     for node in nodes:
         place = next((place for place, row in enumerate(left) if row.fits(node)), None)
         if place is None:
-            now.append(GroupRow(desk, node) if node.is_group else LeafRow(desk, node))
+            now.append(GroupRow(editor, node) if node.is_group else LeafRow(editor, node))
         else:
             now.append(left[place])
             del left[: place + 1]
@@ -491,7 +468,7 @@ def arranged(
 
 
 def close(widget: Any) -> None:
-    """Give up a widget with all that is in it, so that neither the page nor the kernel keeps it."""
+    """Close a widget with everything in it, so that neither the page nor the kernel keeps it."""
     for child in getattr(widget, "children", ()):
         close(child)
     for part in (widget, getattr(widget, "style", None), widget.layout):
