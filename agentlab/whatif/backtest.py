@@ -19,8 +19,8 @@ import pandas as pd
 from agentlab.comparing.groups import columns_of
 from agentlab.comparing.intervals import checked_level
 from agentlab.errors import ConfigurationError
-from agentlab.whatif import frames, goals
-from agentlab.whatif.goals import Goal
+from agentlab.whatif.frames import Task, of_configurations, of_runs
+from agentlab.whatif.goals import Goal, goal_reached
 from agentlab.whatif.grids import Conditions, Limits, grids
 from agentlab.whatif.sources import Recorded, records_of
 from agentlab.whatif.units import taken, units_of
@@ -93,6 +93,6 @@ def backtest(
     if per == "configuration" and (units := units_of(records.about).codes) is not None:
         order = np.argsort(units, kind="stable")
         records, units = taken(records, order), units[order]
-    reached, is_open = goals.reached(records, goal)
-    task = frames.Task(records, tried, reached, is_open, units)
-    return frames.of_runs(task, groups) if per == "run" else frames.of_configurations(task, groups, level=level)
+    reached, is_open = goal_reached(records, goal)
+    task = Task(records, tried, reached, is_open, units)
+    return of_runs(task, groups) if per == "run" else of_configurations(task, groups, level=level)

@@ -15,10 +15,10 @@ from agentlab.comparing.groups import in_order, names_of
 from agentlab.comparing.intervals import FEWEST, student
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import without_keys
-from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid, plain_value
 from agentlab.whatif.judging import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.whatif.reasons import why_ended
 from agentlab.whatif.records import Bools, Floats, Ints, Records
 
 AT_ONCE = 32_000_000
@@ -127,7 +127,7 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
-    reason, fired = reasons.of(judge, verdict)
+    reason, fired = why_ended(judge, verdict)
     told = {one: without_keys(one) for one in set(fired)}
     known = verdict.outcome != UNKNOWN
     step = np.where(judge.records.lengths > 0, verdict.row + 1, 0)

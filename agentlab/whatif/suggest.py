@@ -24,7 +24,6 @@ from agentlab.comparing.groups import By
 from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_mean, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.types import StopReason
-from agentlab.whatif import goals
 from agentlab.whatif.candidates import candidates
 from agentlab.whatif.choosing import (
     PARTS,
@@ -39,7 +38,7 @@ from agentlab.whatif.choosing import (
 )
 from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Sums, Task
-from agentlab.whatif.goals import Goal
+from agentlab.whatif.goals import Goal, goal_reached
 from agentlab.whatif.grids import Conditions, Grid, Limits, grids
 from agentlab.whatif.records import Bools, Floats, Ints, Records
 from agentlab.whatif.sources import Recorded, records_of
@@ -161,7 +160,7 @@ def suggest(
         grids(conditions, budget)  # what cannot be tried is an error whatever the runs are
     columns = [] if by is None else groups.columns_of(by)
     records = records_of(recorded, runs)
-    reached, is_open = goals.reached(records, goal)
+    reached, is_open = goal_reached(records, goal)
     if by is None:
         return _suggested(records, reached, is_open, rule)
     about = records.with_columns(columns, "by")

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from agentlab.types import StopReason
-from agentlab.whatif import goals, reasons
 from agentlab.whatif.frames import Cells, Sums
+from agentlab.whatif.goals import Goal, goal_reached
 from agentlab.whatif.grids import Grid, grids, plain_value
 from agentlab.whatif.judging import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.whatif.reasons import why_ended
 from agentlab.whatif.records import USED, Bools, Records
 from agentlab.whatif.units import units_of
 from agentlab.widgets.chosen_limits import grid_of
@@ -55,11 +56,11 @@ class Trials:
     that ended by it still ends there.
     """
 
-    def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
+    def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: Goal = None) -> None:
         self.records, self._recorded = records, recorded
         self.offered = {name: offer for name, offer in offered.items() if offer.values}
         self.opening = {name: recorded.shared.get(name) for name in self.offered}
-        goal_rows, goal_open = goals.reached(records, goal)
+        goal_rows, goal_open = goal_reached(records, goal)
         self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
         self._last = {name: records.at_the_end(name) for name in USED}
         self.units = units_of(records.about)
@@ -128,7 +129,7 @@ class Trials:
         found = verdict.found
         off = stopped & found.broken.off
         if self.records.histories is not None and off.any():
-            return Counter(name or UNCLEAR_WORD for name in reasons.of(self.judge, verdict)[1][stopped].tolist())
+            return Counter(name or UNCLEAR_WORD for name in why_ended(self.judge, verdict)[1][stopped].tolist())
         met = stopped & (found.met == verdict.row)
         unclear = met & (found.broken.off | found.broken.unsure)
         leaves = [] if found.tree is None else list(found.tree.leaves())

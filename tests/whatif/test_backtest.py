@@ -330,7 +330,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "by": (lambda: lab.backtest(five(), StepCountIs(2), by="providers"), ConfigurationError, "Did you mean 'provider'"),
     "goal": (lambda: lab.backtest(five(), StepCountIs(2), goal="scor"), ConfigurationError, "goal='scor'"),
     "level": (lambda: lab.backtest(five(), StepCountIs(2), level=95), ConfigurationError, "level=95"),
-    "custom": (lambda: lab.backtest(lab.frame(five()), lambda history: True), ConfigurationError, "asks the runs themselves"),
+    "custom": (lambda: lab.backtest(lab.frame(five()), lambda history: True), ConfigurationError, "reads the history of each run"),
     "columns": (lambda: lab.backtest(pd.DataFrame({"a": [1]}), StepCountIs(2)), ConfigurationError, "no column 'run_id'"),
     "filtered": (lambda: lab.backtest(lab.frame(five()).iloc[2:], StepCountIs(2)), ConfigurationError, "step 3 where step 1"),
     "twice": (lambda: lab.backtest(twice(), StepCountIs(2)), ConfigurationError, "step 1 where step 2"),
