@@ -101,13 +101,13 @@ class Counts:
         return int(np.lexsort((order, self.spent.sum(axis=1), -share))[0])
 
 
-def count(task: Task, looked_at: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
+def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
     """Go once through all configurations and runs; the sums are those of a backtest's frame."""
     found = [np.zeros((task.size, folds)) for _ in range(3)]
     sums = Sums(task.size, 1)
     last = {name: task.records.at_the_end(name) for name in USED}
     for runs, judge in task.parts():
-        part, here = looked_at.part(runs), fold[runs]
+        part, here = measures.part(runs), fold[runs]
         whole = {name: values[runs] for name, values in last.items()}
         cells = Cells(None if task.units is None else task.units[runs])
         success, priced = np.flatnonzero(part.succeeded), np.flatnonzero(~np.isnan(part.whole))
@@ -150,7 +150,7 @@ class Judged:
     unknown: Bools
 
 
-def judge(task: Task, looked_at: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
+def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
     """Judge each run by the configuration that was chosen on the other folds; `chosen` has the number of one for each fold."""
     runs = len(task.records)
     judged = Judged(np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs, bool))
@@ -160,7 +160,7 @@ def judge(task: Task, looked_at: Measured, chosen: Sequence[int], fold: Ints) ->
     for part, one in few.parts():
         for number, (grid, point) in zip(different, few.configurations(), strict=True):
             here = np.isin(fold[part], [at for at, taken in enumerate(chosen) if taken == number])
-            verdict, of_part = one.verdict(grid, point), looked_at.part(part)
+            verdict, of_part = one.verdict(grid, point), measures.part(part)
             judged.kept[part] = np.where(here, of_part.kept(verdict), judged.kept[part])
             judged.used[part] = np.where(here, of_part.used(verdict), judged.used[part])
             judged.unknown[part] |= here & (verdict.outcome > 1)

@@ -280,7 +280,7 @@ def test_nothing_yet(plot: Any, frame: pd.DataFrame) -> None:
 
 @each
 def test_what_is_missing_is_named(plot: Any, frame: pd.DataFrame) -> None:
-    with pytest.raises(errors.ConfigurationError, match="misses the column"):
+    with pytest.raises(errors.ConfigurationError, match="needs the column"):
         plot(frame.drop(columns="provider"))
     with pytest.raises(errors.ConfigurationError, match="cannot read list"):
         plot([1])

@@ -114,7 +114,7 @@ def test_nothing_to_draw_and_what_is_wrong() -> None:
     assert "cost or success unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
     with pytest.raises(errors.ConfigurationError, match="cost_mean"):
         lab.plots.what_if(empty, x="costs_mean")
-    with pytest.raises(errors.ConfigurationError, match="misses the column"):
+    with pytest.raises(errors.ConfigurationError, match="needs the column"):
         lab.plots.what_if(steps())
     with pytest.raises(errors.ConfigurationError, match="most_unknown"):
         lab.plots.what_if(empty, most_unknown=5)
