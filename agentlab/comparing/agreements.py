@@ -1,4 +1,4 @@
-"""Whether different providers end for the same reason on the same task."""
+"""Agreement of groups of runs: do they end for the same reason on the same task?"""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def agreement(
     level: float = 0.95,
     unit: By | None = None,
 ) -> Agreement:
-    """Whether groups of runs end for the same reason on equivalent scenarios, beyond what chance would give.
+    """How often groups of runs end for the same reason on equivalent scenarios, beyond chance.
 
     `frame` is what `lab.frame` takes, or has one row per run, or is the termination frame (one row per response, of which the last of
     each run counts) with what makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or
@@ -122,8 +122,8 @@ def agreement(
 
     Kappa is 1 where all agree, 0 where they agree as often as by chance, given how often each reason occurs; it is NA where there is
     only one reason. Each repeat of a prompt is a scenario. Scenarios of one prompt or one recording are one unit, from which the
-    intervals are computed; see `lab.summary` for `unit`. A failed run has the reason `error`. The scenario of a run without a reason is left
-    out.
+    intervals are computed; see `lab.summary` for `unit`. A failed run has the reason `error`. Scenarios of a run without a
+    reason are left out.
 
     Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
 

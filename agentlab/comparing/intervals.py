@@ -65,20 +65,11 @@ def checked_level(level: object) -> float:
 # Shares --------------------------------------------------------------------------------------------------------------------------
 
 
-def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
-    """A share of independent values with Wilson's score interval, which holds for few and for extreme shares alike.
+def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
+    """Wilson's score interval of a share, of numbers or arrays; `of` need not be a whole number.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
     """
-    if of == 0:
-        return Estimate(None, None, None, 0, "none known")
-    share = successes / of
-    low, high = map(float, score_ends(share, of, normal(level)))
-    return Estimate(share, low, high, of, units=of)
-
-
-def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
-    """Wilson's interval, of numbers or arrays; `of` need not be a whole number."""
     square = quantile * quantile
     middle = (share + square / (2 * of)) / (1 + square / of)
     half = quantile / (1 + square / of) * np.sqrt(share * (1 - share) / of + square / (4 * of * of))

@@ -65,7 +65,7 @@ def backtest(
     The means are over the runs whose end is known, mostly the short ones: where `unknown_share` is not 0 do not compare them with those
     of other rows. `saved` compares the same runs: their mean in the record is `cost_mean` + `cost_saved`.
 
-    Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) and whatever
+    Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) with all that
     shares a `recording_id` with it. Where all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
     hold for that prompt only. They are computed as in `lab.summary`; NA from fewer than 5 units, and where all are the same.
 

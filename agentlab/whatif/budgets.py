@@ -59,13 +59,13 @@ def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
 class BrokenSteps:
     """Which of the steps in which runs stop are broken off by limits, one place per run.
 
-    `off`: the step is broken off, after `behind` calls. `unsure`: it is not known whether it is, or with what usage. `by` is the place
+    `off`: the step is broken off, after so many `calls`. `unsure`: it is not known whether it is, or with what usage. `by` is the place
     of the limit among those that were checked.
     """
 
     off: Bools
     unsure: Bools
-    behind: Ints
+    calls: Ints
     by: Ints
     used: dict[str, Floats]
 
@@ -125,8 +125,8 @@ def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list
 def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
     """Time is up during steps of which a frame does not say what was complete by then: all these runs at once."""
     broken.unsure[runs] = True
-    newly = runs[~broken.off[runs] | (broken.behind[runs] > 0)]
-    broken.off[newly], broken.behind[newly], broken.by[newly] = True, 0, place
+    newly = runs[~broken.off[runs] | (broken.calls[runs] > 0)]
+    broken.off[newly], broken.calls[newly], broken.by[newly] = True, 0, place
     for name in USED:
         broken.used[name][newly] = limit if name == "time_s" else np.nan
 
@@ -138,20 +138,20 @@ def _by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit
     row = int(records.start[run] + limits[place].first[run])
     history, number = records.histories(run), row - int(records.start[run])
     step = history[number]
-    behind = sum(call.started_s + call.duration_s <= limit for call in step.calls)
-    if behind == 0:
+    complete = sum(call.started_s + call.duration_s <= limit for call in step.calls)
+    if complete == 0:
         used = dict.fromkeys(USED, 0.0) if number == 0 else {name: float(records.totals[name][row - 1]) for name in USED}
-    elif behind == len(step.calls) and not step.children:
+    elif complete == len(step.calls) and not step.children:
         used = {name: float(records.totals[name][row]) for name in USED}
     else:  # only here the calls have to be added up one by one
-        used = list(calls_inside(history, number))[behind - 1].totals
-    _note(broken, run, behind, {**used, "time_s": limit}, place)
+        used = list(calls_inside(history, number))[complete - 1].totals
+    _note(broken, run, complete, {**used, "time_s": limit}, place)
 
 
-def _note(broken: BrokenSteps, run: int, behind: int, used: dict[str, float], by: int) -> None:
+def _note(broken: BrokenSteps, run: int, complete: int, used: dict[str, float], by: int) -> None:
     """Record that a limit breaks a step off. The first one counts: limits on usage are met at the end of a call, before time is up."""
-    if broken.off[run] and behind >= broken.behind[run]:
+    if broken.off[run] and complete >= broken.calls[run]:
         return
-    broken.off[run], broken.behind[run], broken.by[run] = True, behind, by
+    broken.off[run], broken.calls[run], broken.by[run] = True, complete, by
     for name in USED:
         broken.used[name][run] = used[name]

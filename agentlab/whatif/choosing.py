@@ -168,6 +168,6 @@ def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> 
 
 
 def single(grid: Grid, point: Sequence[int]) -> Grid:
-    """A configuration as a grid of its own."""
+    """A configuration as a grid of one point."""
     budget = {name: value for name in BOUNDS if (value := getattr(grid.budget_at(point), name)) is not None}
     return Grid(grid.name, grid.stop_at(point), budget, ())

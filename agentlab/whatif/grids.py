@@ -18,7 +18,7 @@ from agentlab.limits import limit_fields, money, no_such, seconds, whole_number
 from agentlab.stop import StopCondition, as_condition
 
 Conditions: TypeAlias = Any
-"""A condition, a function of the history, a list of them (each a configuration of its own) or a dict (each by its name); None: none."""
+"""A condition, a function of the history, a list of them (each a grid) or a dict of them by name; None: none."""
 Limits: TypeAlias = Budget | Mapping[str, Any] | None
 """A Budget, or a dict of its limits, in which a list is an axis."""
 

@@ -101,8 +101,8 @@ class Judge:
                 self._first.update(zip(several, first_rows(self.records, several), strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
-        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long where it is none of
-        the condition's, and the runs as the last. None where that cannot be told by first rows, or would be too much at once."""
+        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long for axes of the
+        budget, and the runs as the last. None where first rows are not enough, or would be too many at once."""
         counted = None if grid.stop is None else without_off(grid.stop)
         if (
             counted is None
@@ -324,7 +324,7 @@ class Judge:
         asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, no part of it does
         read: dict[int, Sequence[Reading] | None] = {int(run): () for run in np.flatnonzero(off & ~asked)}
         for run in map(int, np.flatnonzero(asked)):
-            key = (tree, run, int(row[run]), int(broken.behind[run]))
+            key = (tree, run, int(row[run]), int(broken.calls[run]))
             if key not in self._read_broken:
                 self._read_broken[key] = deciding_readings(broken_off(histories(run), *key[2:]), tree)
             read[run] = self._read_broken[key]

@@ -116,7 +116,7 @@ def suggest(
     Suggestion are of these held-out runs together.
 
     **Independent units.** Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else
-    `prompt`) and whatever shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
+    `prompt`) with all that shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
     unit, and the intervals are computed from the units' sums. `units` says how many there are; where the successes come from fewer
     than 5 there is no suggestion.
 
