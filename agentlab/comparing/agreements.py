@@ -1,4 +1,4 @@
-"""Whether different providers come to their end for the same reason where they were given the same task."""
+"""Agreement of groups of runs: do they end for the same reason on the same task?"""
 
 from __future__ import annotations
 
@@ -12,15 +12,26 @@ import numpy as np
 import pandas as pd
 
 from agentlab.amounts import counted
-from agentlab.comparing.compare import TOO_FEW, default_shared, hint, in_words
-from agentlab.comparing.groups import By, checked, columns_of, each_once, in_order, names_of, runs_of, unit_of, units_of
-from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_share
+from agentlab.comparing.compare import default_shared, hint, in_words, small_sample
+from agentlab.comparing.groups import (
+    By,
+    checked,
+    columns_of,
+    each_once,
+    in_order,
+    names_of,
+    runs_of,
+    typed_frame,
+    unit_of,
+    units_of,
+)
+from agentlab.comparing.intervals import FEWEST, Estimate, checked_level, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.printable import AS_WRITTEN, printable
 from agentlab.recorder import Recordings
 
 MOST_PAIRS = 24
-"""So many pairs of groups are shown; the frame has them all."""
+"""So many pairs of groups are shown; `pairs` has them all."""
 
 REASONS = ("stop_reason", "finish_reason")
 MEANING = {
@@ -31,7 +42,7 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How often groups of runs ended for the same reason on the same tasks; what `agreement` gives.
+    """How often groups of runs ended for the same reason on the same tasks; the answer of `lab.agreement`.
 
     Example:
         >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
@@ -43,9 +54,9 @@ class Agreement:
     """
 
     what: str
-    """What counts as the same, in words."""
+    """What is compared, in words."""
     overall: pd.DataFrame
-    """One row: `groups`, `scenarios` (for which all of them have a reason), `units` (in how many independent ones they come),
+    """One row: `groups`, `scenarios` (for which all of them have a reason), `units` (how many independent ones),
     `left_out`, `same` (in which all agree), `share`, `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`,
     `kappa_high`, `small_sample`, `no_interval`."""
     pairs: pd.DataFrame
@@ -56,7 +67,7 @@ class Agreement:
     """One row per scenario: what it is, one column per group with its reason (NA: no run that ended), `same` (NA: not all have)."""
 
     def table(self, group_a: str, group_b: str) -> pd.DataFrame:
-        """How often which reasons met: a row for each reason of `group_a`, a column for each of `group_b`, counts of scenarios.
+        """Counts of scenarios: one row per reason of `group_a`, one column per reason of `group_b`.
 
         Example:
             >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
@@ -102,17 +113,17 @@ def agreement(
     level: float = 0.95,
     unit: By | None = None,
 ) -> Agreement:
-    """Whether groups of runs end for the same reason on equivalent scenarios, beyond what chance would give.
+    """How often groups of runs end for the same reason on equivalent scenarios, beyond chance.
 
     `frame` is what `lab.frame` takes, or has one row per run, or is the termination frame (one row per response, of which the last of
     each run counts) with what makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or
-    `finish_reason` (why its last response did); by default the first that there is. `on` is what makes a scenario; by default those
-    of `prompt_id` (or `prompt`), `settings` and `repeat` that there are.
+    `finish_reason` (why its last response did); by default the first that exists. `on` is what makes a scenario; by default those
+    of `prompt_id` (or `prompt`), `settings` and `repeat` that exist.
 
-    Kappa is 1 where all agree, 0 where they agree as often as chance would have them, given how often each reason occurs; it is NA
-    where there is but one reason. Each repeat of a prompt is a scenario: that a group differs from itself over them counts
-    as disagreement. Scenarios of one prompt or one recording are one unit, from which the intervals are made; see `lab.summary` for
-    `unit`. A failed run has the reason `error`. A run with no reason is no answer, and its scenario is left out.
+    Kappa is 1 where all agree, 0 where they agree as often as by chance, given how often each reason occurs; it is NA where there is
+    only one reason. Each repeat of a prompt is a scenario. Scenarios of one prompt or one recording are one unit, from which the
+    intervals are computed; see `lab.summary` for `unit`. A failed run has the reason `error`. Scenarios of a run without a
+    reason are left out.
 
     Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
 
@@ -129,7 +140,7 @@ def agreement(
         rows = rows.drop_duplicates("run_id", keep="last")
     rows = each_once(rows)
     rows = rows[rows[shared].notna().all(axis=1)].reset_index(drop=True)
-    if "stop_reason" in rows.columns:  # what the newest response of a run that still goes on ended by is not its end
+    if "stop_reason" in rows.columns:  # the newest response of a run that is still running is not its end
         rows = rows.assign(**{of: rows[of].astype("string").where(rows["stop_reason"].notna())})
     answers, rows = _answers(rows, of, columns, shared)
     groups = [name for name in answers.columns if name not in shared]
@@ -138,19 +149,20 @@ def agreement(
     pairs = list(combinations(groups, 2))
     met = [_met(answers, a, b) for a, b in pairs]
 
-    def agreed(*names: str) -> dict[str, Any]:
-        return _agreed(answers[[*names]], rows[rows[_GROUP].isin(names)], unit, level)
+    def agreed(*names: str) -> list[Any]:
+        row = _agreed(answers[[*names]], rows[rows[_SCENARIO_GROUP].isin(names)], unit, level)
+        return [row[name] for name in _AGREED]
 
     return Agreement(
         what=MEANING.get(of, f"the same {of}"),
-        overall=_frame([{"groups": ", ".join(groups), **agreed(*groups)}], ["groups"]),
-        pairs=_frame([{"group_a": a, "group_b": b, **agreed(a, b)} for a, b in pairs], ["group_a", "group_b"]),
+        overall=typed_frame([(", ".join(groups), *agreed(*groups))], {"groups": "string", **_AGREED}),
+        pairs=typed_frame([(a, b, *agreed(a, b)) for a, b in pairs], {"group_a": "string", "group_b": "string", **_AGREED}),
         confusion=pd.concat(met, ignore_index=True) if met else _met(pd.DataFrame(columns=["a", "b"], dtype="string"), "a", "b"),
         scenarios=answers.assign(same=same),
     )
 
 
-_PLACE, _GROUP = "its scenario", "its group"
+_PLACE, _SCENARIO_GROUP = "its scenario", "its group"
 
 
 def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -162,8 +174,8 @@ def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) 
         words = ", ".join(f"{name}={rows[name].astype(object)[first]!r}" for name in on)
         of_group = int(((task == task[first]) & (group == group[first])).sum())
         raise ConfigurationError(
-            f"lab.agreement(): {group[first]} has {of_group} runs with {words}: add what tells them apart to on=[…], such as a column "
-            f'"repeat", counted with frame.groupby({[*by, *on]!r}).cumcount().'
+            f"lab.agreement(): {group[first]} has {of_group} runs with {words}: add what distinguishes them to on=[…], such as "
+            f'a column "repeat", counted with frame.groupby({[*by, *on]!r}).cumcount().'
         )
     scenarios = rows[~task.duplicated()][list(on)].reset_index(drop=True)
     order = in_order(task)
@@ -171,7 +183,7 @@ def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) 
     called = {name: f"{name} (group)" if name in (*on, "same") else name for name in groups}
     reasons = {name: pd.Series(rows[of].astype("string").array, index=task)[(group == name).to_numpy()] for name in groups}
     answers = {called[name]: reasons[name].reindex(order).array for name in groups}
-    places: dict[str, Any] = {_PLACE: task.map({name: at for at, name in enumerate(order)}), _GROUP: group.map(called)}
+    places: dict[str, Any] = {_PLACE: task.map({name: at for at, name in enumerate(order)}), _SCENARIO_GROUP: group.map(called)}
     return scenarios.assign(**answers), rows.assign(**places)
 
 
@@ -179,26 +191,18 @@ def _met(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     both = answers[[a, b]].dropna()
     counts = Counter(zip(both[a].astype(str), both[b].astype(str), strict=True))
     rows: list[tuple[Any, ...]] = [(a, b, *reasons, counts[reasons]) for reasons in sorted(counts)]
-    dtypes = {"group_a": "string", "group_b": "string", "reason_a": "string", "reason_b": "string", "scenarios": "Int64"}
-    return pd.DataFrame(
-        {name: pd.Series([row[at] for row in rows], dtype=dtype) for at, (name, dtype) in enumerate(dtypes.items())}
-    )
+    return typed_frame(rows, dict.fromkeys(("group_a", "group_b", "reason_a", "reason_b"), "string") | {"scenarios": "Int64"})
 
 
-_DTYPES: dict[str, Any] = {
+_AGREED: dict[str, Any] = {
     **dict.fromkeys(("scenarios", "units", "left_out", "same"), "Int64"),
     **dict.fromkeys(("share", "share_low", "share_high", "kappa", "kappa_low", "kappa_high"), "Float64"),
     **dict.fromkeys(("small_sample", "no_interval"), "string"),
 }
 
 
-def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
-    dtypes = dict.fromkeys(names, "string") | _DTYPES
-    return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()})
-
-
 def _alike(answers: pd.DataFrame) -> pd.Series[bool]:
-    """Whether all have the same reason, of scenarios for which all have one."""
+    """True for scenarios in which all have the same reason."""
     texts = answers.astype(object)
     return texts.eq(texts.iloc[:, 0], axis=0).all(axis=1) if len(texts.columns) else pd.Series(False, index=answers.index)
 
@@ -218,21 +222,15 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
         "units": share.units,
         "left_out": len(answers) - len(whole),
         "same": int(agree.sum()),
-        "share": share.value,
-        "share_low": share.low,
-        "share_high": share.high,
-        "kappa": kappa.value,
-        "kappa_low": kappa.low,
-        "kappa_high": kappa.high,
-        "small_sample": f"{counted(share.units, 'independent unit')}: {TOO_FEW}"
-        if share.low is not None and share.units < FEW
-        else None,
+        **share.columns("share", "share"),
+        **kappa.columns("kappa", "kappa"),
+        "small_sample": small_sample(share),
         "no_interval": in_words(reasons, advice),
     }
 
 
 def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
-    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond what chance is expected to give.
+    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond chance.
 
     J. Cohen, A coefficient of agreement for nominal scales (1960); J. L. Fleiss, Measuring nominal scale agreement among many raters
     (1971). The interval is that of the share of pairs of groups that agree, Wilson's, on kappa's scale.
@@ -244,10 +242,7 @@ def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
     if len(reasons) == 1:
         return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
     chosen = np.eye(len(reasons))[codes].reshape(number, groups, -1)  # scenario, group, reason: 1 where it is
-    counts, shares = (
-        chosen.sum(axis=1),
-        chosen.mean(axis=0),
-    )  # of two groups each has its own shares of reasons, of more all have one
+    counts, shares = chosen.sum(axis=1), chosen.mean(axis=0)
     agree = of_share((counts * (counts - 1)).sum(axis=1) / (groups * (groups - 1)), units, level=level)
     expected = float((shares[0] * shares[1] if groups == 2 else shares.mean(axis=0) ** 2).sum())
     if 1 - expected < 1e-12:

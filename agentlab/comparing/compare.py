@@ -1,14 +1,14 @@
-"""Comparing groups of runs: what each completed, cost and achieved, with intervals, and how they differ on the same prompts.
+"""Groups of runs compared: what each completed, cost and achieved, with intervals, and how they differ on the same prompts.
 
     runs = lab.frame(results, "runs")                     one row per run; an experiment adds `prompt_id`, `repeat`, `score`
     lab.summary(runs, by="provider")                      one row per group
     lab.paired(runs, "cost_usd")                          one row per pair of groups: the difference on the same prompts
 
-Nothing here ranks: groups keep the order of their first row, each value has its interval beside it. Runs of one prompt and replays of
-one recording are not independent of each other: they are one unit, and each interval is made from the units, of which there is a
-count. So it speaks of other prompts like these. What is left out is counted and named.
+Nothing is ranked: groups keep the order of their first row, and each value has its interval. Runs of one prompt and replays of one
+recording are not independent: they are one unit, and each interval is computed from the units. So it holds for other prompts like
+these. What is left out is counted and named.
 
-What a run's sub-agents used counts as its own here, other than in the frame of runs; their rows, where they are there, are left out.
+The usage of sub-agents counts as that of their caller, unlike in the frame of runs; their own rows are left out.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from agentlab.comparing.groups import (
     names_of,
     runs_of,
     scores_of,
+    typed_frame,
     unit_of,
     units_of,
     whole_runs,
@@ -45,7 +46,7 @@ from agentlab.recorder import Recordings
 
 TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
 SHARED = ("prompt_id", "settings", "repeat")
-"""What runs of different groups have in common where an experiment gave them the same task."""
+"""The columns that are the same for runs of different groups with the same task in an experiment."""
 
 
 def summary(
@@ -60,27 +61,27 @@ def summary(
     """One row per group: how many runs completed and succeeded, and what they used, each with its interval.
 
     `runs` is what `lab.frame` takes, or a frame with one row per run; `by` is the column or columns that make the groups. The same
-    run twice counts once. Runs that have not ended, or never began, are counted as `not_ended` and enter nothing else. Columns,
-    beside those of `by`:
+    run twice counts once. Runs that have not ended, or never began, count as `not_ended` and nowhere else. Columns, beside those of
+    `by`:
 
     - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
-    - `units`: in how many independent units the ended runs come
+    - `units`: the number of independent units of the ended runs
     - `completed` finished on their own; `completion_rate`, `completion_low`, `completion_high`
     - `scored` runs have a score; `success_rate`, `success_low`, `success_high` where scores are yes or no, or by `success_at`,
       the score from which on a run succeeded; `score_mean`, `score_low`, `score_high`
     - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
       is known; `tokens_unknown`, the share of which it is not
     - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
-    - in words: `left_out`, which runs do not enter which figure; `small_sample`, which intervals are of few units; `no_interval`, which
-      intervals could not be made, and why; `mixed`, where some runs are replays and others are not
+    - in words: `left_out`, which runs are left out of which figure; `small_sample`, which intervals are from few units; `no_interval`,
+      which intervals could not be computed, and why; `mixed`, where some runs are replays and others are not
 
-    A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals speak of other
+    A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals hold for other
     prompts like these, and there is none from fewer than 5 units. For these prompts only, where each was repeated, pass
-    `unit="run_id"`, or other columns that say what is independent; replays of one recording are one unit always. Shares have Wilson's
+    `unit="run_id"`, or other columns that say what is independent; replays of one recording are always one unit. Shares have Wilson's
     interval, means the wider of Student's t and Hall's correction for skewness, medians that of their ranks.
 
-    A failed run counts as not succeeded where scores are yes or no, and enters every mean that it has a value for;
-    `failures="leave_out"` takes it out of everything but its count. `level` is that of all intervals. NA is unknown, never 0.
+    A failed run counts as not succeeded where scores are yes or no, and is in every mean for which it has a value;
+    `failures="leave_out"` leaves it out of everything but its count. `level` is that of all intervals. NA is unknown, never 0.
     Errors: ConfigurationError where columns are missing.
 
     Example:
@@ -95,8 +96,8 @@ def summary(
     groups = groups_of(runs_of(runs, "lab.summary"), columns, level=level, success_at=success_at, unit=unit, failures=failures)
     firsts = pd.concat([group.first for group in groups]) if groups else pd.DataFrame(columns=columns)
     rows = [_row(group) for group in groups]
-    table: dict[str, Any] = {column: firsts[column].array for column in columns}
-    return pd.DataFrame(table | {name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()})
+    figures = typed_frame([[row[name] for name in _DTYPES] for row in rows], _DTYPES)
+    return pd.concat([firsts[columns].reset_index(drop=True), figures], axis=1)
 
 
 MEASURES = {
@@ -108,7 +109,7 @@ MEASURES = {
     "cost": "cost_mean",
     "cost_median": "cost_median",
 }
-"""What is measured of a group, and the column that has it; its interval is in the columns of its own name with `_low` and `_high`."""
+"""The measures of a group, each with its column; its interval is in the columns of its own name with `_low` and `_high`."""
 
 
 def _columns(*measures: str) -> dict[str, str]:
@@ -129,19 +130,19 @@ _DTYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is known of one group of runs."""
+    """The figures of one group of runs."""
 
     name: str
     first: pd.DataFrame
     """Its first row."""
     counts: dict[str, int | None]
-    """`runs`, `not_ended`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs that figures are made of."""
+    """`runs`, `not_ended`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs in the figures."""
     measures: dict[str, Estimate]
-    """Of MEASURES those that there are."""
+    """By the names of MEASURES, without those that do not exist."""
     left_out: dict[str, str]
-    """Which runs do not enter a measure, in words."""
+    """Which runs are left out of a measure, in words."""
     advice: str | None
-    """How to have an interval where there are too few units."""
+    """How to get an interval where there are too few units."""
     mixed: str | None
 
 
@@ -155,7 +156,7 @@ def groups_of(
     failures: str = "count",
     function: str = "lab.summary",
 ) -> list[Group]:
-    """What `summary` says of each group; see there."""
+    """The groups with the figures of `summary`."""
     checked_level(level)
     if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
         raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
@@ -182,7 +183,7 @@ class _Runs:
     failed: Any
     ended: Any
     entering: Any
-    """Those that figures are made of."""
+    """The runs in the figures."""
     units: Any
     values: dict[str, Any]
 
@@ -214,32 +215,32 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
         missing.append(f"{number_failed} failed")
     left_out = {"all": ", ".join(missing)} if missing else {}
 
-    def put(what: str, values: Any, of: Any, unknown: str = "unknown", **options: float) -> None:
+    def measure(what: str, values: Any, of: Any, unknown: str = "unknown", **options: float) -> None:
         known = ~np.isnan(values)
         measures[what] = of(values[known], units[known], level=level, **options)
         if 0 < known.sum() < number:
             left_out[what] = f"{number - int(known.sum())} of {number} {unknown}"
 
-    put("completion", terminated, of_share)
+    measure("completion", terminated, of_share)
     if "score" in whole.frame.columns:
         if success_at is None and not yes_or_no:
             measures["success"] = Estimate(None, None, None, 0, "scores are graded, pass success_at=…")
         else:
-            put("success", success, of_share, "without a score")
+            measure("success", success, of_share, "without a score")
         if yes_or_no:
-            put("score", scores, of_share, "without a score")
+            measure("score", scores, of_share, "without a score")
         else:
             bounds = {"least": 0.0, "most": 1.0} if known_scores.min() >= 0 and known_scores.max() <= 1 else {}
-            put("score", scores, of_mean, "without a score", **bounds)
+            measure("score", scores, of_mean, "without a score", **bounds)
     for what, values in (("tokens", tokens), ("cost", cost)):
-        put(what, values, of_mean, least=0.0)
-        put(f"{what}_median", values, of_median)
+        measure(what, values, of_mean, least=0.0)
+        measure(f"{what}_median", values, of_median)
     advice = hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < FEWEST <= number else None
     return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
 
 
 def hint(runs: pd.DataFrame, unit: By | None) -> str:
-    """What a unit is, and what to do, where enough runs are too few units to have an interval."""
+    """What a unit is, and what to do, where enough runs are too few units for an interval."""
     of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
     alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
     also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
@@ -247,7 +248,7 @@ def hint(runs: pd.DataFrame, unit: By | None) -> str:
 
 
 def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
-    """What holds of which figure, once where it is the same of several; None where there is nothing."""
+    """Each reason with its figures, `tokens, cost: why`; None where there is none."""
     of: dict[str, list[str]] = {}
     for what, why in reasons.items():
         of.setdefault(why, []).append(what)
@@ -259,8 +260,7 @@ def _row(group: Group) -> dict[str, Any]:
     none = Estimate(None, None, None, 0)
     row: dict[str, Any] = dict(group.counts)
     for what, column in MEASURES.items():
-        one = group.measures.get(what, none)
-        row[column], row[f"{what}_low"], row[f"{what}_high"] = one.value, one.low, one.high
+        row |= group.measures.get(what, none).columns(column, what)
     ended = row["ended"]
     for what in ("tokens", "cost"):
         row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
@@ -272,18 +272,20 @@ def _row(group: Group) -> dict[str, Any]:
 
 
 def _few(group: Group) -> str | None:
-    """In words, what there is little of, where there is an interval."""
+    """Which intervals are from few units, in words."""
     units = group.counts["units"] or 0
-    told = (
-        [counted(units, "independent unit")]
-        if units < FEW and any(one.low is not None for one in group.measures.values())
-        else []
-    )
+    few = units < FEW and any(one.low is not None for one in group.measures.values())
+    parts = [counted(units, "independent unit")] if few else []
     for what in ("success", "tokens", "cost"):
         one = group.measures.get(what)
         if one is not None and one.low is not None and one.units < min(FEW, units):
-            told.append(f"{what} known of {one.units}")
-    return f"{', '.join(told)}: {TOO_FEW}" if told else None
+            parts.append(f"{what} known of {one.units}")
+    return f"{', '.join(parts)}: {TOO_FEW}" if parts else None
+
+
+def small_sample(one: Estimate) -> str | None:
+    """A sentence where an interval is from few units."""
+    return f"{counted(one.units, 'independent unit')}: {TOO_FEW}" if one.low is not None and one.units < FEW else None
 
 
 # Differences ---------------------------------------------------------------------------------------------------------------------
@@ -303,23 +305,23 @@ def paired(
     """How groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
 
     `runs` is what `lab.frame` takes, or a frame with one row per run; `what` is a column: `cost_usd`, `total_tokens`, `steps`,
-    `terminated`, `score` (truth counts as 1 and 0). `on` is what both runs of a pair have in common, their task; by default those of
-    `prompt_id` (or `prompt`), `settings` and `repeat` that there are. Several runs of one group on one task are averaged first, over
-    those whose value is known: one pair. With `against`, the name of a group, only the differences from that one. Columns:
+    `terminated`, `score` (booleans count as 1 and 0). `on` are the columns that both runs of a pair share, their task; by default those
+    of `prompt_id` (or `prompt`), `settings` and `repeat` that exist. Several runs of one group on one task are first averaged, over
+    those with a known value: one pair. With `against`, the name of a group, only the differences from that one. Columns:
 
     - `group`, `against`, `what`: a positive difference means that `group` has more of it
     - `difference`, `low`, `high`: the mean over the pairs
-    - `pairs`: complete ones, on which alone all of this rests; `units`: in how many independent units they come; `left_out`: tasks for
-      which not both groups have a known value (where only some repeats are unknown the mean of the others counts); `failed`: how many
-      runs of the two ended with an error
+    - `pairs`: complete ones, from which all figures are computed; `units`: the number of independent units of these; `left_out`: tasks
+      for which not both groups have a known value (where only some repeats are unknown the mean of the others counts); `failed`: how
+      many runs of the two ended with an error
     - `ties`: the share of pairs with no difference; `more`: the share in which `group` has more
     - `group_mean`, `against_mean`: over the same pairs
     - `small_sample`, `no_interval`, `mixed`: in words
 
-    Pairs of one prompt or one recording are one unit, from which the interval is made; see `lab.summary` for `unit` and `failures`.
+    Pairs of one prompt or one recording are one unit, from which the interval is computed; see `lab.summary` for `unit` and `failures`.
     Where each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only where McNemar's exact test does.
 
-    Of twenty such intervals at 95 %, one is expected to miss by chance. Errors: ConfigurationError where columns are missing.
+    Of twenty such intervals at 95 %, about one misses the true value by chance. Errors: ConfigurationError where columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -352,7 +354,7 @@ def paired(
         {"group": group, "against": other, "what": what, **_difference(every[group], every[other], unit, level)}
         for group, other in pairs
     ]
-    return pd.DataFrame({name: pd.array([row[name] for row in rows], dtype=dtype) for name, dtype in _PAIRED.items()})
+    return typed_frame([[row[name] for name in _PAIRED] for row in rows], _PAIRED)
 
 
 _TASK, _GROUP, _VALUE, _FAILED = "its task", "its group", "its value", "it failed"
@@ -372,7 +374,7 @@ def default_shared(runs: pd.DataFrame, by: Sequence[str]) -> list[str]:
 
 
 def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
-    """The difference of two groups, whose rows have their task and value."""
+    """The difference of two groups, a row of `paired`."""
     both = pd.concat([group, against])
     ordered = both.dropna(subset=[_TASK]).sort_values(_VALUE, kind="stable")  # so that the order of the rows changes no digit
     table = ordered.groupby([_TASK, _GROUP], sort=True)[_VALUE].mean().unstack(_GROUP)
@@ -380,9 +382,8 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
     known, sides = len(whole), [str(side[_GROUP].iloc[0]) for side in (group, against)]
     mean, other = (whole[side].to_numpy() if known else np.zeros(0) for side in sides)
     differences = mean - other
-    differences[np.abs(differences) <= 1e-12 * np.maximum(np.abs(mean), np.abs(other))] = (
-        0.0  # what rounding leaves of equal means
-    )
+    rounding = np.abs(differences) <= 1e-12 * np.maximum(np.abs(mean), np.abs(other))  # of equal means
+    differences[rounding] = 0.0
     rows = both[both[_TASK].isin(whole.index) & both[_VALUE].notna()]
     units = pd.Series(units_of(rows, unit, _TASK), index=rows[_TASK]).groupby(level=0).first()
     yes_or_no = bool(rows[_VALUE].isin([0, 1]).all())
@@ -407,9 +408,7 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
         "more": float((differences > 0).mean()) if known else None,
         "group_mean": float(mean.mean()) if known else None,
         "against_mean": float(other.mean()) if known else None,
-        "small_sample": f"{counted(estimate.units, 'independent unit')}: {TOO_FEW}"
-        if estimate.low is not None and estimate.units < FEW
-        else None,
+        "small_sample": small_sample(estimate),
         "no_interval": why or None,
         "mixed": mixed(floats(both, "replayed")),
     }

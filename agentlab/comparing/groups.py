@@ -1,4 +1,4 @@
-"""The groups of a frame: by one column or several, in the order of their first row, under names that never are NA."""
+"""The groups of a frame, by one column or several, in the order of their first row; and reading columns of a person's frame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ By: TypeAlias = str | Sequence[str]
 
 
 def columns_of(by: object, option: str = "by") -> list[str]:
-    """A column's name, or several of them, as a list. Raises ConfigurationError for what is neither."""
+    """A column's name, or several of them, as a list. Raises ConfigurationError for anything else."""
     names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f"{option}={by!r}: pass the name of a column, or a list of names.")
@@ -30,19 +30,19 @@ def columns_of(by: object, option: str = "by") -> list[str]:
 
 
 def runs_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
-    """One row per run of what a person passed. Raises ConfigurationError for what holds no runs."""
+    """One row per run of what a person passed. Raises ConfigurationError for what has no runs."""
     return frame_of(given, "runs", function, RUNS_ADVICE)
 
 
 def steps_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
-    """One row per step of what a person passed. Raises ConfigurationError for what holds no runs."""
+    """One row per step of what a person passed. Raises ConfigurationError for what has no runs."""
     return frame_of(given, "steps", function, STEPS_ADVICE)
 
 
 def checked(frame: object, needed: Sequence[str], function: str, advice: str = RUNS_ADVICE) -> pd.DataFrame:
-    """The frame, with its rows counted from 0; one that has neither rows nor columns gets the columns that are needed.
+    """The frame with its index from 0; one with neither rows nor columns gets the columns that are needed.
 
-    Raises ConfigurationError where a column is missing, and for what is no frame.
+    Raises ConfigurationError where a column is missing, and for anything but a frame.
     """
     if not isinstance(frame, pd.DataFrame):
         raise ConfigurationError(f"{function}() takes a DataFrame, not {type(frame).__name__}: pass {advice}.")
@@ -59,20 +59,19 @@ def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationE
     """The error for columns that are missing."""
     plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
     return ConfigurationError(
-        f"{function}() misses the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, pd.NA where unknown."
+        f"{function}() needs the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, pd.NA where unknown."
     )
 
 
 def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
     """The name of each row's group."""
-    parts = [
+    names, *others = (
         frame[name].map(lambda value: None if _is_na(value) else str(value)).astype("string").fillna(f"unknown {name}")
         for name in by
-    ]
-    name = parts[0]
-    for part in parts[1:]:
-        name = name + between + part
-    return name
+    )
+    for part in others:
+        names = names + between + part
+    return names
 
 
 def _is_na(value: object) -> bool:
@@ -85,7 +84,7 @@ def in_order(names: pd.Series[str]) -> list[str]:
 
 
 def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
-    """The columns that make a unit: those that were asked for, else the prompt where there is one."""
+    """The columns that make a unit: those that a person names, else the prompt where there is one."""
     if unit is not None:
         return columns_of(unit, "unit")
     return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
@@ -96,8 +95,8 @@ def units_of(
 ) -> npt.NDArray[np.intp]:
     """The number of each row's independent unit.
 
-    Rows belong together that have the same value of `unit`, that replay the same recording (`recording_id`), or that are of the
-    same `task`, and so do all that hang together by such links; `within` these groups only. What is not known links nothing.
+    Rows are in one unit if they have the same value of `unit`, replay the same recording (`recording_id`), or are of the same `task`,
+    also over other rows; `within` these groups only. Unknown values link nothing.
     """
     groups = 0 if within is None else pd.factorize(within)[0]
     recording = ["recording_id"] if "recording_id" in frame.columns else []
@@ -120,7 +119,7 @@ def units_of(
 
 
 def no_column_twice(frame: pd.DataFrame) -> None:
-    """Raises ConfigurationError for a frame of which nobody can say which of two columns is meant."""
+    """Raise ConfigurationError for a frame with two columns of one name."""
     if frame.columns.has_duplicates:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ConfigurationError(
@@ -129,10 +128,9 @@ def no_column_twice(frame: pd.DataFrame) -> None:
 
 
 def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequence[str] | None = None) -> pd.DataFrame:
-    """The frame with rows that are there twice once; a row whose `of` is not all known is one of its own.
+    """The frame without repeated rows; rows with an unknown value in `of` are all kept.
 
-    Raises ConfigurationError where rows of the same `of` differ, in `values` (of what is left the last is kept) or else in any column:
-    which one is right, or whether they are different things with the same name, nobody can say.
+    Raises ConfigurationError where rows with the same `of` differ, in `values` (else the last is kept) or without these in any column.
     """
     keys = [name for name in of if name in frame.columns]
     if len(keys) < len(of):
@@ -147,7 +145,7 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
     if len(different):
         name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
         raise ConfigurationError(
-            f"{name} is there twice, with different values. If it is the same at two times, keep the last: "
+            f"{name} is there twice, with different values. If these are two states of one run, keep the last: "
             f"frame.drop_duplicates({keys!r}, keep='last'). If two experiments or stores gave the same name to different runs, rename "
             "those of one before you join them: frame.assign(run_id='second ' + frame['run_id'])."
         )
@@ -156,14 +154,14 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
 
 
 def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
-    """A column as numbers, truth as 1 and 0; NA where it is unknown or not finite, and where there is no such column.
+    """A column as numbers, booleans as 1 and 0; NA where it is unknown or not finite, and where there is no such column.
 
-    Raises ConfigurationError for text that is no number: that it is unknown would be wrong.
+    Raises ConfigurationError for text that is no number.
     """
     if column not in frame.columns:
         return cast("pd.Series[float]", pd.Series(pd.NA, index=frame.index, dtype="Float64"))
     values = frame[column]
-    if not pd.api.types.is_numeric_dtype(values.dtype):  # truth that went through a file, or is mixed with NA
+    if not pd.api.types.is_numeric_dtype(values.dtype):  # booleans from a file, or mixed with NA
         values = values.astype(object).map(lambda value: _TRUTH.get(str(value).strip(), value))
         read = pd.to_numeric(values, errors="coerce")
         lost = read.isna() & values.notna()
@@ -171,7 +169,7 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
             value = frame[column][lost].iloc[0]
             raise ConfigurationError(
                 f"The column {column!r} has {cut(repr(value), 80)}, which is no number: make it one, or pd.NA where it is not known. "
-                "Of a file with decimal commas: pd.read_csv(…, decimal=',')."
+                "For a file with decimal commas: pd.read_csv(…, decimal=',')."
             )
         values = read
     found = values.astype("Float64")
@@ -195,13 +193,13 @@ def typed_frame(rows: Sequence[Sequence[Any]], dtypes: Mapping[str, Any]) -> pd.
 
 
 _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}
-"""As Python, R and spreadsheets write it."""
+"""Booleans as Python, R and spreadsheets write them."""
 
 
 def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs with what their sub-agents used on top of their own tokens, cost and calls.
+    """The runs with the tokens, cost and calls of their sub-agents added to their own.
 
-    A sub-agent's run whose caller is in the frame has no row of its own then, since it is in its caller's.
+    A sub-agent's run whose caller is in the frame is left out, since it is in its caller's row.
     """
     if "child_calls" not in frame.columns:
         return frame
@@ -217,7 +215,7 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
     def is_in_its_caller(run_id: object) -> bool:
         passed = set()
-        while run_id in sub_agents and run_id not in passed:  # one that goes on with an earlier one is a branch of that
+        while run_id in sub_agents and run_id not in passed:  # one that continues an earlier one is a branch of that
             passed.add(run_id)
             run_id = parent_of[run_id]
         return run_id in parent_of and run_id not in passed
@@ -229,7 +227,7 @@ FAILURES = ("count", "leave_out")
 
 
 def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
-    """Which runs ended by an error. Raises ConfigurationError for what is none of FAILURES."""
+    """Which runs ended by an error. Raises ConfigurationError for a value that is not in FAILURES."""
     if failures not in FAILURES:
         raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
     if "stop_reason" not in runs.columns:
@@ -243,14 +241,14 @@ def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
 
 
 def scores_of(scores: Any, failed: Any, like: Any = None) -> Any:
-    """The scores; where they are yes or no that of a failed run without one is 0. `like` says so where none is known."""
+    """The scores; where they are 0 or 1 a failed run without one has 0. Where none is known `like` says if they are."""
     unknown = np.isnan(scores)
     known = scores[~unknown] if like is None or not unknown.all() else like[~np.isnan(like)]
     return np.where(failed & unknown, 0.0, scores) if len(known) and np.isin(known, (0, 1)).all() else scores
 
 
 def mixed(replayed: Any) -> str | None:
-    """In words, that some of the runs are replays and others are not."""
+    """A sentence where some of the runs are replays and others are not."""
     known = replayed[~np.isnan(replayed)]
     if len(set(known)) < 2:
         return None
@@ -258,7 +256,7 @@ def mixed(replayed: Any) -> str | None:
 
 
 def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:
-    """Which runs have come to their end; what a run that still goes on has used says nothing about what it will have used."""
+    """Which runs have ended."""
     ended = numbers(runs, "terminated").notna()
     if "stop_reason" in runs.columns:
         ended = ended | runs["stop_reason"].notna()

@@ -1,17 +1,16 @@
-"""Intervals of shares, means, medians and differences, from independent units of one run or several; survival curves.
+"""Intervals of shares, means, medians and differences, from independent units of one or several runs; survival curves.
 
     of_share([1, 0, 1, …], units)        Wilson's interval, from as many runs as the units are worth
     of_mean([0.01, 0.02, …], units)      the wider of Student's t and Hall's correction for skewness
     of_median([0.01, 0.02, …], units)    ranks
     of_change([1, 0, -1, …])             Tango's interval for differences of paired yes-or-no answers, in agreement with McNemar's test
 
-`units` gives each value the number of its unit: values of one unit are not independent of each other, as repeats of one prompt or
-replays of one recording. The estimate is that over all values, its error is that of the units' sums. Without `units` each value is
-independent.
+`units` gives each value the number of its unit: values of one unit are not independent, such as repeats of one prompt or replays of one
+recording. The estimate is that over all values, its error is that of the units' sums. Without `units` each value is independent.
 
-An interval that cannot be made is None, and says why. From fewer than FEWEST units there is none: so few do not show how uneven the
-values are. How often each interval contains what it estimates is simulated by `python -m tests.benchmarks --only coverage`. Where a
-few runs use nearly everything it is less often than it says, and no small sample shows that: the mean of lognormal costs with a
+An interval that cannot be computed is None, and `why` has the reason. From fewer than FEWEST units there is none: so few do not show
+how uneven the values are. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true value. That
+is less often than the level where a few runs use nearly everything, and no small sample shows that: the mean of lognormal costs with a
 sigma of 1 is covered 91 to 96 % of the time from 5 to 50 units, with a sigma of 2 82 % from 10 and 88 % from 50.
 """
 
@@ -30,7 +29,7 @@ from agentlab.amounts import counted
 from agentlab.errors import ConfigurationError
 
 FEW = 20
-"""Fewer units than this are said to be few."""
+"""Fewer units than this get a warning."""
 FEWEST = 5
 """No interval from fewer units than this."""
 
@@ -40,7 +39,7 @@ class Estimate:
     """A value and its interval."""
 
     value: float | None
-    """None: nothing is known that it could be computed from."""
+    """None: no value is known."""
     low: float | None
     high: float | None
     """None: there is no interval, see `why`."""
@@ -50,6 +49,10 @@ class Estimate:
     """Why there is no interval."""
     units: int = 0
     """In how many independent units the values come."""
+
+    def columns(self, value: str, prefix: str) -> dict[str, float | None]:
+        """The value and its interval as columns of a frame."""
+        return {value: self.value, f"{prefix}_low": self.low, f"{prefix}_high": self.high}
 
 
 def checked_level(level: object) -> float:
@@ -62,52 +65,43 @@ def checked_level(level: object) -> float:
 # Shares --------------------------------------------------------------------------------------------------------------------------
 
 
-def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
-    """A share of independent values with Wilson's score interval, which holds for few and for extreme shares alike.
+def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
+    """Wilson's score interval of a share, of numbers or arrays; `of` need not be a whole number.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
     """
-    if of == 0:
-        return Estimate(None, None, None, 0, "none known")
-    share = successes / of
-    return Estimate(share, *_score(share, of, _normal(level)), of, units=of)
-
-
-def _score(share: float, of: float, quantile: float) -> tuple[float, float]:
-    """Wilson's interval; `of` need not be a whole number."""
     square = quantile * quantile
     middle = (share + square / (2 * of)) / (1 + square / of)
-    half = quantile / (1 + square / of) * math.sqrt(share * (1 - share) / of + square / (4 * of * of))
-    return (0.0 if share == 0 else max(0.0, middle - half)), (1.0 if share == 1 else min(1.0, middle + half))
+    half = quantile / (1 + square / of) * np.sqrt(share * (1 - share) / of + square / (4 * of * of))
+    return np.where(share == 0, 0.0, np.maximum(0.0, middle - half)), np.where(share == 1, 1.0, np.minimum(1.0, middle + half))
 
 
 def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
     """A share of answers of yes, 1, and no, 0, with Wilson's interval.
 
-    Answers of one unit count as so many independent ones as their variance between units says, of which the interval is made with
-    Student's quantile. They count at least as much as if all answers of a unit were one and the same, so that repeats of a prompt never
-    widen the interval; where all answers are the same, that is all that is known.
+    Answers of one unit count as so many independent ones as the variance between units says; the interval uses Student's quantile. They
+    count at least as if all answers of a unit were the same one, so that repeats of a prompt never widen the interval.
     N. Dean, M. Pagano, Evaluating confidence interval methods for binomial proportions in clustered surveys, JSSAM 3 (2015).
     """
     answers, codes, bare = _units_of(yes, units)
     if bare.why is not None or bare.value is None:
         return bare
     worth, quantile = _worth(answers - bare.value, codes, bare, level)
-    return _with(bare, *_score(bare.value, worth, quantile))
+    return _with(bare, *score_ends(bare.value, worth, quantile))
 
 
 def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float, float]:
-    """As many independent values as these are worth, by the variance of their units' sums, and the quantile to take with it."""
+    """The number of independent values that these are worth, by the variance of their units' sums, and the quantile to use with it."""
     known, number = bare.known, bare.units
     if number == known:
-        return known, _normal(level)
-    least, normal = known**2 / float((np.bincount(codes) ** 2).sum()), _normal(level)
+        return known, normal(level)
+    least, z = known**2 / float((np.bincount(codes) ** 2).sum()), normal(level)
     alone = float(np.sort(errors**2).sum()) / (known - 1)
     if alone == 0:
-        return least, normal
+        return least, z
     together = float(np.sort(np.bincount(codes, errors) ** 2).sum()) / (number - 1) * number / known
     worth, quantile = known * alone / max(alone, together), student(level, number - 1)
-    return (worth, quantile) if quantile**2 / worth < normal**2 / least else (least, normal)
+    return (worth, quantile) if quantile**2 / worth < z**2 / least else (least, z)
 
 
 # Means ---------------------------------------------------------------------------------------------------------------------------
@@ -126,7 +120,7 @@ def of_mean(
     if bare.why is not None or bare.value is None:
         return bare
     mean, number = bare.value, bare.units
-    sums = np.sort(np.bincount(codes, found - mean))  # so that the order of the rows changes nothing, down to the last digit
+    sums = np.sort(np.bincount(codes, found - mean))  # so that the order of the rows changes no digit
     spread = math.sqrt(float((sums**2).sum()) / (number - 1))
     error = spread * math.sqrt(number) / bare.known
     if error <= 1e-12 * float(np.abs(found).max()):
@@ -134,20 +128,22 @@ def of_mean(
         return Estimate(mean, None, None, bare.known, what, number)
     half = student(level, number - 1) * error
     skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
-    ends = [mean - _unskewed(sign * half, error, skewness, number) for sign in (1, -1)]
-    if least == 0:
-        ends += [mean * math.exp(-half / mean), mean * math.exp(min(700.0, half / mean))]
-    else:
-        ends += [mean - half, mean + half]
-    return _with(bare, max(least, min(ends)), min(max(ends), most))
+    low, high = mean_ends(mean, half, error * math.sqrt(number), skewness, number, from_0=least == 0)
+    return _with(bare, max(least, float(low)), min(float(high), most))
 
 
-def _unskewed(half: float, error: float, skewness: float, number: int) -> float:
-    """The distance from the mean that Hall's transformation makes of a half width of a symmetric interval."""
-    if abs(skewness) < 1e-6:
-        return half
-    scale = error * math.sqrt(number)
-    return scale * 3 / skewness * (math.cbrt(1 + skewness * (half / scale - skewness / (6 * number))) - 1)
+def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, from_0: bool) -> tuple[Any, Any]:
+    """The wider of a symmetric interval of this half width, which is one of the logarithm for values from 0 on, and the one that Hall's
+    transformation makes of it. Of numbers or arrays."""
+    with np.errstate(all="ignore"):
+        factor, shift = np.divide(3 * scale, skewness), skewness / (6 * number)
+        low, high = (
+            mean - np.where(np.abs(skewness) < 1e-6, side, factor * (np.cbrt(1 + skewness * (side / scale - shift)) - 1))
+            for side in (half, -half)
+        )
+        if from_0:
+            return np.fmin(low, mean * np.exp(-half / mean)), np.fmax(high, mean * np.exp(np.minimum(700.0, half / mean)))
+        return np.fmin(low, mean - half), np.fmax(high, mean + half)
 
 
 def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
@@ -163,7 +159,7 @@ def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95
         return Estimate(bare.value, None, None, known, f"all {known} values are the same", bare.units)
     sides = np.sign(found - bare.value)
     worth, quantile = _worth(sides - sides.mean(), codes, bare, level)
-    low, high = _score(0.5, worth, quantile)
+    low, high = map(float, score_ends(0.5, worth, quantile))
     return _with(bare, ordered[max(0, math.floor(low * known) - 1)], ordered[min(known - 1, math.ceil(high * known))])
 
 
@@ -173,18 +169,18 @@ def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95
 def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
     """The mean of independent differences of yes-or-no answers, 1, 0 or -1, with Tango's score interval.
 
-    Where McNemar's exact test does not tell them from chance the interval is made to reach to 0, from which it excludes more than it
-    should for few pairs. T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample
-    design, Statistics in Medicine 17 (1998).
+    Where McNemar's exact test finds no difference the interval is widened to 0, which it would exclude too often for few pairs.
+    T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample design, Statistics in
+    Medicine 17 (1998).
     """
     _, _, bare = _units_of(differences, None)
     if bare.why is not None or bare.value is None:
         return bare
     more, fewer = (sum(one == sign for one in differences) for sign in (1, -1))
-    number, quantile = bare.known, _normal(level)
+    number, quantile = bare.known, normal(level)
 
     def too_far(change: float) -> bool:
-        """Whether the pairs speak against this difference."""
+        """True if the pairs speak against this difference."""
         b = (2 * number - more + fewer) * change - more - fewer
         rare = (math.sqrt(max(0.0, b * b + 8 * number * fewer * change * (1 - change))) - b) / (4 * number)
         variance = number * (2 * rare + change * (1 - change))
@@ -197,7 +193,7 @@ def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def _edge(too_far: Any, outside: float, inside: float) -> float:
-    """Where between these two it begins to be too far."""
+    """The point between these two where `too_far` begins to be true."""
     if not too_far(outside):
         return outside
     for _ in range(60):
@@ -207,7 +203,7 @@ def _edge(too_far: Any, outside: float, inside: float) -> float:
 
 
 def mcnemar(more: int, fewer: int) -> float:
-    """The p-value of McNemar's exact test: how likely chance parts so many pairs at least as unevenly."""
+    """The p-value of McNemar's exact test: how likely chance divides so many pairs at least as unevenly."""
     number, part, below = more + fewer, 1, 0
     for k in range(min(more, fewer) + 1):
         below, part = below + part, part * (number - k) // (k + 1)
@@ -230,8 +226,8 @@ class Survival:
 def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = None, *, level: float = 0.95) -> Survival:
     """The share that has not ended after each time, by Kaplan and Meier, with the log-log interval by Greenwood's formula.
 
-    What is not `ended` was censored at its time: it had not ended by then, and nothing more is known. With units that hold several
-    of them the variance is that of the units' sums. R. L. Williams, Product-limit survival functions with correlated survival times,
+    What is not `ended` was censored at its time: it had not ended by then, and nothing more is known. With several of them in a
+    unit the variance is that of the units' sums. R. L. Williams, Product-limit survival functions with correlated survival times,
     Lifetime Data Analysis 1 (1995).
     """
     if not len(times):
@@ -248,8 +244,8 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
     hazard = died.sum(axis=0) / there.sum(axis=0)
     alive = np.cumprod(1 - hazard)
     few, alone = number < FEWEST, number == known
-    quantile, factor = (_normal(level), 1.0) if alone or few else (student(level, number - 1), number / (number - 1))
-    with np.errstate(all="ignore"):  # where nobody or everybody has ended there is no interval
+    quantile, factor = (normal(level), 1.0) if alone or few else (student(level, number - 1), number / (number - 1))
+    with np.errstate(all="ignore"):  # where none or all have ended there is no interval
         errors = ((died - there * hazard) / (there.sum(axis=0) * (1 - hazard))).cumsum(axis=1)
         half = quantile * np.sqrt(factor * (errors**2).sum(axis=0)) / np.abs(np.log(alive))
         ends = [alive ** np.exp(half), alive ** np.exp(-half)]
@@ -262,7 +258,7 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
 
 
 def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> tuple[Any, Any, Estimate]:
-    """The values, the code of each one's unit, and the estimate without its interval, with the reason where there can be none."""
+    """The values, the code of each one's unit, and the estimate without its interval, with the reason where there is none."""
     found = np.asarray(list(values), dtype=float)
     known = len(found)
     if not known:
@@ -274,7 +270,7 @@ def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> 
 
 
 def too_few(known: int, units: int) -> str | None:
-    """Why there is no interval from so many values, in so many units, where there is none."""
+    """Why there is no interval from so many values in so many units; None where there is one."""
     if units >= FEWEST:
         return None
     if units < known:
@@ -283,19 +279,20 @@ def too_few(known: int, units: int) -> str | None:
 
 
 def _with(bare: Estimate, low: float, high: float) -> Estimate:
-    """The estimate with its interval, which contains it whatever rounding did."""
+    """The estimate with its interval, which contains it also after rounding."""
     value = 0.0 if bare.value is None else bare.value
     return Estimate(bare.value, min(float(low), value), max(float(high), value), bare.known, None, bare.units)
 
 
-def _normal(level: float) -> float:
+def normal(level: float) -> float:
+    """How far from 0 a normal value lies with this probability, to both sides."""
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
 @cache
 def student(level: float, freedom: int) -> float:
     """How far from 0 Student's t lies with this probability, to both sides. Abramowitz and Stegun 26.7.3 to 26.7.5."""
-    z = _normal(level)
+    z = normal(level)
     if freedom > 200:
         n, s = 4 * freedom, z * z
         first, second = (s + 1) / n, ((5 * s + 16) * s + 3) / (6 * n * n)

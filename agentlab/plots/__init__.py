@@ -18,7 +18,7 @@ Each takes what `lab.frame` takes (a run, a result, several in a list, a store, 
 
 Each has a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
 `estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`) and a drawing of that data. With `ax=` it draws into your
-axes; without, it makes a figure of its own, never through pyplot. The returned Axes show themselves as the last expression of a
+axes; without, it makes a new figure, never through pyplot. The returned Axes show themselves as the last expression of a
 notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` describes the picture in words.
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on

@@ -24,7 +24,7 @@ from agentlab.run import Run
 from agentlab.storage.store import Store
 
 Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | Any
-"""Any stands for the results of an experiment, whose runs are in `loaded`."""
+"""Any: the results of an experiment, whose runs are in `loaded`."""
 
 SHOWN_LANES = 40
 """So many runs are drawn; the axis says how many more there are."""

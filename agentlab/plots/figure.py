@@ -1,6 +1,6 @@
 """Figures and axes that show themselves in a notebook without pyplot, and the colours, shapes and words that all plots share.
 
-Pyplot is not used: it is global state, it is not safe outside the main thread, and its inline display puts a white or black box behind
+Pyplot is not used: it is global state, it is not safe outside the main thread, and its inline display puts a white or black box under
 a transparent figure.
 """
 
@@ -310,7 +310,7 @@ def whole_numbers() -> Formatter:
     return FuncFormatter(lambda value, _: whole(value))
 
 
-# How runs are told apart ---------------------------------------------------------------------------------------------------------
+# Colours and shapes of runs -------------------------------------------------------------------------------------------------------
 
 END_MARKERS: dict[str, str] = {
     StopReason.COMPLETED: "o",

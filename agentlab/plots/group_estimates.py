@@ -30,7 +30,7 @@ LABELS = {
 """The measures, and what they are called on an axis."""
 SHARES = ("completion", "success")
 MOST_NAMED = 40
-"""So many groups are named in the legend of a figure of its own."""
+"""So many groups are named in a legend, where the figure can grow."""
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 # Data ----------------------------------------------------------------------------------------------------------------------------

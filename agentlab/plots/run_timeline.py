@@ -183,7 +183,7 @@ MARKS = {
 SHOWN_RUNS = 8
 BAR_HEIGHT = 0.62
 FILL = 0.45
-"""How opaque bars are; their borders, which tell them apart where they touch, are wholly so."""
+"""How opaque bars are; their borders, which separate them where they touch, are wholly so."""
 WIDTH_INCHES = 9.0
 NARROWEST = 0.024
 """Part of the width that a step's number takes: steps that are closer are not all numbered."""
@@ -407,7 +407,7 @@ def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
 
 MOST_STEPS = 60
 MOST_EVENTS = 400
-"""So much of a run is drawn at once: more could not be told apart, and drawing takes longer the more there is."""
+"""So much of a run is drawn at once: more could not be distinguished, and would take longer to draw."""
 _FIRST_FEW = 20
 """The run's start is among its first events: only a change of limits may come before it."""
 _OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried, events.AskedAgain)

@@ -1,24 +1,10 @@
-"""What if the limits had been others: recorded runs as arrays, and where each of them would have stopped.
+"""What if the limits had been others: where each recorded run would have stopped, what it would have cost and reached.
 
-    backtest     `lab.backtest`
-    suggest      `lab.suggest`; what it answers with is `suggestion` and, by group, `suggestions`
-    records      the runs as arrays
-    from_frames  these made from a frame and, where there are any, the runs themselves
-    grids        the configurations that conditions and budgets with several values make
-    first_met    numpy only: the first row at which a running value meets each of many limits
-    words        the tools that were called and the reasons that were given, by their first row
-    conditions   a stop condition over all runs: by first rows where it latches, else row by row
-    prefixes     what conditions of somebody's own say, asked prefix by prefix
-    budgets      the limits of a budget, and which of them cut a step short
-    judging      one configuration over all runs: where each would have stopped, why, and what that is worth
-    reasons      why, in a run's own words, and what fired
-    goals        what the runs were for, and when they had reached it
-    units        which runs are independent of each other
-    sources      the records of whatever a person has
-    frames       the answers as DataFrames
-    candidates   limits worth trying where a person names none
-    choosing     choosing a configuration on some runs and judging it on others
-    spelled      conditions and budgets as the code that makes them
+    records, from_frames, sources, units    the runs as arrays, made from what a person has
+    words, conditions, prefixes             the first row at which a stop condition is met
+    grids, budgets, judging                 configurations, and each of them simulated over all runs
+    reasons, goals, frames, backtest        why runs end, what they reached, and the answers as frames
+    candidates, choosing, suggest           limits that are chosen on some runs and judged on others
 
-Nothing is guessed: what a run would have done behind the end of its record is unknown.
+Nothing is guessed: what a run would have done after the end of its record is unknown.
 """

@@ -1,4 +1,4 @@
-"""Choosing a configuration on some runs and judging it on others."""
+"""Cross-validation: a configuration is chosen on some runs and judged on others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Cells, Sums, Task
 from agentlab.whatif.grids import BOUNDS, Grid, plain_value
 from agentlab.whatif.judging import STOPPED, Verdict
-from agentlab.whatif.records import Bools, Floats, Ints, Records
+from agentlab.whatif.records import USED, Bools, Floats, Ints, Records
 
 PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
-"""What can be called cost, and the parts in which it is counted: whole numbers, so that no order of runs decides a tie."""
+"""The measures of cost, and the parts in which they are counted: whole numbers, so that no order of runs decides a tie."""
 
 
 # Counting ----------------------------------------------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is looked at in runs: which succeeded in the record, what counts as cost, and what each cost in all (NaN: not known)."""
+    """Which runs succeeded in the record, what counts as cost, and what each cost in all (NaN: not known)."""
 
     succeeded: Bools
     cost: str
@@ -35,7 +35,7 @@ class Measured:
         return Measured(self.succeeded[runs], self.cost, self.whole[runs])
 
     def kept(self, verdict: Verdict) -> Floats:
-        """Of each run that succeeded 1 where it still does and 0 where not, NaN where that is not known; NaN for all others."""
+        """For each run that succeeded 1 where it still does, else 0, NaN where that is not known; NaN for all others."""
         return np.where(self.succeeded, verdict.goal, np.nan)
 
     def used(self, verdict: Verdict) -> Floats:
@@ -46,10 +46,10 @@ class Measured:
         return np.where(np.isnan(self.whole), np.nan, verdict.used[self.cost])
 
     def spent(self, verdict: Verdict, records: Records) -> Floats:
-        """The same, as far as the record goes, so that all configurations are compared on the same runs.
+        """`used` as far as the record goes, so that all configurations are compared on the same runs.
 
-        Behind the end of a record nothing is added, so of a run that was cut off before the limits it is the least that it would have
-        cost; of a step that a limit may have broken off, it is all of it.
+        Nothing is added after the end of a record, so a run that was cut off before the limits counts with the least it would have
+        cost; a step that a limit may have broken off counts whole.
         """
         used = self.used(verdict)
         lost = np.isnan(used) & ~np.isnan(self.whole)
@@ -63,25 +63,21 @@ class Measured:
 
 
 def measured(records: Records, goal: First, goal_open: Bools, cost: str) -> Measured:
-    """What is looked at, of these runs."""
-    if cost == "steps":
-        whole = records.lengths.astype(float)
-    else:
-        there, whole = records.lengths > 0, np.zeros(len(records))
-        whole[there] = records.totals[cost][records.start[1:][there] - 1]
+    """The measures of these runs."""
+    whole = records.lengths.astype(float) if cost == "steps" else records.at_the_end(cost)
     return Measured((goal < records.lengths) & ~goal_open, cost, whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """For each configuration and fold: successes that are `kept`, of how many that is `known`, and what runs have `spent`, in PARTS."""
+    """For each configuration and fold: successes that are `kept`, for how many that is `known`, and what runs `spent`, in PARTS."""
 
     kept: Floats
     known: Floats
     spent: Floats
 
     def without(self, fold: int) -> Counts:
-        """Of all folds but one, summed up."""
+        """The sums over all folds but one."""
         return Counts(*((values.sum(axis=1) - values[:, fold])[:, None] for values in (self.kept, self.known, self.spent)))
 
     @property
@@ -92,7 +88,7 @@ class Counts:
         return found
 
     def cheapest(self, keep: float, order: Ints) -> int | None:
-        """The cheapest that keeps so much: of equal cost that which keeps most, then the first by `order`. None: none keeps it."""
+        """The cheapest that keeps this share: of equal cost the one that keeps most, then the first by `order`. None: none does."""
         share = self.share
         enough = np.flatnonzero(share >= keep - 1e-12)
         if not len(enough):
@@ -100,18 +96,18 @@ class Counts:
         return int(enough[np.lexsort((order[enough], -share[enough], self.spent.sum(axis=1)[enough]))[0]])
 
     def most(self, order: Ints) -> int:
-        """The one that keeps most, of these the cheapest."""
+        """The one that keeps most; of several the cheapest."""
         share = np.nan_to_num(self.share, nan=-1.0)
         return int(np.lexsort((order, self.spent.sum(axis=1), -share))[0])
 
 
-def count(task: Task, looked_at: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
-    """Go once through all configurations and runs; the sums are those that a backtest's frame is made of."""
+def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
+    """Go once through all configurations and runs; the sums are those of a backtest's frame."""
     found = [np.zeros((task.size, folds)) for _ in range(3)]
     sums = Sums(task.size, 1)
-    last = _figures(task.records)
+    last = {name: task.records.at_the_end(name) for name in USED}
     for runs, judge in task.parts():
-        part, here = looked_at.part(runs), fold[runs]
+        part, here = measures.part(runs), fold[runs]
         whole = {name: values[runs] for name, values in last.items()}
         cells = Cells(None if task.units is None else task.units[runs])
         success, priced = np.flatnonzero(part.succeeded), np.flatnonzero(~np.isnan(part.whole))
@@ -126,20 +122,8 @@ def count(task: Task, looked_at: Measured, fold: Ints, folds: int) -> tuple[Coun
     return Counts(*found), sums
 
 
-def _figures(records: Records) -> dict[str, Floats]:
-    there = records.lengths > 0
-    found = {}
-    for name in ("tokens", "cost_usd", "calls", "time_s"):
-        found[name] = np.zeros(len(records))
-        found[name][there] = records.totals[name][records.start[1:][there] - 1]
-    return found
-
-
 def preference(grids: Sequence[Grid]) -> Ints:
-    """Which configuration is taken where nothing else tells: that of fewer limits, then the earlier form, then the strictest.
-
-    A number for each configuration, the least is taken.
-    """
+    """A rank for each configuration, the least preferred in a tie: fewer limits, then the earlier grid, then the strictest."""
     keys: list[tuple[Any, ...]] = []
     for place, grid in enumerate(grids):
         leaves = 0 if grid.stop is None else len(list(grid.stop.leaves(that_count=True)))
@@ -159,15 +143,15 @@ def preference(grids: Sequence[Grid]) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Of each run whether it is `kept` (NaN: no success, or not known) and what it would have `used`, by what was chosen elsewhere."""
+    """For each run whether it is `kept` (NaN: no success, or not known) and what it would have `used`, by the choice of other folds."""
 
     kept: Floats
     used: Floats
     unknown: Bools
 
 
-def judge(task: Task, looked_at: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
-    """Each run by the configuration that was chosen on the other folds; `chosen` has the number of one for each fold."""
+def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
+    """Judge each run by the configuration that was chosen on the other folds; `chosen` has the number of one for each fold."""
     runs = len(task.records)
     judged = Judged(np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs, bool))
     points = list(task.configurations())
@@ -176,7 +160,7 @@ def judge(task: Task, looked_at: Measured, chosen: Sequence[int], fold: Ints) ->
     for part, one in few.parts():
         for number, (grid, point) in zip(different, few.configurations(), strict=True):
             here = np.isin(fold[part], [at for at, taken in enumerate(chosen) if taken == number])
-            verdict, of_part = one.verdict(grid, point), looked_at.part(part)
+            verdict, of_part = one.verdict(grid, point), measures.part(part)
             judged.kept[part] = np.where(here, of_part.kept(verdict), judged.kept[part])
             judged.used[part] = np.where(here, of_part.used(verdict), judged.used[part])
             judged.unknown[part] |= here & (verdict.outcome > 1)
@@ -184,6 +168,6 @@ def judge(task: Task, looked_at: Measured, chosen: Sequence[int], fold: Ints) ->
 
 
 def single(grid: Grid, point: Sequence[int]) -> Grid:
-    """A configuration as a grid of its own."""
+    """A configuration as a grid of one point."""
     budget = {name: value for name in BOUNDS if (value := getattr(grid.budget_at(point), name)) is not None}
     return Grid(grid.name, grid.stop_at(point), budget, ())

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 Rows: TypeAlias = npt.NDArray[Any]
-"""Places of rows within their runs, from 0; a run's length where there is none. A row a limit, a column a run."""
+"""Places of rows within their runs, from 0; a run's length where there is none. One row per limit, one column per run."""
 
 
 FEW = 24
-"""For so few limits comparing with each of them is faster than looking rows up among them."""
+"""For so few limits comparing with each is faster than a search."""
 
 
 def smallest(longest: int) -> npt.DTypeLike:
@@ -22,7 +22,7 @@ def smallest(longest: int) -> npt.DTypeLike:
 
 
 def running_maximum(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The highest value so far, run by run; NaN counts for nothing. What has met a limit once has met it."""
+    """The highest value so far, run by run, without NaN: a limit that was met once stays met."""
     flat = np.fmax.accumulate(np.where(np.isnan(values), -np.inf, values)) if len(values) else values
     if not len(values) or (np.isfinite(values).all() and not _falls(values, start)):
         return values
@@ -42,7 +42,7 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
     """For each limit and run the first row whose value is at or above the limit.
 
     `values` rise within each run (see `running_maximum`), run r being values[start[r]:start[r + 1]]; `limits` in any order. Each row is
-    looked up among the limits once, whatever their number: it is the first for those between the row before and itself.
+    searched once among the limits: it is the first for those between the row before and itself.
     """
     lengths = np.diff(start)
     kind = smallest(int(lengths.max(initial=0)))
@@ -50,22 +50,22 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
     places = places.ravel()
     if len(different) <= FEW:
         return _of_few(values, start, different, kind)[places]
-    meets = np.searchsorted(different, values, side="right")  # so many of the limits does each row meet
+    meets = np.searchsorted(different, values, side="right")  # how many of the limits each row meets
     order = np.argsort(meets.astype(smallest(len(different) + 1)), kind="stable")
     run = np.repeat(np.arange(len(lengths)), lengths)[order]
-    behind = (np.arange(len(values)) - np.repeat(start[:-1], lengths) + 1).astype(kind)[order]
+    after = (np.arange(len(values)) - np.repeat(start[:-1], lengths) + 1).astype(kind)[order]
     edges = np.searchsorted(meets[order], np.arange(len(different) + 1))
     found = np.empty((len(different), len(lengths)), kind)
-    below = np.zeros(len(lengths), kind)  # rows of each run that are below the limit looked at
+    below = np.zeros(len(lengths), kind)  # rows of each run below the current limit
     for limit in range(len(different)):
         newly = slice(edges[limit], edges[limit + 1])
-        below[run[newly]] = behind[newly]  # in the order of the rows, so that of several the last one stays
+        below[run[newly]] = after[newly]  # in the order of the rows, so that the last one stays
         found[limit] = below
     return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places]
 
 
 def _of_few(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any], kind: npt.DTypeLike) -> Rows:
-    """For few limits, which rise: compare each row with each, and count by run and number of limits met."""
+    """For few limits in rising order: compare each row with each, and count by run and number of limits met."""
     meets = np.zeros(len(values), np.int64)
     for limit in limits:
         meets += values >= limit

@@ -1,44 +1,43 @@
-"""The answers as tidy frames: a row a configuration, or a row a run and configuration."""
+"""The answers as tidy frames: one row per configuration, or per run and configuration."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from agentlab.comparing.groups import in_order, names_of
-from agentlab.comparing.intervals import FEWEST, student
+from agentlab.comparing.intervals import FEWEST, mean_ends, normal, score_ends, student
 from agentlab.errors import ConfigurationError
 from agentlab.redaction import without_keys
-from agentlab.whatif import reasons
 from agentlab.whatif.conditions import First
 from agentlab.whatif.grids import Grid, plain_value
 from agentlab.whatif.judging import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.whatif.reasons import why_ended
 from agentlab.whatif.records import Bools, Floats, Ints, Records
 
 AT_ONCE = 32_000_000
-"""So many first rows (of runs times values of axes) are held at a time."""
+"""So many first rows, of runs times values of axes, are held in memory."""
 RUNS_AT_ONCE = 10_000
-"""So few that what they used stays in the processor's cache from one configuration to the next."""
+"""So few that their usage stays in the processor's cache from one configuration to the next."""
 MOST_ROWS = 5_000_000
-"""More rows than this are no frame to look at."""
+"""More rows than this do not fit a frame that is still useful."""
 
 ABOUT = ("agent", "prompt_id", "settings", "repeat", "run_id", "provider", "model")
-"""What a row of a run begins with, where it is known."""
+"""The first columns of a run, where they are known."""
 OF_A_RUN = ("outcome", "step", "stop_reason", "fired", "goal_reached", "tokens", "cost_usd", "calls", "time_s")
-"""What it says of a run and configuration."""
+"""The columns of a run and configuration."""
 FIGURES = {"tokens": "tokens", "cost_usd": "cost", "calls": "calls", "time_s": "time"}
-"""What is used, and what its columns begin with."""
+"""The running totals, and the prefix of their columns."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Grids over runs, and what the runs were for."""
+    """Grids over runs, and the goal of the runs."""
 
     records: Records
     grids: Sequence[Grid]
@@ -48,7 +47,7 @@ class Task:
     """The independent unit of each run, in rising order; None: each run is one."""
 
     def parts(self) -> Iterator[tuple[slice, Judge]]:
-        """Some runs at a time, whole units, so that memory is bounded whatever their number."""
+        """Some runs at a time, in whole units, so that memory is bounded."""
         values = 1 + sum(len(axis.values) for grid in self.grids for axis in grid.axes)
         at_once = max(1_000, min(RUNS_AT_ONCE, AT_ONCE // values))
         if len(self.records) <= at_once + at_once // 2:
@@ -73,7 +72,7 @@ class Task:
 
     @functools.cached_property
     def size(self) -> int:
-        """How many configurations there are."""
+        """The number of configurations."""
         return sum(grid.size for grid in self.grids)
 
     def named(self) -> dict[str, Any]:
@@ -93,16 +92,16 @@ def _narrow(values: list[Any]) -> Any:
     return pd.Series(values, dtype=object).convert_dtypes().array
 
 
-# A row a run -------------------------------------------------------------------------------------------------------------------
+# One row per run ---------------------------------------------------------------------------------------------------------------
 
 
 def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
-    """A row a configuration and run."""
+    """One row per configuration and run."""
     rows = task.size * len(task.records)
     if rows > MOST_ROWS:
         raise ConfigurationError(
-            f"{task.size:,} configurations of {len(task.records):,} runs would be {rows:,} rows: leave per='run' out, which gives a "
-            "row a configuration, or try fewer at a time."
+            f"{task.size:,} configurations of {len(task.records):,} runs would be {rows:,} rows: leave per='run' out, for one row per "
+            "configuration, or try fewer at a time."
         )
     about = task.records.with_columns(also, "by")
     named = task.named()
@@ -113,29 +112,27 @@ def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
         known = about.iloc[runs][[name for name in dict.fromkeys((*ABOUT, *also)) if name in about.columns]]
         for number, (grid, point) in enumerate(task.configurations()):
             verdict = judge.verdict(grid, point)
-            front = {name: np.repeat(np.array([number]), len(known)) for name in ("configuration",)}
-            block = pd.DataFrame({**front, **{name: known[name].array for name in known.columns}, **_columns(judge, verdict)})
-            for name, whole in last.items():
-                prefix = FIGURES[name]
-                block[f"{prefix}_saved"] = _floats(whole[runs] - verdict.used[name], whole_numbers=prefix in {"tokens", "calls"})
-            blocks.append((number, runs.start, block))
+            saved = {
+                f"{prefix}_saved": _floats(last[name][runs] - verdict.used[name], whole_numbers=prefix in {"tokens", "calls"})
+                for name, prefix in FIGURES.items()
+            }
+            front = {name: values.take(np.full(len(known), number)) for name, values in named.items()}
+            about_runs = {name: known[name].array for name in known.columns}
+            blocks.append((number, runs.start, pd.DataFrame({**front, **about_runs, **_columns(judge, verdict), **saved})))
     blocks.sort(key=lambda block: block[:2])
-    frame = pd.concat([block for *_, block in blocks], ignore_index=True)
-    numbers = frame["configuration"].to_numpy()
-    front = {name: values.take(numbers) for name, values in named.items()}
-    return pd.concat([pd.DataFrame(front), frame.drop(columns="configuration")], axis=1)
+    return pd.concat([block for *_, block in blocks], ignore_index=True)
 
 
 def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
-    reason, fired = reasons.of(judge, verdict)
-    told = {one: without_keys(one) for one in set(fired)}
+    reason, fired = why_ended(judge, verdict)
+    redacted = {one: without_keys(one) for one in set(fired)}
     known = verdict.outcome != UNKNOWN
     step = np.where(judge.records.lengths > 0, verdict.row + 1, 0)
     return {
         "outcome": pd.array(np.array(OUTCOMES, dtype=object)[verdict.outcome], dtype="string"),
         "step": pd.arrays.IntegerArray(step.astype(np.int64), ~known),
         "stop_reason": pd.array([None if one is None else str(one) for one in reason], dtype="string"),
-        "fired": pd.array([told[one] or None for one in fired], dtype="string"),
+        "fired": pd.array([redacted[one] or None for one in fired], dtype="string"),
         "goal_reached": pd.arrays.BooleanArray(verdict.goal == 1, np.isnan(verdict.goal)),
         "tokens": _floats(verdict.used["tokens"], whole_numbers=True),
         "cost_usd": _floats(verdict.used["cost_usd"]),
@@ -145,7 +142,7 @@ def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
 
 
 def _no_clash(by: Sequence[str], names: Set[str]) -> None:
-    """Raises ConfigurationError where a column of the runs would be overwritten by one of the answer."""
+    """Raise ConfigurationError where a column of the answer would overwrite one of the runs."""
     for name in by:
         if name in names:
             raise ConfigurationError(
@@ -160,11 +157,11 @@ def _floats(values: Floats, *, whole_numbers: bool = False) -> Any:
     return pd.arrays.FloatingArray(np.where(unknown, 0.0, np.round(values, 12)), unknown)
 
 
-# A row a configuration ---------------------------------------------------------------------------------------------------------
+# One row per configuration -----------------------------------------------------------------------------------------------------
 
 
 def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
-    """A row a configuration, of each group of runs where `by` makes several."""
+    """One row per configuration, of each group of runs where `by` makes several."""
     groups, codes, front = _groups(task.records.with_columns(by, "by"), by)
     sums = Sums(task.size, groups)
     last = {name: task.records.at_the_end(name) for name in FIGURES}
@@ -190,7 +187,7 @@ def _groups(about: pd.DataFrame, by: Sequence[str]) -> tuple[int, Any, dict[str,
 
 
 class Cells:
-    """Which group and which independent unit each of some runs belongs to."""
+    """The group and the independent unit of each run."""
 
     def __init__(self, units: Ints | None = None, groups: Ints | None = None, number: int = 1) -> None:
         self.groups, self._number = groups, number
@@ -202,14 +199,14 @@ class Cells:
             self.runs = self.of_units(np.ones(len(local)))
 
     def of_units(self, values: Any) -> Floats:
-        """The sum over each unit, a row per group."""
+        """The sum over each unit, one row per group."""
         assert self.units is not None  # noqa: S101  for the type checker
         sums: Floats = np.bincount(self.units, values.astype(float), self._number * self._wide).astype(float)
         return sums.reshape(self._number, self._wide)
 
 
 ONE = Cells()
-"""All runs in one group, each independent of the others."""
+"""All runs in one group, each of them independent."""
 
 
 class Sums:
@@ -220,7 +217,7 @@ class Sums:
         self._kept: dict[str, Floats] = {}
 
     def add(self, number: int, verdict: Verdict, whole: dict[str, Floats], cells: Cells = ONE) -> None:
-        """Some runs of a configuration."""
+        """Add some runs of a configuration."""
         outcome, codes = verdict.outcome, cells.groups
         counts = np.bincount(outcome, minlength=3) if codes is None else None
         every = np.ones(len(outcome))
@@ -259,7 +256,7 @@ class Sums:
             self._count(f"{name} sss", number, squares.dot(filled) if codes is None else squares * filled, codes)
 
     def _count(self, name: str, number: int, values: Any, codes: Any | None) -> None:
-        """Add numbers of runs by their group, or the one of all of them."""
+        """Add one number per run, by group, or a number for all runs."""
         self._add(name, number, values if codes is None else np.bincount(codes, values, minlength=self.shape[1]))
 
     def _add(self, name: str, number: int, values: Any) -> None:
@@ -269,7 +266,7 @@ class Sums:
         kept[number] += values
 
     def first(self, configurations: int) -> Sums:
-        """Those of the first configurations alone."""
+        """The sums of the first configurations."""
         found = Sums(configurations, self.shape[1])
         found._kept = {name: values[:configurations] for name, values in self._kept.items()}
         return found
@@ -297,7 +294,7 @@ class Sums:
 
 
 _POWERS = ("units", "ss", "sn", "nn", "sss", "ssn", "snn", "nnn")
-"""Products of a unit's sum s and the number n of its runs that are known: of these come the variance and the skewness between units."""
+"""Products of a unit's sum s and its number n of known runs, from which the variance and the skewness between units are computed."""
 
 
 def _mean(flat: dict[str, Floats], name: str) -> Any:
@@ -316,37 +313,27 @@ def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats
 
 
 def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any]:
-    """The interval of a mean of values from 0 on, as `comparing.intervals.of_mean` makes it; NA where all units are the same."""
+    """The interval of a mean of values from 0 on, as `intervals.of_mean` computes it; NA where all units are the same."""
     n = flat[f"{name} n"]
     mean = flat[f"{name} sum"] / n
     units, squares, cubes = _between(flat, name)
     spread = np.sqrt(squares / (units - 1))
     half = _students(level, units) * spread * np.sqrt(units) / n
     skewness = units / ((units - 1) * (units - 2)) * cubes / spread**3
-    scale = spread * units / n
-
-    def unskewed(half: Floats) -> Floats:
-        bent = scale * 3 / skewness * (np.cbrt(1 + skewness * (half / scale - skewness / (6 * units))) - 1)
-        return np.where(np.abs(skewness) < 1e-6, half, bent)
-
-    low = np.maximum(0.0, np.fmin(mean * np.exp(-half / mean), mean - unskewed(half)))
-    high = np.fmax(mean * np.exp(np.minimum(700.0, half / mean)), mean - unskewed(-half))
-    there = (units >= FEWEST) & (spread > 0)
-    return _floats(np.where(there, np.minimum(low, mean), np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
+    low, high = mean_ends(mean, half, spread * units / n, skewness, units, from_0=True)
+    there, low = (units >= FEWEST) & (spread > 0), np.clip(low, 0.0, mean)
+    return _floats(np.where(there, low, np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 
 
 def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
-    """The interval of the share that reached its goal, as `comparing.intervals.of_share` makes it."""
+    """The interval of the share that reached its goal, as `intervals.of_share` computes it."""
     n, total = flat["goal n"], flat["goal sum"]
-    share, least, normal = total / n, n * n / flat.get("goal nn", n), NormalDist().inv_cdf((1 + level) / 2)
+    share, least, z = total / n, n * n / flat.get("goal nn", n), normal(level)
     units, squares, _ = _between(flat, "goal")
     alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
     worth, student_z = n * alone / np.maximum(alone, together), _students(level, units)
-    varied = (units < n) & (alone > 0) & (student_z**2 / worth < normal**2 / least)
-    worth, z = np.where(varied, worth, least), np.where(varied, student_z, normal)
-    middle = (share + z * z / (2 * worth)) / (1 + z * z / worth)
-    half = z / (1 + z * z / worth) * np.sqrt(share * (1 - share) / worth + z * z / (4 * worth * worth))
-    low, high = np.where(total == 0, 0.0, middle - half), np.where(total == n, 1.0, middle + half)
+    varied = (units < n) & (alone > 0) & (student_z**2 / worth < z**2 / least)
+    low, high = score_ends(share, np.where(varied, worth, least), np.where(varied, student_z, z))
     few = units < FEWEST
     return _floats(np.where(few, np.nan, low)), _floats(np.where(few, np.nan, high))
 

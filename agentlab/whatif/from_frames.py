@@ -1,4 +1,4 @@
-"""Recorded runs as arrays, made from frames: whether they can be, and how each run ended."""
+"""Recorded runs as arrays, made from frames, and how each run ended."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ OWN_ENDS = frozenset({
     StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
     StopReason.NUDGES_EXHAUSTED,
 })  # fmt: skip
-"""Ends that a run comes to whatever its limits are. An error is one where it came from a response, see `_own_ends`."""
+"""Ends of a run that do not depend on its limits. An error is one too where it came from a response, see `_ends`."""
 
 
 def from_frames(
     steps: pd.DataFrame, runs: pd.DataFrame | None = None, histories: Callable[[str], RunHistory] | None = None
 ) -> Records:
-    """Records of a steps frame; `runs`, a row a run, says more of them, and which there are that took no step.
+    """Records of a steps frame; `runs`, one row per run, has more columns of them, and runs that took no step.
 
-    `histories` gives a run's history by its id. Errors: ConfigurationError where columns are missing, or rows.
+    `histories` gives a run's history by its id. Errors: ConfigurationError where columns or rows are missing.
     """
     groups.no_column_twice(steps)
     for name in ("run_id", "step"):
@@ -38,13 +38,13 @@ def from_frames(
         raise ConfigurationError("The steps have rows whose run_id or step is NA: leave them out, steps.dropna(subset=[…]).")
     whole = numbers(steps, "step")
     if (uneven := whole != whole.round()).any():
-        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is no whole number: steps are counted from 1.")
+        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: steps are counted from 1.")
     about = _about(steps, runs)
     if runs is not None and len(about) and len(steps) and not steps["run_id"].isin(about["run_id"]).any():
         one, other = cut(repr(steps["run_id"].tolist()[0]), 80), cut(repr(about["run_id"].tolist()[0]), 80)
         raise ConfigurationError(
-            f"No step is of any of these runs: run_id is {one} in the steps and {other} in runs=…. Pass the two frames of the same "
-            "runs, with run_id in one dtype."
+            f"The steps belong to none of these runs: run_id is {one} in the steps and {other} in runs=…. Pass the two frames of the "
+            "same runs, with run_id in one dtype."
         )
     place = pd.Series(range(len(about)), index=about["run_id"])
     run = place.reindex(steps["run_id"]).to_numpy()
@@ -66,32 +66,15 @@ def from_frames(
             "run, each once. Of several stores or experiments, pass the frames one by one."
         )
     own, short, more, reason = _ends(kept, about, start)
-    _all_there(about, lengths)
-    return Records(
-        about,
-        start,
-        kept,
-        own,
-        short,
-        more,
-        reason,
-        _reached_by_itself(kept, about, start, reason),
-        None if histories is None else _by_place(about["run_id"].tolist(), histories),
-    )
-
-
-def _all_there(about: pd.DataFrame, lengths: Ints) -> None:
-    """Raises ConfigurationError where the runs' own frame says that they took steps which the steps frame has not."""
-    said = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
-    for run in np.flatnonzero(said > lengths)[:1]:
+    taken = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
+    for run in np.flatnonzero(taken > lengths)[:1]:
         raise ConfigurationError(
-            f"Run {about['run_id'].iloc[run]!r} took {said[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
-            "steps of the runs, or only the runs that they are of, runs[runs['run_id'].isin(steps['run_id'])]."
+            f"Run {about['run_id'].iloc[run]!r} took {taken[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
+            "steps of the runs, or only the runs of these steps, runs[runs['run_id'].isin(steps['run_id'])]."
         )
-
-
-def _by_place(ids: list[str], histories: Callable[[str], RunHistory]) -> Callable[[int], RunHistory]:
-    return lambda run: histories(ids[run])
+    ids, goal = about["run_id"].tolist(), _finished_at(kept, about, start, reason)
+    by_place = None if histories is None else (lambda run: histories(ids[run]))
+    return Records(about, start, kept, own, short, more, reason, goal, by_place)
 
 
 def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
@@ -109,7 +92,7 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
-    """A column's value in the last row of each run; None where it is NA, or the run has no row."""
+    """The value of a column in the last row of each run; None where it is NA, or the run has no row."""
     found = np.full(len(start) - 1, None, dtype=object)
     there = np.diff(start) > 0
     if name in steps.columns:
@@ -119,13 +102,13 @@ def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_
 
 
 def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
-    """The same of numbers and truth, whatever dtype they are kept in; NaN where there is none."""
+    """The same for numbers and booleans of any dtype; NaN where there is none."""
     return numbers(pd.DataFrame({name: _last(steps, name, start)}), name).to_numpy(dtype=float)
 
 
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
-    """Of each run whether it came to an end of its own, whether its last step was broken off, whether before a further call, and why it
-    ended. An answer that ends a run does so whatever a person, or a condition that raised, did at the same step."""
+    """For each run whether it finished on its own, whether its last step was broken off, whether before a further call, and why it
+    ended. An answer that ends a run comes before a person, or a condition that raised, at the same step."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
     of_runs = _of_runs(about, "stop_reason")
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
@@ -140,26 +123,22 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
     more: Bools = short & aborted & ~by_time
     calls = _last_number(steps, "calls", start)
-    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error] or [False])[
-        : len(reason)
-    ]
-    more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call is what failed
+    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error], dtype=bool)
+    more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call failed
     return own, short, more, reason
 
 
 def _of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
     values: Sequence[Any] = about[name].tolist() if name in about.columns else [None] * len(about)
-    return np.array([None if value is None or pd.isna(value) else value for value in values] or [None], dtype=object)[
-        : len(about)
-    ]
+    return np.array([None if value is None or pd.isna(value) else value for value in values], dtype=object)
 
 
 def _is_true(about: pd.DataFrame, name: str) -> Bools:
     return (numbers(about, name) == 1).to_numpy(dtype=bool)
 
 
-def _reached_by_itself(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:
-    """The last row of the runs whose agent came to an end of its own; the number of rows where it did not."""
+def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:
+    """The last row of the runs whose agent finished on its own; the number of rows of all others."""
     lengths = np.diff(start)
     if "terminated" in about.columns:
         done = _is_true(about, "terminated") | (reason == StopReason.COMPLETED)

@@ -1,4 +1,4 @@
-"""The configurations to try: every value of a list in a condition or in a budget with every other."""
+"""The configurations to try: every combination of the values of lists in a condition or a budget."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from agentlab.budget import Budget
+from agentlab.budget import LIMIT_REASONS, Budget
 from agentlab.choices import Choices, choices_of, one_or_several
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.leaf_names import describe, unique_name
-from agentlab.limits import money, no_such, seconds, whole_number
+from agentlab.limits import limit_fields, money, no_such, seconds, whole_number
 from agentlab.stop import StopCondition, as_condition
 
 Conditions: TypeAlias = Any
-"""A condition, a function of the history, a list of them (each a configuration of its own) or a dict (each by its name); None: none."""
+"""A condition, a function of the history, a list of them (each a grid) or a dict of them by name; None: none."""
 Limits: TypeAlias = Budget | Mapping[str, Any] | None
 """A Budget, or a dict of its limits, in which a list is an axis."""
 
-BOUNDS = ("max_turns", "max_calls", "max_tokens", "max_cost", "timeout")
-"""The limits of a budget that a record can be tried on."""
+BOUNDS = tuple(LIMIT_REASONS)
+"""The limits of a budget that can be tried on a record."""
 NOT_REPLAYED = {
-    "max_tokens_per_turn": "it changes what the model says, which no record can tell",
-    "missing_usage": "the usage stands in the record as it was counted",
+    "max_tokens_per_turn": "it changes what the model says, which is not in the record",
+    "missing_usage": "the record has the usage as it was counted",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter with several values: its column's name, which leaf it belongs to (None: the budget) and the field's name."""
+    """A parameter with several values: the name of its column, its leaf (None: the budget) and its field."""
 
     name: str
     leaf: str | None
@@ -42,7 +42,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A condition and a budget, some of whose parameters have several values; one of several grids has a `name`."""
+    """A condition and a budget with several values in some of their parameters; one of several grids has a `name`."""
 
     name: str
     stop: StopCondition | None
@@ -71,13 +71,13 @@ class Grid:
         return tree
 
     def budget_at(self, point: Sequence[int]) -> Budget:
-        """The budget of a configuration, without any limit that was not given."""
+        """The budget of a configuration, with no other limits than those that were given."""
         chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
         return Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
 
 
 def grids(conditions: Conditions, budget: Limits) -> list[Grid]:
-    """Grids of what a person gave. Errors: ConfigurationError and LimitError for what is no condition and no limit."""
+    """The grids that a person asked for. Raises ConfigurationError and LimitError for invalid conditions and limits."""
     named = _named(conditions)
     limits = _limits(budget)
     if all(condition is None for _, condition in named) and not limits:
@@ -104,7 +104,7 @@ def _named(conditions: Conditions) -> list[tuple[str, StopCondition | None]]:
     return [("", None if conditions is None else as_condition(conditions))]
 
 
-_CHECKS = {"max_cost": money, "timeout": seconds}
+_CHECKS = {"USD": money, "s": seconds}
 
 
 def _limits(budget: Limits) -> dict[str, Any]:
@@ -122,11 +122,8 @@ def _limits(budget: Limits) -> dict[str, Any]:
             raise LimitError(f"budget={{{name!r}: …}} cannot be tried on a record: {NOT_REPLAYED[name]}.")
         if name not in BOUNDS:
             raise LimitError(no_such("limit", str(name), list(BOUNDS)))
-    return {
-        name: one_or_several(_CHECKS.get(name, whole_number), "budget", name, value)
-        for name, value in budget.items()
-        if value is not None
-    }
+    checks = {field.name: _CHECKS.get(field.metadata["unit"], whole_number) for field in limit_fields(Budget)}
+    return {name: one_or_several(checks[name], "budget", name, value) for name, value in budget.items() if value is not None}
 
 
 def _grid(name: str, stop: StopCondition | None, limits: Mapping[str, Any]) -> Grid:

@@ -1,4 +1,4 @@
-"""One configuration over all recorded runs: where each would have stopped, why, and with what."""
+"""A configuration simulated over all recorded runs: where each would have stopped, why, and what it would have used."""
 
 from __future__ import annotations
 
@@ -12,41 +12,55 @@ import numpy.typing as npt
 from agentlab.budget import Budget
 from agentlab.leaf_names import describe
 from agentlab.results import Reading
-from agentlab.stop import Custom, HasToolCall, Not, StopCondition
+from agentlab.stop import Custom, Not, StopCondition
 from agentlab.types import StopReason
-from agentlab.whatif import budgets, conditions, prefixes, words
-from agentlab.whatif.budgets import Broken, Limit
-from agentlab.whatif.conditions import BUILT_IN, Answers, First
+from agentlab.whatif.budgets import BrokenSteps, Limit, broken_steps, limits_over
+from agentlab.whatif.conditions import (
+    Answers,
+    First,
+    all_in_arrays,
+    answers_of,
+    combined,
+    deciding,
+    everywhere,
+    first_rows,
+    is_in_arrays,
+    latched,
+    latches,
+    without_off,
+)
 from agentlab.whatif.first_met import Rows
 from agentlab.whatif.grids import BOUNDS, Grid
+from agentlab.whatif.prefixes import Asked, ask, ask_tree, broken_off, deciding_readings, history_of, reading_name
 from agentlab.whatif.records import USED, Bools, Floats, Records
+from agentlab.whatif.words import first_true, unsure_from
 
 STOPPED, FINISHED, UNKNOWN = 0, 1, 2
-AT_ONCE = 32_000_000
-"""So many first rows (of configurations times runs) are held at a time."""
+MOST_ROWS_AT_ONCE = 32_000_000
+"""So many first rows, of configurations times runs, are computed in one array."""
 OUTCOMES = ("stopped", "finished", "unknown")
 ENDS_BEFORE_CONDITIONS = (str(StopReason.TERMINATING_TOOL), str(StopReason.EXPLICIT_STOP))
-"""Ends of a run's own that hold even where its condition raises at the same step."""
+"""Ends that hold even where the run's condition raises at the same step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is to tell why: the condition as it counts, the first rows at which it is met and at which it raised, the limits, and
-    what these do to the step in which a run stops."""
+    """Why runs stop: the condition without what is off, the first rows at which it is met and at which it raised, the limits, and what
+    these do to the step in which a run stops."""
 
     tree: StopCondition | None
     met: First
     raised: First
     limits: Sequence[Limit]
-    broken: Broken
+    broken: BrokenSteps
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a configuration makes of the runs, a place a run.
+    """How the runs end under a configuration, one place per run.
 
     `row`: the step in which a run ends, from 0; the number of its steps where that is not known. `used`: what it had used by then, NaN
-    where that is not known. `goal`: whether it had reached what it was for, NaN where that is not known.
+    where that is not known. `goal`: 1 where it had reached its goal, 0 where not, NaN where that is not known.
     """
 
     outcome: npt.NDArray[np.uint8]
@@ -57,7 +71,7 @@ class Verdict:
 
 
 class Judge:
-    """Judges configurations of grids over the same runs; what conditions and limits come to is computed once for all of them."""
+    """Simulates configurations of grids over the same runs; the rows of each condition and limit are computed once."""
 
     def __init__(
         self, records: Records, grids: Sequence[Grid], goal: First | None = None, goal_open: Bools | None = None
@@ -67,7 +81,7 @@ class Judge:
         self.goal_is_the_end = goal is None or np.array_equal(goal, records.goal)
         self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
         self._first: dict[StopCondition, First] = {}
-        self._asked: dict[StopCondition, prefixes.Asked | None] = {}
+        self._asked: dict[StopCondition, Asked | None] = {}
         self._limits: dict[tuple[str, Any], Limit] = {}
         self._everywhere: dict[int, Rows] = {}
         self._grids = tuple(grids)
@@ -76,21 +90,25 @@ class Judge:
             self._prepare(grid)
 
     def _prepare(self, grid: Grid) -> None:
-        """All values of an axis at once."""
+        """Compute all values of an axis at once."""
         leaves = {} if grid.stop is None else describe(grid.stop)
         for axis in grid.axes:
             if axis.leaf is None:
-                for limit in budgets.limits_over(self.records, axis.field, list(axis.values)):
+                for limit in limits_over(self.records, axis.field, list(axis.values)):
                     self._limits[axis.field, limit.value] = limit
-            elif isinstance(leaves[axis.leaf], BUILT_IN):
+            elif is_in_arrays(leaves[axis.leaf]):
                 several = [leaves[axis.leaf].changed(**{axis.field: value}) for value in axis.values]
-                self._first.update(zip(several, conditions.first_rows(self.records, several), strict=True))
+                self._first.update(zip(several, first_rows(self.records, several), strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
-        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long where it is none of
-        the condition's, and the runs as the last. None where that cannot be told by first rows, or would be too much at once."""
-        counted = None if grid.stop is None else conditions.without_off(grid.stop)
-        if counted is None or grid.size * len(self.records) > AT_ONCE or not conditions.is_built_in(counted):
+        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long for axes of the
+        budget, and the runs as the last. None where first rows are not enough, or would be too many at once."""
+        counted = None if grid.stop is None else without_off(grid.stop)
+        if (
+            counted is None
+            or grid.size * len(self.records) > MOST_ROWS_AT_ONCE
+            or not (latches(counted) and all_in_arrays(counted))
+        ):
             return None
         if id(grid) in self._everywhere:
             return self._everywhere[id(grid)]
@@ -109,7 +127,7 @@ class Judge:
             axis = grid.axes[axis_of[id(leaf)]]
             return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
 
-        return conditions.everywhere(counted, axis_of, len(grid.axes), firsts)
+        return everywhere(counted, axis_of, len(grid.axes), firsts)
 
     def first(self, grid: Grid, point: Sequence[int]) -> First:
         """Where each run would stop by a configuration alone; the number of its steps where it would not."""
@@ -126,60 +144,56 @@ class Judge:
         return rows[place], self.records.lengths
 
     def verdict(self, grid: Grid, point: Sequence[int]) -> Verdict:
-        """A configuration over all runs; `reasons.of` tells why."""
+        """Simulate a configuration over all runs; `why_ended` says why each ends."""
         records = self.records
         tree = grid.stop_at(point)
-        counted = None if tree is None else conditions.without_off(tree)
+        counted = None if tree is None else without_off(tree)
         met, raised = self._met(grid, point, counted)
         limits = self._budget(grid.budget_at(point))
         row = np.minimum(met, raised)
         for limit in limits:
             row = np.minimum(row, limit.first)
         row = row.astype(np.int64)
-        broken = budgets.break_off(records, limits, row)
-        broken.off &= raised >= row  # behind a step that was broken off nothing is asked any more
+        broken = broken_steps(records, limits, row)
+        broken.off &= raised >= row  # after a step that was broken off no condition is read
         reached_here = self.goal == row
-        unsure_from = words.unsure_from(records, counted)
+        unsure = unsure_from(records, counted)
         failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, broken)
-        outcome = self._outcome(row, broken, failed, unsure_from=unsure_from)
+        outcome = self._outcome(row, broken, failed, unsure_from=unsure)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
         used = self._used(outcome, row, broken)
-        goal = self._goal(outcome, row, broken.off, unsure_from)
+        goal = self._goal(outcome, row, broken.off, unsure)
         goal[reached_here & broken.unsure] = np.nan
         if self.goal_is_the_end:
             goal[failed & reached_here] = 0.0  # its own end came to an error
         verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
-        self._count_what_was_handed_in(verdict)
+        self._count_declared_goals(verdict)
         return verdict
 
     # Where --------------------------------------------------------------------------------------------------------------
 
     def _condition(self, tree: StopCondition | None) -> tuple[First, First]:
-        """The first row at which a tree is met, and at which a condition of somebody's own raised."""
+        """The first row at which a tree is met, and at which a custom condition raised."""
         records = self.records
-        counted = None if tree is None else conditions.without_off(tree)
+        counted = None if tree is None else without_off(tree)
         if counted is None:
             return records.lengths, records.lengths
-        own = list(dict.fromkeys(leaf for leaf in counted.leaves() if not isinstance(leaf, BUILT_IN)))
+        own = list(dict.fromkeys(leaf for leaf in counted.leaves() if not is_in_arrays(leaf)))
         if own and any(leaf.is_async for leaf in own if isinstance(leaf, Custom)):
-            return self._read(counted)
+            return ask_tree(records, counted)
         for leaf in own:
             if leaf not in self._asked:
-                self._asked[leaf] = prefixes.ask(records, leaf)
+                self._asked[leaf] = ask(records, leaf)
             if self._asked[leaf] is None:
-                return self._read(counted)
+                return ask_tree(records, counted)
         raised = records.lengths
         for leaf in own:
             raised = np.minimum(raised, self._asked_of(leaf).raised)
-        if conditions.latches(counted):
-            return conditions.combined(counted, self.first_of), raised
-        return conditions.first_true(records, conditions.answers_of(counted, self.answers).met), raised
+        if latches(counted):
+            return combined(counted, self.first_of), raised
+        return first_true(records, answers_of(counted, self.answers).met), raised
 
-    def _read(self, tree: StopCondition) -> tuple[First, First]:
-        found = prefixes.read(self.records, tree)
-        return found.first, found.raised
-
-    def _asked_of(self, leaf: StopCondition) -> prefixes.Asked:
+    def _asked_of(self, leaf: StopCondition) -> Asked:
         asked = self._asked[leaf]
         assert asked is not None  # noqa: S101  else the tree was read as a whole
         return asked
@@ -187,40 +201,40 @@ class Judge:
     def first_of(self, leaf: StopCondition) -> First:
         """The first row at which a single condition is met."""
         if leaf not in self._first:
-            if isinstance(leaf, BUILT_IN):
-                self._first[leaf] = conditions.first_rows(self.records, [leaf])[0]
+            if is_in_arrays(leaf):
+                self._first[leaf] = first_rows(self.records, [leaf])[0]
             else:
-                self._first[leaf] = conditions.first_true(self.records, self._asked_of(leaf).answers.met)
+                self._first[leaf] = first_true(self.records, self._asked_of(leaf).answers.met)
         return self._first[leaf]
 
     def answers(self, leaf: StopCondition) -> Answers:
-        """What a single condition says row by row."""
-        if isinstance(leaf, BUILT_IN):
-            return conditions.latched(self.records, leaf, self.first_of(leaf))
+        """The answers of a single condition row by row."""
+        if is_in_arrays(leaf):
+            return latched(self.records, leaf, self.first_of(leaf))
         return self._asked_of(leaf).answers
 
     def _budget(self, budget: Budget) -> list[Limit]:
-        """The limits that are set, in the order in which they are looked at."""
+        """The limits that are set, in the order in which a run checks them."""
         found = []
         for name in BOUNDS:
             value = getattr(budget, name)
             if value is None:
                 continue
             if (name, value) not in self._limits:
-                self._limits[name, value] = budgets.limits_over(self.records, name, [value])[0]
+                self._limits[name, value] = limits_over(self.records, name, [value])[0]
             found.append(self._limits[name, value])
         return found
 
     # What ---------------------------------------------------------------------------------------------------------------
 
-    def _failed(self, row: First, raised: First, broken: Broken) -> Bools:
-        """Runs that end by a condition that raised: only a terminating tool and a stop that was asked for win over that."""
+    def _failed(self, row: First, raised: First, broken: BrokenSteps) -> Bools:
+        """Runs that end by a condition that raised: only a terminating tool and a requested stop come before that."""
         records = self.records
         won = records.own_end & (row == records.lengths - 1) & np.isin(records.reason.astype(str), ENDS_BEFORE_CONDITIONS)
         found: Bools = (row < records.lengths) & (raised == row) & ~broken.off & ~won
         return found
 
-    def _outcome(self, row: First, broken: Broken, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
+    def _outcome(self, row: First, broken: BrokenSteps, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
         records = self.records
         stops = row < records.lengths
         at_end = stops & (row == records.lengths - 1)
@@ -236,10 +250,10 @@ class Judge:
         outcome[unknown] = UNKNOWN
         return outcome
 
-    def _used(self, outcome: npt.NDArray[np.uint8], row: First, broken: Broken) -> dict[str, Floats]:
+    def _used(self, outcome: npt.NDArray[np.uint8], row: First, broken: BrokenSteps) -> dict[str, Floats]:
         """What each run had used where it stops."""
         records = self.records
-        end = len(records.run)  # behind the rows come the places of a run with no step, and of one that is not known
+        end = len(records.run)  # after the rows: the place of a run with no step, and of an unknown end
         places = np.where(outcome == UNKNOWN, end + 1, np.where(records.lengths > 0, records.start[:-1] + row, end))
         if broken.unsure.any():
             places[broken.unsure & (outcome == STOPPED)] = end + 1
@@ -261,8 +275,8 @@ class Judge:
             reached[self.goal_open & (row >= lengths - 1)] = np.nan
         return reached
 
-    def _count_what_was_handed_in(self, verdict: Verdict) -> None:
-        """A run that is stopped by `HasToolCall` has come to an end of its own."""
+    def _count_declared_goals(self, verdict: Verdict) -> None:
+        """Count runs that are stopped by a condition which declares that it is a goal, such as HasToolCall."""
         tree, found = verdict.found.tree, verdict.found
         if tree is None or not self.goal_is_the_end or not any(_may_be_goal(leaf) for leaf in tree.leaves()):
             return
@@ -278,55 +292,55 @@ class Judge:
     # Why ----------------------------------------------------------------------------------------------------------------
 
     def deciding(self, tree: StopCondition, row: First, where: Bools, *, goals_only: bool = False) -> Iterator[tuple[str, Bools]]:
-        """The names of what made a tree met in these runs, each with the runs in which it did; with `goals_only` those that tell of
-        what the agent itself did."""
-        if not all(isinstance(leaf, BUILT_IN) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
-            for run in np.flatnonzero(where):  # some have to be awaited, and the tree was read as a whole
-                history = prefixes.history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
-                for reading in prefixes.deciding_at(history, tree) or ():
+        """The names of the parts that made a tree met in these runs, each with the runs in which it did; with `goals_only` only those
+        that are goals."""
+        if not all(is_in_arrays(leaf) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
+            for run in np.flatnonzero(where):  # some have to be awaited: the tree was read as a whole
+                history = history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
+                for reading in deciding_readings(history, tree) or ():
                     if reading.goal or not goals_only:
-                        yield prefixes.told(reading), np.arange(len(where)) == run
+                        yield reading_name(reading), np.arange(len(where)) == run
             return
         rows = np.where(where, self.records.start[:-1] + row, 0)
 
         def is_met(node: StopCondition) -> Bools:
-            if isinstance(node, BUILT_IN):
+            if is_in_arrays(node):
                 found: Bools = self.first_of(node) <= row
                 return found
-            return conditions.answers_of(node, self.answers).met[rows]
+            return answers_of(node, self.answers).met[rows]
 
-        for node, decides in conditions.deciding(tree, is_met):
+        for node, decides in deciding(tree, is_met):
             if not goals_only or self._is_goal(node):
-                yield self._told(node), decides & where
+                yield self._name_of(node), decides & where
 
     def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading] | None]:
-        """What made a tree met in the steps that were broken off, with what was left of them (None: it raised): by run, where the runs
-        are there."""
+        """What made a tree met in the steps that were broken off, with their remaining calls (None: it raised): by run, where there are
+        histories."""
         histories, broken = self.records.histories, found.broken
         if histories is None:
             return {}
         off = stopped & broken.off
-        only_rises = conditions.latches(tree) and all(isinstance(leaf, BUILT_IN) for leaf in tree.leaves())
-        asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, a part of it does not either
+        only_rises = latches(tree) and all_in_arrays(tree)
+        asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, no part of it does
         read: dict[int, Sequence[Reading] | None] = {int(run): () for run in np.flatnonzero(off & ~asked)}
         for run in map(int, np.flatnonzero(asked)):
-            key = (tree, run, int(row[run]), int(broken.behind[run]))
+            key = (tree, run, int(row[run]), int(broken.calls[run]))
             if key not in self._read_broken:
-                self._read_broken[key] = prefixes.deciding_at(prefixes.broken_off(histories(run), *key[2:]), tree)
+                self._read_broken[key] = deciding_readings(broken_off(histories(run), *key[2:]), tree)
             read[run] = self._read_broken[key]
         return dict(sorted(read.items()))
 
-    def _told(self, node: StopCondition) -> str:
+    def _name_of(self, node: StopCondition) -> str:
         if isinstance(node, Not):
-            return f"not {self._told(node.parts[0])}"
+            return f"not {self._name_of(node.parts[0])}"
         asked = self._asked.get(node)
-        return prefixes.name_of(node) if asked is None else asked.name
+        return node.short_name if asked is None else asked.name
 
     def _is_goal(self, node: StopCondition) -> bool:
         asked = self._asked.get(node)
-        return isinstance(node, HasToolCall) if asked is None else asked.goal
+        return node.goal if asked is None else asked.goal
 
 
 def _may_be_goal(leaf: StopCondition) -> bool:
-    """Whether its reading may tell of what the agent itself did."""
-    return isinstance(leaf, HasToolCall) or not isinstance(leaf, BUILT_IN)
+    """True if its reading may be that of a goal: a custom condition says so only when it is read."""
+    return leaf.goal or not is_in_arrays(leaf)

@@ -1,4 +1,4 @@
-"""What conditions of somebody's own say: they are asked after every step of a record, as in a run."""
+"""The answers of custom conditions, which are called after every step of a record, as in a run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agentlab.whatif.records import Records
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The answers of a condition row by row, for each run the first row at which it raised (the number of its rows: never), the name
-    that its readings have, and whether they tell of what the agent itself did."""
+    """The answers of a condition row by row, the first row of each run at which it raised (the number of its rows: never), the name of
+    its readings, and whether they mean that the task was done."""
 
     answers: Answers
     raised: First
@@ -35,16 +35,16 @@ def history_of(records: Records, run: int, condition: StopCondition) -> RunHisto
     """A run's history. Raises ConfigurationError where there are only frames."""
     if records.histories is None:
         raise ConfigurationError(
-            f"{condition!r} asks the runs themselves, and a frame has only what its columns say: pass the results, the runs, or "
-            "the store in place of the frame."
+            f"{condition!r} reads the history of each run, and a frame has only its columns: pass the results, the runs, or the store "
+            "in place of the frame."
         )
     return records.histories(run)
 
 
 def ask(records: Records, condition: StopCondition) -> Asked | None:
-    """Ask a condition of somebody's own after every step of every run; None where its answer has to be awaited."""
+    """Call a custom condition after every step of every run; None where its answer has to be awaited."""
     met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
-    raised, name, goal = records.lengths.copy(), name_of(condition), False
+    raised, name, goal = records.lengths.copy(), condition.short_name, False
     for run, length in enumerate(records.lengths):
         steps, history = history_of(records, run, condition) if length else (), RunHistory()
         for place, step in enumerate(steps):
@@ -64,23 +64,10 @@ def ask(records: Records, condition: StopCondition) -> Asked | None:
     return Asked(Answers(met, open_), raised, name, goal)
 
 
-def name_of(condition: StopCondition) -> str:
-    """What readings of a single condition are called, unless it says otherwise."""
-    return condition.name if isinstance(condition, Custom) else type(condition).__name__
+def ask_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
+    """Read a tree that has to be awaited after every step of every run: the first row at which it is met, and at which it raised."""
 
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A whole tree, read prefix by prefix: the first row at which it is met in each run, and at which it raised."""
-
-    first: First
-    raised: First
-
-
-def read(records: Records, tree: StopCondition) -> Read:
-    """Read a tree after every step of every run, as a run does: for what has to be awaited."""
-
-    async def over_all() -> Read:
+    async def over_all() -> tuple[First, First]:
         first, raised = records.lengths.copy(), records.lengths.copy()
         for run, length in enumerate(records.lengths):
             steps, history = history_of(records, run, tree) if length else (), RunHistory()
@@ -94,29 +81,26 @@ def read(records: Records, tree: StopCondition) -> Read:
                 if reading.met:
                     first[run] = place
                     break
-        return Read(first, raised)
+        return first, raised
 
     return worker.submit(over_all()).result()
 
 
 def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
-    """A history as it would have been, had its step at `place` been broken off behind so many of its calls."""
-    kept = history.prefix(place)
-    kept.append(_shortened(history[place], calls))
+    """The history as if its step at `place` had been broken off after so many of its calls."""
+    kept, step, made = history.prefix(place), history[place], history[place].calls[:calls]
+    usage, cost = RunHistory().usage, RunHistory().cost
+    for call in made:
+        usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
+    shortened: StepResult = replace(
+        step, calls=made, usage=usage, cost=cost, answer=None, tool_results=(), children=(), readings=None, error=None
+    )
+    kept.append(shortened)
     return kept
 
 
-def _shortened(step: StepResult, calls: int) -> StepResult:
-    made = step.calls[:calls]
-    nothing = RunHistory()
-    usage, cost = nothing.usage, nothing.cost
-    for call in made:
-        usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
-    return replace(step, calls=made, usage=usage, cost=cost, answer=None, tool_results=(), children=(), readings=None, error=None)
-
-
-def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
-    """What made a tree met after this history; None where it raises."""
+def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
+    """The readings that made a tree met after this history; None where it raises."""
     try:
         reading = worker.submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
     except Exception:
@@ -124,6 +108,6 @@ def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[Reading] |
     return list(reading.deciding())
 
 
-def told(reading: Reading) -> str:
+def reading_name(reading: Reading) -> str:
     """A reading's name, of a negated one with its not."""
-    return f"not {told(reading.children[0])}" if reading.name == "Not" and reading.children else reading.name
+    return f"not {reading_name(reading.children[0])}" if reading.name == "Not" and reading.children else reading.name

@@ -1,6 +1,6 @@
-"""Recorded runs as arrays: a row a step, run behind run, with what was used up to there.
+"""Recorded runs as arrays: one row per step, run after run, with the usage up to there.
 
-What a steps frame leaves open, the calls inside a step of several, is read off the runs themselves where there are any.
+The single calls of a step, which are not in a steps frame, are read from the histories where there are any.
 """
 
 from __future__ import annotations
@@ -26,32 +26,31 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 USED = ("tokens", "cost_usd", "calls", "time_s")
-"""What a run uses, each a running total of rising values."""
+"""What a run uses: running totals."""
 
 
 @dataclass(frozen=True)
 class Records:
     """Runs as arrays. Row `start[r] + i` is step i + 1 of run r; a run may have none.
 
-    `used` are running totals as far as known, sub-agents included: what limits are compared with. `totals` are the same where all of
-    it is known, else NaN: what a run cost. `own_end`: the run came to an end of its own. `cut_short`: its last step was broken off.
-    `wanted_more`: it ended at a further call, that was not made or came to nothing. `goal`: the row at which the run had reached what
-    it was for.
+    `used` are running totals as far as known, sub-agents included; limits are compared with them. `totals` are the same where all of
+    it is known, else NaN. `own_end`: the run finished on its own. `cut_short`: its last step was broken off. `wanted_more`: it ended at
+    a further call, which was not made or failed. `goal`: the row at which the run reached its goal.
     """
 
     about: pd.DataFrame
-    """A row a run: `run_id` and whatever else is known of it."""
+    """One row per run: `run_id` and all else that is known of it."""
     start: Ints
     steps: pd.DataFrame
-    """A row a step, run behind run."""
+    """One row per step, run after run."""
     own_end: Bools
     cut_short: Bools
     wanted_more: Bools
     reason: npt.NDArray[np.object_]
-    """Why each run ended; None where it has not."""
+    """The stop reason of each run; None where it has not ended."""
     goal: Ints
     histories: Callable[[int], RunHistory] | None = field(default=None, repr=False)
-    """The history of run r, where there is more than frames."""
+    """The history of run r; None where there are only frames."""
 
     @functools.cached_property
     def lengths(self) -> Ints:
@@ -72,7 +71,7 @@ class Records:
         return len(self.lengths)
 
     def part(self, first: int, last: int) -> Records:
-        """The runs from the place `first` to `last`, without it."""
+        """The runs from place `first` up to `last`, exclusive."""
         rows = slice(int(self.start[first]), int(self.start[last]))
         runs, histories = slice(first, last), self.histories
         return Records(
@@ -99,7 +98,7 @@ class Records:
     def with_columns(self, names: Sequence[str], option: str) -> pd.DataFrame:
         """`about` with these columns, which may also be columns of the steps that are the same in all steps of a run.
 
-        Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is what asked for it.
+        Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is the parameter in question.
         """
         about = self.about
         for name in [name for name in names if name not in about.columns]:
@@ -109,8 +108,8 @@ class Records:
             if changes.any():
                 run = about["run_id"].iloc[int(changes.index[changes.to_numpy()][0])]
                 raise ConfigurationError(
-                    f"{option}={name!r}: it changes from step to step in run {run!r}. Take a column that says the same in all steps of "
-                    "a run, or pass runs=… with a row a run."
+                    f"{option}={name!r}: it changes from step to step in run {run!r}. Take a column that is the same in all steps of "
+                    "a run, or pass runs=… with one row per run."
                 )
             there = np.flatnonzero(self.lengths)
             firsts = self.steps[name].iloc[self.start[:-1][there]].set_axis(there)
@@ -119,16 +118,16 @@ class Records:
 
     @functools.cached_property
     def used(self) -> Mapping[str, Floats]:
-        """Running totals as far as known, by the names of USED, made when they are first asked for."""
-        return _Made({name: functools.partial(_used, self, name) for name in USED})
+        """Running totals as far as known, by the names of USED."""
+        return _Made(functools.partial(_used, self))
 
     @functools.cached_property
     def totals(self) -> Mapping[str, Floats]:
         """Running totals, NaN where a part is unknown."""
-        return _Made({name: functools.partial(_total, self, name) for name in USED})
+        return _Made(functools.partial(_total, self))
 
     def at_the_end(self, name: str) -> Floats:
-        """What each run had used at the end of its record."""
+        """The usage of each run at the end of its record."""
         there = self.lengths > 0
         found = np.zeros(len(self))
         found[there] = self.totals[name][self.start[1:][there] - 1]
@@ -136,15 +135,17 @@ class Records:
 
     @functools.cached_property
     def at_stop(self) -> Mapping[str, Floats]:
-        """`totals` with two more places: 0 for a run that took no step, NaN for one of which it is not known where it stops."""
-        return _Made({name: functools.partial(self._with_ends, name) for name in USED})
+        """`totals` with two more places: 0 for a run that took no step, NaN for a run with an unknown end."""
+        return _Made(lambda name: np.concatenate([self.totals[name], [0.0, np.nan]]))
 
-    def _with_ends(self, name: str) -> Floats:
-        return np.concatenate([self.totals[name], [0.0, np.nan]])
+    @functools.cached_property
+    def words(self) -> dict[str, Any]:
+        """The rows of words, as conditions on words have read them."""
+        return {}
 
     @functools.cached_property
     def several_calls(self) -> Bools:
-        """Whether a step may have been broken off before a further call: it has several, sub-agents', or wanted one more."""
+        """True for steps that limits may break off before a further call: with several calls, child runs, or a call not made."""
         calls = numbers(self.steps, "calls").fillna(1).to_numpy() > 1
         children = numbers(self.steps, "child_calls").fillna(0).to_numpy() > 0
         found: Bools = calls | children
@@ -152,8 +153,8 @@ class Records:
         return found
 
     @functools.cached_property
-    def inside(self) -> Mapping[int, list[Behind]]:
-        """What was used behind each call of the steps of several, by row: known where the runs themselves are there."""
+    def inside(self) -> Mapping[int, list[AfterCall]]:
+        """The usage after each call of the steps with several, by row; empty without histories."""
         if self.histories is None:
             return {}
         found = {}
@@ -162,36 +163,30 @@ class Records:
         return found
 
 
-class _Made(Mapping[str, Any]):
-    """A mapping whose values are made when they are first asked for."""
+class _Made(dict[str, Floats]):
+    """Arrays by the names of USED, each made when it is first asked for."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
-        self._makers, self._made = makers, dict[str, Any]()
+    def __init__(self, make: Callable[[str], Floats]) -> None:
+        super().__init__()
+        self._make = make
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._makers[name]()
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
+    def __missing__(self, name: str) -> Floats:
+        self[name] = found = self._make(name)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What a run had used behind one of a step's calls, by the names of USED: as far as known, and NaN where a part is unknown; and the
-    tokens that the call said."""
+class AfterCall:
+    """The usage of a run after one of a step's calls, by the names of USED: as far as known, and with NaN where a part is unknown; and
+    the output tokens of the call."""
 
     used: dict[str, float]
     totals: dict[str, float]
-    said: int
+    output_tokens: int
 
 
-def calls_inside(history: RunHistory, place: int) -> Iterator[Behind]:
-    """What a run had used behind each call of a step."""
+def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
+    """The usage of a run after each call of a step."""
     so_far = history.prefix(place)
     used_tokens, used_cost, calls = so_far.known_tokens, so_far.known_cost_usd, so_far.calls
     usage, cost = so_far.usage, so_far.cost
@@ -203,11 +198,13 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[Behind]:
         same = {"calls": float(calls), "time_s": call.started_s + call.duration_s}
         tokens = np.nan if usage.total_tokens is None else float(usage.total_tokens)
         totals = {"tokens": tokens, "cost_usd": np.nan if cost.usd is None else float(cost.usd), **same}
-        yield Behind({"tokens": float(used_tokens), "cost_usd": float(used_cost), **same}, totals, call.usage.output_tokens or 0)
+        yield AfterCall(
+            {"tokens": float(used_tokens), "cost_usd": float(used_cost), **same}, totals, call.usage.output_tokens or 0
+        )
 
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """A column as floats, NaN where it is NA or missing. Raises ConfigurationError for what is no number."""
+    """A column as floats, NaN where it is NA or missing. Raises ConfigurationError for text that is no number."""
     return groups.numbers(frame, name).astype(float)
 
 
@@ -218,7 +215,7 @@ _CUMULATIVE = {"tokens": "cumulative_tokens", "cost_usd": "cumulative_cost_usd"}
 _OWN = {"tokens": "total_tokens", "cost_usd": "cost_usd", "calls": "calls"}
 _CHILDREN = {"tokens": "child_tokens", "cost_usd": "child_cost_usd", "calls": "child_calls"}
 _CENT_PARTS = 12
-"""Digits behind the point that sums of money keep, so that adding floats in another order changes nothing."""
+"""Decimals of sums, so that adding floats in another order changes nothing."""
 
 
 def _used(records: Records, name: str) -> Floats:
@@ -227,12 +224,12 @@ def _used(records: Records, name: str) -> Floats:
         return running_maximum(_elapsed(records), start)
     known = numbers(steps, _KNOWN.get(name, "")) if name in _KNOWN else pd.Series(np.nan, index=steps.index)
     if known.isna().any():
-        known = known.fillna(pd.Series(_summed(records, _a_step(records, name).fillna(0.0).to_numpy()), index=steps.index))
+        known = known.fillna(pd.Series(_summed(records, _per_step(records, name).fillna(0.0).to_numpy()), index=steps.index))
     return running_maximum(known.to_numpy(dtype=float), start)
 
 
 def _total(records: Records, name: str) -> Floats:
-    """Running totals; NaN throughout where the frame has no column for them, which only a limit on them has to have."""
+    """Running totals; NaN throughout where the frame has no column for them, which only limits on them need."""
     columns = records.steps.columns
     if not any(column in columns for column in (_CUMULATIVE.get(name), _OWN.get(name, "duration_s"))):
         return np.full(len(records.run), np.nan)
@@ -240,11 +237,11 @@ def _total(records: Records, name: str) -> Floats:
         return _elapsed(records) if name == "time_s" else records.used["calls"]
     if _CUMULATIVE[name] in records.steps.columns:
         return numbers(records.steps, _CUMULATIVE[name]).to_numpy(dtype=float)
-    return _summed(records, _a_step(records, name, whole=True).to_numpy())
+    return _summed(records, _per_step(records, name, whole=True).to_numpy())
 
 
-def _a_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[Any]:
-    """What each step used; unless it has to be the whole, of tokens at least the part that is known."""
+def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[Any]:
+    """The usage of each step; without `whole` at least the part of the tokens that is known."""
     own = numbers(records.steps, records.column(_OWN[name], f"a limit on {name}").name)  # type: ignore[arg-type]
     if name == "tokens" and not whole:
         own = own.fillna(numbers(records.steps, "input_tokens").fillna(0) + numbers(records.steps, "output_tokens").fillna(0))

@@ -1,4 +1,4 @@
-"""The records of whatever a person has: a steps frame, a store, an experiment's results, results and runs."""
+"""The records of what a person passes: a steps frame, a store, an experiment's results, results and runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Recorded: TypeAlias = Any
 several of these."""
 
 LOADED_AT_ONCE = 4_096
-"""Runs of a store that stay in memory once they were needed."""
+"""So many loaded runs of a store stay in memory."""
 
 
 def records_of(recorded: Recorded, runs: pd.DataFrame | None = None) -> Records:
-    """The records of a person's runs; `runs` says more of those in a frame. Raises ConfigurationError for anything else."""
+    """The records of a person's runs; `runs` has more columns of those in a frame. Raises ConfigurationError for anything else."""
     found = _records_of(recorded, runs)
     if not len(found):
-        raise ConfigurationError("There are no runs in what was passed: record some first, or pass the frame they are in.")
+        raise ConfigurationError("There are no runs in what was passed: record some first, or pass the frame with them.")
     return found
 
 
@@ -48,14 +48,14 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
         return _of_results([recorded])
     steps, of_runs = getattr(recorded, "steps", None), getattr(recorded, "runs", None)
     if isinstance(steps, pd.DataFrame) and isinstance(of_runs, pd.DataFrame):
-        return from_frames(steps, _taken(of_runs), _loading(recorded.store) if hasattr(recorded, "store") else None)
+        return from_frames(steps, _begun(of_runs), _loading(recorded.store) if hasattr(recorded, "store") else None)
     if isinstance(recorded, Iterable) and not isinstance(recorded, str | bytes):
         several = list(recorded)
         if all(isinstance(one, RunResult | Run) for one in several):
             return _of_results(several)
     shown = f"A {type(recorded).__name__}" if isinstance(recorded, pd.Series | list | tuple | dict) else one_line(repr(recorded))
     raise ConfigurationError(
-        f"{shown} is no record of runs: pass a steps frame, a store, results of an experiment, or a list of results."
+        f"{shown} is not a record of runs: pass a steps frame, a store, results of an experiment, or a list of results."
     )
 
 
@@ -74,7 +74,7 @@ def _of_store(store: Store) -> Records:
     return from_frames(steps[steps["run_id"].isin(set(runs["run_id"]))], runs, _loading(store))
 
 
-def _taken(runs: pd.DataFrame) -> pd.DataFrame:
+def _begun(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that were begun."""
     return runs[runs["state"] != "not_started"] if "state" in runs.columns else runs
 

@@ -1,4 +1,4 @@
-"""Budgets as the code that makes them, to be pasted into a run."""
+"""Budgets as code to paste into a run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from agentlab.condition_code import number_code
 
 
 def budget_code(given: Mapping[str, Any]) -> str:
-    """A budget of these limits as it is written, `Budget(max_turns=None, max_cost=0.02)`."""
+    """A budget of these limits as code, `Budget(max_turns=None, max_cost=0.02)`."""
     order = [field.name for field in dataclasses.fields(Budget) if field.name in given]
     return f"Budget({', '.join(f'{name}={number_code(given[name])}' for name in order)})"

@@ -1,9 +1,9 @@
 """The cheapest limits that keep a given share of the successes, judged on runs that they were not chosen on.
 
-found = lab.suggest(results)                                      of steps, tokens, cost and every two of them
+found = lab.suggest(results)                                      of steps, tokens, cost and all pairs of them
 found = lab.suggest(steps, StepCountIs([2, 4, 8]), keep=0.9, cost="tokens")
 agent.run("…", stop=found.stop, budget=found.budget)              or paste found.code
-found.kept, found.kept_low, found.kept_high                       what may be expected of it
+found.kept, found.kept_low, found.kept_high                       what to expect of it
 lab.suggest(results, by="model").frame                            for each model on its own
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -24,7 +24,6 @@ from agentlab.comparing.groups import By
 from agentlab.comparing.intervals import FEW, FEWEST, Estimate, checked_level, of_mean, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.types import StopReason
-from agentlab.whatif import goals
 from agentlab.whatif.candidates import candidates
 from agentlab.whatif.choosing import (
     PARTS,
@@ -39,13 +38,13 @@ from agentlab.whatif.choosing import (
 )
 from agentlab.whatif.conditions import First
 from agentlab.whatif.frames import Sums, Task
-from agentlab.whatif.goals import Goal
+from agentlab.whatif.goals import Goal, goal_reached
 from agentlab.whatif.grids import Conditions, Grid, Limits, grids
 from agentlab.whatif.records import Bools, Floats, Ints, Records
 from agentlab.whatif.sources import Recorded, records_of
 from agentlab.whatif.suggestion import IN_WORDS, NO_INTERVAL, CostIn, Suggestion, configuration, sentences
 from agentlab.whatif.suggestions import Suggestions
-from agentlab.whatif.units import Units, folds_of, order_of, taken, units_of
+from agentlab.whatif.units import Units, folds_of, order_of, reordered, units_of
 
 __all__ = ["Suggestion", "Suggestions", "suggest"]
 
@@ -98,11 +97,11 @@ def suggest(
     """The cheapest configuration that keeps a share of the successes, judged on runs that it was not chosen on.
 
     recorded    what `lab.backtest` takes: a steps frame, a Store, results of an experiment, or a list of results
-    conditions  the candidates, a grid as for `lab.backtest`, with `budget`. Of neither: no limit; and limits on steps, tokens and cost,
-                alone and every two of them, around what the successes had used
-    goal        what counts as success, as for `lab.backtest`. None: the agent came to an end of its own
+    conditions  the candidates, a grid as for `lab.backtest`, with `budget`. Without both: no limit; and limits on steps, tokens and
+                cost, alone and in pairs, around what the successes had used
+    goal        what counts as success, as for `lab.backtest`. None: the agent finished on its own
     keep        the share to keep, above 0 and up to 1, of the runs that had reached their goal in the record
-    cost        what is to be low: `cost_usd`, `tokens`, `time_s` or `steps`, the mean over all runs, successes or not
+    cost        what to minimize: `cost_usd`, `tokens`, `time_s` or `steps`, the mean over all runs, successes or not
     by          column or columns of the runs that make groups, such as `model`, as for `lab.backtest` and `lab.summary`. The answer is
                 then `Suggestions`: one for each group, found and judged on the runs of that group alone
     runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
@@ -110,18 +109,18 @@ def suggest(
     level       that of the intervals
 
     **The rule.** Of the configurations that keep at least `keep` of the successes, the one with the least cost; of equal cost the one
-    that keeps most; then the one of fewer limits, the one whose form was given first, the strictest. What a run that was cut off in the
-    record would have cost with more room is not known: for choosing it counts with what it had cost by then, in every configuration.
+    that keeps most; then the one with fewer limits, the one that was given first, the strictest. What a run that was cut off in the
+    record would have cost without that limit is not known: for choosing it counts with its cost by then, in every configuration.
 
-    **The judgement.** The rule is applied to all folds but one, and what it chose is tried on that one, in turn. All figures of the
+    **Cross-validation.** The rule is applied to all folds but one, and its choice is tried on that one, in turn. All figures of the
     Suggestion are of these held-out runs together.
 
     **Independent units.** Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else
-    `prompt`) and whatever shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
-    unit, and the intervals are made from the units' sums. `units` says how many there are; where the successes come from fewer than 5
-    there is no suggestion.
+    `prompt`) with all that shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
+    unit, and the intervals are computed from the units' sums. `units` says how many there are; where the successes come from fewer
+    than 5 there is no suggestion.
 
-    **How good that is.** Made-up runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
+    **How good that is.** Simulated runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
     keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
 
                                                                      60 x 1   200 x 1   20 x 5   50 x 4
@@ -135,7 +134,7 @@ def suggest(
         how often that of `kept` contained the suggestion's own truth  89.5      88.5     91.0     89.5
 
     Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
-    keeps are no errors: the Suggestion is then False and says why.
+    keeps are not errors: the Suggestion is then False and says why.
 
     Example:
         >>> good = [await brief.run("?") for _ in range(30)]
@@ -158,10 +157,10 @@ def suggest(
     if cost not in get_args(CostIn):
         raise ConfigurationError(f"cost={cost!r}: choose one of {', '.join(get_args(CostIn))}.")
     if rule.is_given:
-        grids(conditions, budget)  # what cannot be tried is an error whatever the runs are
+        grids(conditions, budget)  # what cannot be tried is an error for any runs
     columns = [] if by is None else groups.columns_of(by)
     records = records_of(recorded, runs)
-    reached, is_open = goals.reached(records, goal)
+    reached, is_open = goal_reached(records, goal)
     if by is None:
         return _suggested(records, reached, is_open, rule)
     about = records.with_columns(columns, "by")
@@ -169,13 +168,13 @@ def suggest(
     found = {}
     for name in groups.in_order(names):
         its = np.flatnonzero(names == name)
-        found[name] = _suggested(taken(records, its), reached[its], is_open[its], rule)
+        found[name] = _suggested(reordered(records, its), reached[its], is_open[its], rule)
     return Suggestions(tuple(columns), found, about.loc[~names.duplicated(), columns].reset_index(drop=True))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rule:
-    """What is looked for, whatever the runs."""
+    """What to look for."""
 
     conditions: Conditions
     budget: Limits
@@ -186,34 +185,34 @@ class _Rule:
 
     @property
     def is_given(self) -> bool:
-        """Whether a person says what to try."""
+        """True if a person says what to try."""
         return self.conditions is not None or bool(self.budget)
 
 
 def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) -> Suggestion:
     """The suggestion for these runs."""
     order = order_of(records.about)
-    records, reached, is_open = taken(records, order), reached[order], is_open[order]
+    records, reached, is_open = reordered(records, order), reached[order], is_open[order]
     keep, cost, folds, level = rule.keep, rule.cost, rule.folds, rule.level
-    looked_at = measured(records, reached, is_open, cost)
-    successes = int(looked_at.succeeded.sum())
+    measures = measured(records, reached, is_open, cost)
+    successes = int(measures.succeeded.sum())
     units = units_of(records.about)
     nothing = Suggestion(keep, cost, None, runs=len(records), units=units.number, successes=successes)
-    if (lacking := _lacking(looked_at, is_open, units)) is not None:
+    if (lacking := _lacking(measures, is_open, units)) is not None:
         return _because(nothing, lacking)
-    own = None if rule.is_given else candidates(records, reached, looked_at.succeeded, keep)
+    own = None if rule.is_given else candidates(records, reached, measures.succeeded, keep)
     tried = grids(rule.conditions if own is None else own, rule.budget)
     task = Task(records, tried, reached, is_open, units.codes)
-    folds = min(folds, units.count_of(looked_at.succeeded))
-    fold = folds_of(units, looked_at.succeeded, folds)
-    counts, sums = count(task, looked_at, fold, folds)
+    folds = min(folds, units.count_of(measures.succeeded))
+    fold = folds_of(units, measures.succeeded, folds)
+    counts, sums = count(task, measures, fold, folds)
     order = preference(tried)
     points = [single(grid, point) for grid, point in task.configurations()]
     chosen = counts.cheapest(keep, order)
     by_fold = [counts.without(out).cheapest(keep, order) for out in range(folds)]
     elsewhere = [counts.without(out).most(order) if one is None else one for out, one in enumerate(by_fold)]
-    judged = judge(task, looked_at, elsewhere, fold)
-    frame = _frame(_Answer(task, counts, sums, elsewhere, chosen, judged, fold, looked_at, points), level)
+    judged = judge(task, measures, elsewhere, fold)
+    frame = _frame(_Answer(task, counts, sums, elsewhere, chosen, judged, fold, measures, points), level)
     if chosen is None:
         best = counts.most(order)
         return _because(
@@ -222,7 +221,7 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
             f"{counts.share[best]:.1%}, is kept by {configuration(points[best], 0).code}: try looser limits, or a lower keep.",
             frame,
         )
-    kept, saved, mean = _estimates(judged, looked_at, units, level)
+    kept, saved, mean = _estimates(judged, measures, units, level)
     both = ~np.isnan(judged.used)
     found = Suggestion(
         keep,
@@ -231,7 +230,7 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         *(kept.value, kept.low, kept.high),
         *(saved.value, saved.low, saved.high),
         *(mean.value, mean.low, mean.high),
-        cost_recorded=float(looked_at.whole[both].mean()) if mean.value is not None else None,
+        cost_recorded=float(measures.whole[both].mean()) if mean.value is not None else None,
         runs=len(records),
         units=units.number,
         successes=successes,
@@ -241,15 +240,14 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         frame=frame,
     )
     own_share = float(counts.share[chosen])
-    told: Iterable[str] = sentences(found, candidates=task.size, own_share=own_share, unit=units.what, level=level)
-    warned = _cautions(records, looked_at, is_open, units, judged, by_fold)
+    why = list(sentences(found, candidates=task.size, own_share=own_share, unit=units.what, level=level))
     ended = int((records.reason.astype(str) == str(StopReason.STOP_CONDITION)).sum())
     if own is not None and ended:
-        told = (
-            *told,
-            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not have: pass it with them.",
+        why.append(
+            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not have: pass it with them."
         )
-    return dataclasses.replace(found, why=(*told, *warned, *_no_interval(kept, saved, mean)))
+    why += [*_cautions(records, measures, is_open, units, judged, by_fold), *_no_interval(kept, saved, mean)]
+    return dataclasses.replace(found, why=tuple(why))
 
 
 def _because(nothing: Suggestion, reason: str, frame: pd.DataFrame | None = None) -> Suggestion:
@@ -264,30 +262,28 @@ def _checked_keep(keep: object) -> float:
 
 def _checked_folds(folds: object) -> int:
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise ConfigurationError(
-            f"folds={folds!r}: pass into how many parts the runs are divided, a whole number from 2 on, such as 5."
-        )
+        raise ConfigurationError(f"folds={folds!r}: pass the number of parts to divide the runs into, at least 2, such as 5.")
     return folds
 
 
-def _lacking(looked_at: Measured, is_open: Bools, units: Units) -> str | None:
-    """Why the data cannot answer; None where they can."""
-    runs, successes = len(is_open), int(looked_at.succeeded.sum())
+def _lacking(measures: Measured, is_open: Bools, units: Units) -> str | None:
+    """Why there can be no suggestion; None where there can."""
+    runs, successes = len(is_open), int(measures.succeeded.sum())
     if successes < FEWEST:
         unknown = f"; of {counted(int(is_open.sum()), 'run')} it is not known whether they did" if is_open.any() else ""
         return (
             f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and it takes {FEWEST}: record more runs, or "
             "say with goal=… what counts as success."
         )
-    if (several := units.count_of(looked_at.succeeded)) < FEWEST:
+    if (several := units.count_of(measures.succeeded)) < FEWEST:
         more = "record runs of more prompts" if units.what == "prompt" else "record the task again"
         return (
             f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent. A "
             f"suggestion takes {FEWEST} {units.what}s: {more}."
         )
-    if np.isnan(looked_at.whole).all():
-        others = ", ".join(repr(name) for name in get_args(CostIn) if name != looked_at.cost)
-        return f"cost={looked_at.cost!r} is known of no run: take another measure, {others}."
+    if np.isnan(measures.whole).all():
+        others = ", ".join(repr(name) for name in get_args(CostIn) if name != measures.cost)
+        return f"cost={measures.cost!r} is not known for any run: use another measure, {others}."
     return None
 
 
@@ -300,13 +296,12 @@ def _longest(task: Task, grid: Grid) -> int:
 # Figures -----------------------------------------------------------------------------------------------------------------------
 
 
-def _estimates(judged: Judged, looked_at: Measured, units: Units, level: float) -> tuple[Estimate, Estimate, Estimate]:
-    """What is kept of the successes, what is saved of the cost, and the mean cost, on held-out runs."""
-
+def _estimates(judged: Judged, measures: Measured, units: Units, level: float) -> tuple[Estimate, Estimate, Estimate]:
+    """The kept share of the successes, the saved share of the cost, and the mean cost, on held-out runs."""
     known = ~np.isnan(judged.kept)
     kept = of_share(judged.kept[known], units.of[known], level=level)
-    spent = ~np.isnan(judged.used) & ~np.isnan(looked_at.whole)
-    used, whole, of = judged.used[spent], looked_at.whole[spent], units.of[spent]
+    spent = ~np.isnan(judged.used) & ~np.isnan(measures.whole)
+    used, whole, of = judged.used[spent], measures.whole[spent], units.of[spent]
     if 2 * len(used) < len(spent):
         unknown = Estimate(None, None, None, len(used), f"unknown for {len(spent) - len(used):,} of {len(spent):,} runs")
         return kept, unknown, unknown
@@ -315,7 +310,7 @@ def _estimates(judged: Judged, looked_at: Measured, units: Units, level: float) 
 
 
 def _saved(used: Floats, whole: Floats, of: Ints, level: float) -> Estimate:
-    """The share that is saved of the cost, with the interval of the logarithm of what is left, from the units' errors."""
+    """The saved share of the cost, with the interval of the logarithm of what is left, from the units' errors."""
     if not used.sum():
         return Estimate(1.0 if whole.sum() else None, None, None, len(used), "nothing was used")
     left = float(used.sum() / whole.sum())
@@ -337,14 +332,14 @@ class _Answer:
     chosen: int | None
     judged: Judged
     fold: Ints
-    looked_at: Measured
+    measures: Measured
     points: Sequence[Grid]
 
 
 def _frame(answer: _Answer, level: float) -> pd.DataFrame:
-    """A row a candidate: a backtest's, and what it was chosen and judged by."""
+    """One row per candidate: that of a backtest, and the figures by which it was chosen and judged."""
     task, counts, judged = answer.task, answer.counts, answer.judged
-    priced = int((~np.isnan(answer.looked_at.whole)).sum())
+    priced = int((~np.isnan(answer.measures.whole)).sum())
     size = range(task.size)
     held = {
         number: np.isin(answer.fold, [at for at, one in enumerate(answer.taken) if one == number]) for number in set(answer.taken)
@@ -361,7 +356,7 @@ def _frame(answer: _Answer, level: float) -> pd.DataFrame:
             **answer.sums.columns(level),
             "code": pd.array([configuration(point, 0).code for point in answer.points], dtype="string"),
             "kept_share": pd.array([None if np.isnan(one) else float(one) for one in share], dtype="Float64"),
-            "spent_mean": pd.array(counts.spent.sum(axis=1) / PARTS[answer.looked_at.cost] / priced, dtype="Float64"),
+            "spent_mean": pd.array(counts.spent.sum(axis=1) / PARTS[answer.measures.cost] / priced, dtype="Float64"),
             "chosen": pd.array([number == answer.chosen for number in size], dtype="boolean"),
             "folds_chosen": pd.array([answer.taken.count(number) for number in size], dtype="Int64"),
             "held_out_runs": pd.array([int(held[number].sum()) if number in held else None for number in size], dtype="Int64"),
@@ -375,34 +370,34 @@ def _frame(answer: _Answer, level: float) -> pd.DataFrame:
 
 
 def _cautions(  # noqa: PLR0917
-    records: Records, looked_at: Measured, is_open: Bools, units: Units, judged: Judged, by_fold: Sequence[int | None]
+    records: Records, measures: Measured, is_open: Bools, units: Units, judged: Judged, by_fold: Sequence[int | None]
 ) -> Iterator[str]:
-    """How far it can be trusted."""
-    runs, successes = len(records), int(looked_at.succeeded.sum())
+    """Sentences on how far it can be trusted."""
+    runs, successes = len(records), int(measures.succeeded.sum())
     if successes < FEW:
         yield f"{counted(successes, 'success').replace('successs', 'successes')}: {TOO_FEW}."
-    elif (several := units.count_of(looked_at.succeeded)) < FEW:
+    elif (several := units.count_of(measures.succeeded)) < FEW:
         yield f"Successes of {units.counted(several)}: {TOO_FEW}."
     if units.one_prompt:
-        yield "All runs are of one prompt: this speaks of that prompt, not of others."
+        yield "All runs are of one prompt: this holds for that prompt, not for others."
     elif units.what == "run":
-        yield "Neither prompts nor recordings of the runs are known: this takes the runs as independent of each other."
+        yield "Neither prompts nor recordings of the runs are known: this treats the runs as independent of each other."
     if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
-        yield f"{failed:,} of {runs:,} runs ended in an error: they have not reached the goal, and what they cost is in the mean."
+        yield f"{failed:,} of {runs:,} runs ended in an error: they did not reach the goal, and their cost is in the mean."
     if unknown := int(judged.unknown.sum()):
         yield (
             f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: what they would have "
-            "cost is not known and left out; for choosing they count with what they had cost by then."
+            "cost is not known and left out; for choosing they count with their cost by then."
         )
-    if no_cost := int(np.isnan(looked_at.whole).sum()):
-        what = IN_WORDS[looked_at.cost]
+    if no_cost := int(np.isnan(measures.whole).sum()):
+        what = IN_WORDS[measures.cost]
         yield f"Of {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} is not known: they are left out of it."
     if is_open.any():
         yield f"Of {int(is_open.sum()):,} of {runs:,} runs it is not known whether they succeeded: they count as neither."
-    if lost := int(np.isnan(judged.kept[looked_at.succeeded]).sum()):
+    if lost := int(np.isnan(judged.kept[measures.succeeded]).sum()):
         yield f"Of {lost:,} of {successes:,} successes it is not known whether these limits would keep them: they are left out."
-    if cut := int((~records.own_end & ~looked_at.succeeded & ~is_open).sum()):
-        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: what more room would have given is not known."
+    if cut := int((~records.own_end & ~measures.succeeded & ~is_open).sum()):
+        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: what they would have reached is not known."
     if None in by_fold:
         yield f"In {by_fold.count(None)} of {len(by_fold)} parts no configuration kept enough; the one that kept most was judged there."
 

@@ -1,4 +1,4 @@
-"""What `lab.suggest` answers with: limits for a run, what may be expected of them, and how far that can be trusted."""
+"""The answer of `lab.suggest`: limits for a run, what to expect of them, and how far that can be trusted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from agentlab.whatif.spelled import budget_code
 
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}
-"""The column of a backtest's frame for what is to be low."""
+"""The column of a backtest's frame for each measure of cost."""
 DRAWING = "agentlab.plots.what_if_frontier:what_if_with_suggestion"
 NO_INTERVAL = "No interval for"
-"""Sentences that begin so say of a figure why it has none."""
+"""The start of sentences that say why a figure has no interval."""
 DEFAULT_TURNS = Budget().max_turns or 0
-"""A run whose budget does not say otherwise ends here."""
+"""The turns of a run whose budget has no other number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class Configuration:
 
     stop: StopCondition | None
     budget: Budget | None
-    """None: the default one will do, no recorded run came to its 20 turns."""
+    """None: the default one is enough, no recorded run reached its 20 turns."""
     code: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestion:
-    """What `lab.suggest` found: limits for a run, and what may be expected of them. False where there is none, see `why`.
+    """What `lab.suggest` found: limits for a run, and what to expect of them. False where there are none, see `why`.
 
-    What is `kept`, `saved` and what it `cost` are measured on runs that had no part in choosing, each with its interval; None is not
-    known. `kept` is a share of the successes, `saved` a share of what the same runs cost in the record, `cost` and `cost_recorded` are
-    means a run, in the unit of `cost_in`.
+    `kept`, `saved` and `cost` are measured on runs that had no part in choosing, each with its interval; None is not known. `kept` is a
+    share of the successes, `saved` a share of what the same runs cost in the record, `cost` and `cost_recorded` are means per run, in
+    the unit of `cost_in`.
 
     Example:
         >>> found = lab.suggest([result])
@@ -75,11 +75,11 @@ class Suggestion:
     """Of the held-out runs, those that were cut off in the record before the limits: what they would have cost is left out."""
     folds: int = 0
     same_choice: int = 0
-    """In how many of the folds the same configuration was chosen; few of them: others would do about as well, see `frame`."""
+    """In how many of the folds the same configuration was chosen; with few of them others are about as good, see `frame`."""
     why: tuple[str, ...] = ()
     """How it was found and how far it can be trusted, in sentences; where there is no suggestion, why not."""
     frame: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
-    """A row a candidate, as `lab.backtest` gives it, and `code`; `kept_share` and `spent_mean`, by which it is chosen; `chosen`;
+    """One row per candidate, as in `lab.backtest`, and `code`; `kept_share` and `spent_mean`, by which it is chosen; `chosen`;
     `folds_chosen`, how many folds chose it, and from their held-out runs `held_out_runs`, `held_out_kept` and `held_out_cost`."""
 
     def __bool__(self) -> bool:
@@ -144,7 +144,7 @@ class Suggestion:
         return printable(f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})")
 
     def in_short(self) -> str:
-        """What is kept and saved, in words.
+        """The shares kept and saved, in words.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
@@ -162,8 +162,8 @@ class Suggestion:
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:
-    """A grid of one point for a run. A budget that does not say how many turns would end it after 20: where it let a recorded run take
-    more, the budget says that there is no such limit."""
+    """A grid of one point for a run. A budget without a number of turns would end it after 20: where a recorded run took more, the
+    budget says that there is no such limit."""
     limits = dict(grid.budget)
     if "max_turns" not in limits and longest > DEFAULT_TURNS:
         limits["max_turns"] = None
@@ -174,25 +174,25 @@ def configuration(grid: Grid, longest: int) -> Configuration:
 
 
 def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str, level: float) -> Iterator[str]:
-    """What a suggestion comes to, in words."""
+    """A suggestion in words."""
     code = found.code
     yield (
         f"{code} is the cheapest of {candidates:,} configurations that keep at least {found.keep:.4g} of the {found.successes:,} "
-        f"successes in {found.runs:,} runs: on these same runs it keeps {own_share:.1%}, a figure that flatters, since they chose it."
+        f"successes in {found.runs:,} runs: on these same runs it keeps {own_share:.1%}, which is optimistic: it was chosen on them."
     )
     before, after = amount(found.cost_recorded, found.cost_in), amount(found.cost, found.cost_in)
     yield (
         f"On runs it was not chosen on ({found.folds} parts, by {unit}, {found.units:,} in all) the rule {found.in_short()} "
         f"(intervals at {level:.4g}): "
-        f"{after} a run in place of {before}."
+        f"{after} per run instead of {before}."
     )
     if found.kept is not None and found.kept < found.keep:
-        yield f"That is less than {found.keep:.4g}: where so much has to be kept, ask for more than that."
+        yield f"That is less than {found.keep:.4g}: to keep that much, ask for more."
     same = f"In {found.same_choice} of {found.folds} parts the same configuration was chosen"
-    yield f"{same}." if 2 * found.same_choice > found.folds else f"{same}: others would do about as well, see frame."
+    yield f"{same}." if 2 * found.same_choice > found.folds else f"{same}: others are about as good, see frame."
     if found.found is not None and found.found.stop is None and found.found.budget is None:
-        what = "none is" if found.unknown_share else "it is the record itself that is"
-        yield f"So no limit that was tried keeps so much for less: {what} suggested."
+        what = "no limit" if found.unknown_share else "the record itself"
+        yield f"No limit that was tried keeps as much for less: the suggestion is {what}."
 
 
 IN_WORDS = {"cost_usd": "the cost", "tokens": "the tokens", "time_s": "the time", "steps": "the steps"}

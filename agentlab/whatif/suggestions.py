@@ -1,4 +1,4 @@
-"""What `lab.suggest(…, by=…)` answers with: a suggestion for each group of runs, and all of them as a frame."""
+"""The answer of `lab.suggest(…, by=…)`: a suggestion for each group of runs, and all of them as a frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentlab.printable import AS_WRITTEN, cut, escape, printable
 from agentlab.whatif.suggestion import AXES, DRAWING, NO_INTERVAL, Suggestion
 
 MOST_SHOWN = 40
-"""So many groups are shown where all are; the frame has them all."""
+"""So many groups are shown; the frame has them all."""
 
 _FIGURES = (
     "kept", "kept_low", "kept_high", "saved", "saved_low", "saved_high", "cost", "cost_low", "cost_high", "cost_recorded",
@@ -30,7 +30,7 @@ _COUNTS = ("runs", "units", "successes", "folds", "same_choice")
 class Suggestions:
     """A Suggestion for each group of runs, by the group's name: `found["gpt-5-mini"]`, `found.groups.items()`.
 
-    Each is what `lab.suggest` says of the runs of that group alone. True where any group has one; a group with too few runs has a
+    Each is the answer of `lab.suggest` for the runs of that group alone. True where any group has one; a group with too few runs has a
     Suggestion that is False and says why.
 
     Example:
@@ -45,11 +45,11 @@ class Suggestions:
     groups: Mapping[str, Suggestion]
     """By name, in the order of their first runs; the values of several columns are joined as in a comparison, `openai · gpt-5-mini`."""
     keys: pd.DataFrame
-    """A row a group: the values of the columns of `by`."""
+    """One row per group: the values of the columns of `by`."""
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """A row a group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, independent
+        """One row per group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, independent
         `units`, `successes`, `folds`, `same_choice`; `kept`, `saved`, `cost`, each with `_low` and `_high`, `cost_recorded` and
         `unknown_share`, all from runs that had no part in choosing; `small_sample` and `no_interval`, in words.
 
@@ -72,8 +72,8 @@ class Suggestions:
                 **{name: of([getattr(one, name) for one in found], "Int64") for name in _COUNTS},
                 **{name: of([getattr(one, name) for one in found], "Float64") for name in _FIGURES},
                 "no_suggestion": of([None if one else " ".join(one.why) for one in found], "string"),
-                "small_sample": of([_said(one, lambda words: TOO_FEW in words) for one in found], "string"),
-                "no_interval": of([_said(one, lambda words: words.startswith(NO_INTERVAL)) for one in found], "string"),
+                "small_sample": of([_sentences(one, lambda words: TOO_FEW in words) for one in found], "string"),
+                "no_interval": of([_sentences(one, lambda words: words.startswith(NO_INTERVAL)) for one in found], "string"),
             }
         )
 
@@ -101,8 +101,8 @@ class Suggestions:
         if not parts:
             return pd.DataFrame()
         whole = pd.concat(parts, ignore_index=True)
-        behind = [name for name in parts[0].columns if name not in fronts]
-        return whole[[*fronts, *behind]]
+        after = [name for name in parts[0].columns if name not in fronts]
+        return whole[[*fronts, *after]]
 
     def plot(self, **options: Any) -> Any:
         """The candidates of all groups, cost against success, with a ring around each that is suggested: `lab.plots.what_if`, and its
@@ -145,14 +145,14 @@ class Suggestions:
         return hash((self.by, tuple(self.groups)))
 
     def __repr__(self) -> str:
-        told = "; ".join(f"{name}: {one.code if one else 'none'}" for name, one in self.groups.items())
-        return cut(f"Suggestions(by {', '.join(self.by)}: {told})", 2_000)
+        found = "; ".join(f"{name}: {one.code if one else 'none'}" for name, one in self.groups.items())
+        return cut(f"Suggestions(by {', '.join(self.by)}: {found})", 2_000)
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th>{escape(name, 200)}</th><td><code>{escape(one.code, 500) if one else 'none'}</code></td>"
             f"<td>{escape(f'On runs it was not chosen on it {one.in_short()}.' if one else ' '.join(one.why), 500)}</td>"
-            f"<td>{escape(_said(one, lambda words: TOO_FEW in words) or '', 500)}</td></tr>"
+            f"<td>{escape(_sentences(one, lambda words: TOO_FEW in words) or '', 500)}</td></tr>"
             for name, one in list(self.groups.items())[:MOST_SHOWN]
         )
         more = f"<p>… and {len(self.groups) - MOST_SHOWN:,} more in <code>.frame</code></p>" if len(self) > MOST_SHOWN else ""
@@ -160,8 +160,8 @@ class Suggestions:
         return f'<div class="{AS_WRITTEN}">{head}<table>{rows}</table>{more}</div>'
 
 
-def _said(one: Suggestion, which: Any) -> str | None:
-    """The sentences of a suggestion that are of a kind; None where there are none."""
+def _sentences(one: Suggestion, which: Any) -> str | None:
+    """The sentences of a suggestion that `which` accepts; None where there are none."""
     return " ".join(words for words in one.why if one and which(words)) or None
 
 

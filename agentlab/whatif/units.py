@@ -1,8 +1,8 @@
-"""Which runs are independent of each other: the units of intervals and of the folds that limits are judged on.
+"""Independent units of runs, for intervals and for the folds of cross-validation.
 
-Repeats of a prompt resemble each other, and replays of one recording are the same run once more. So a unit is a prompt with all its
-runs, and whatever shares a recording with them. Where all runs are of one prompt, units are recordings, and speak of that prompt
-alone. A run of which neither is known is a unit by itself.
+Repeats of a prompt resemble each other, and replays of one recording are the same run. So a unit is a prompt with all its runs, and all
+that share a recording with them. Where all runs are of one prompt, units are recordings, and hold for that prompt only. A run of which
+neither is known is a unit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ PROMPTS = ("prompt_id", "prompt")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """`what` they are, `prompt`, `recording` or `run`, and which unit each run belongs to, from 0."""
+    """`what` the units are, `prompt`, `recording` or `run`, and the unit of each run, from 0."""
 
     what: str
     of: Ints
     one_prompt: bool
-    """All runs are of one prompt, so that only its runs can be told apart."""
+    """All runs are of one prompt."""
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """The number of units."""
         return int(self.of.max(initial=-1)) + 1
 
     @property
@@ -40,11 +40,11 @@ class Units:
         return None if self.number == len(self.of) else self.of
 
     def count_of(self, runs: Bools) -> int:
-        """In how many units these runs are."""
+        """The number of units of these runs."""
         return len(np.unique(self.of[runs]))
 
     def counted(self, number: int) -> str:
-        """So many of them, in words."""
+        """A number of units in words."""
         return counted(number, self.what)
 
 
@@ -53,21 +53,21 @@ def units_of(about: pd.DataFrame) -> Units:
     about = about.reset_index(drop=True)
     prompt = groups.unit_of(about, None)
     one = bool(prompt) and about[prompt[0]].nunique(dropna=False) == 1
-    told = about.drop(columns=[name for name in PROMPTS if name in about.columns]) if one else about
+    columns = about.drop(columns=[name for name in PROMPTS if name in about.columns]) if one else about
     recorded = "recording_id" in about.columns and about["recording_id"].notna().any()
     what = "prompt" if prompt and not one else "recording" if recorded else "run"
-    return Units(what, np.unique(groups.units_of(told, None), return_inverse=True)[1].astype(np.int64), one)
+    return Units(what, np.unique(groups.units_of(columns, None), return_inverse=True)[1].astype(np.int64), one)
 
 
 def order_of(about: pd.DataFrame) -> Ints:
-    """The places of the runs unit by unit, by their ids, so that the order in which they came changes nothing."""
+    """The places of the runs by unit and id, so that the order in which they were passed changes nothing."""
     by_id = np.argsort(about["run_id"].astype(str).to_numpy(), kind="stable")
     found: Ints = by_id[np.argsort(units_of(about.iloc[by_id]).of, kind="stable")]
     return found
 
 
-def taken(records: Records, order: Ints) -> Records:
-    """Runs by their places, in this order."""
+def reordered(records: Records, order: Ints) -> Records:
+    """The runs at these places, in this order."""
     if np.array_equal(order, np.arange(len(records))):
         return records
     lengths, histories = records.lengths[order], records.histories
@@ -87,14 +87,14 @@ def taken(records: Records, order: Ints) -> Records:
 
 
 def folds_of(units: Units, succeeded: Bools, folds: int) -> Ints:
-    """The fold of each run: successes spread evenly, then runs, else by a lot that is always the same."""
+    """The fold of each run: successes spread evenly, then runs, else in a random order that is always the same."""
     number = int(units.of.max()) + 1
     successes = np.bincount(units.of[succeeded], minlength=number)
     runs = np.bincount(units.of, minlength=number)
-    lot = np.random.default_rng(SEED).permutation(number)
+    shuffled = np.random.default_rng(SEED).permutation(number)
     fold_of = np.zeros(number, np.int64)
     filled = [[0, 0, fold] for fold in range(folds)]
-    for unit in lot[np.argsort(-successes[lot], kind="stable")]:
+    for unit in shuffled[np.argsort(-successes[shuffled], kind="stable")]:
         least = min(filled)
         least[0] += int(successes[unit])
         least[1] += int(runs[unit])

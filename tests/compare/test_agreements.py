@@ -109,7 +109,7 @@ def test_the_last_finish_reason_of_real_runs_over_the_termination_frame() -> Non
     assert found.what == "the same finish_reason, why the last response of the run ended"
     assert found.scenarios[["one", "two", "three"]].iloc[0].tolist() == ["end_turn", "end_turn", "tool_calls"]
     assert found.pairs["same"].tolist() == [1, 0, 0]
-    with pytest.raises(errors.ConfigurationError, match=r"misses the column prompt_id: .*frame\.merge"):
+    with pytest.raises(errors.ConfigurationError, match=r"needs the column prompt_id: .*frame\.merge"):
         lab.agreement(termination)
 
 

@@ -135,7 +135,7 @@ def test_what_is_not_finite_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"), [("first", "'step' has 'first', which is no number"), (1.5, "Step 1.5 is no whole number")], ids=str
+    ("step", "told"), [("first", "'step' has 'first', which is no number"), (1.5, "Step 1.5 is not a whole number")], ids=str
 )
 def test_a_step_that_is_no_whole_number(step: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
@@ -177,7 +177,9 @@ def test_runs_that_say_less_choose_among_the_steps() -> None:
 def test_ids_of_two_dtypes_are_said_to_be_different() -> None:
     numbered = steps_of([2, 3], [True, True], ids=["1", "2"])
 
-    with pytest.raises(ConfigurationError, match="No step is of any of these runs: run_id is '1' in the steps and 1 in runs="):
+    with pytest.raises(
+        ConfigurationError, match="The steps belong to none of these runs: run_id is '1' in the steps and 1 in runs="
+    ):
         lab.backtest(numbered, StepCountIs(2), runs=pd.DataFrame({"run_id": [1, 2]}))
 
 
@@ -202,10 +204,10 @@ def test_a_goal_may_have_gone_through_a_file() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (STEPS["step"], "A Series is no record of runs"),
-        (STEPS.to_dict("records"), "A list is no record of runs"),
+        (STEPS["step"], "A Series is not a record of runs"),
+        (STEPS.to_dict("records"), "A list is not a record of runs"),
         ("x" * 9_000, "'xxx"),
-        (None, "None is no record of runs"),
+        (None, "None is not a record of runs"),
     ],
     ids=["series", "records", "text", "None"],
 )
@@ -216,10 +218,10 @@ def test_what_is_no_record_is_named_in_one_line(given: Any, told: str) -> None:
 
 
 def test_errors_name_the_function_and_plain_values() -> None:
-    with pytest.raises(ConfigurationError, match=r"lab\.plots\.cost_success\(\) misses the column terminated"):
+    with pytest.raises(ConfigurationError, match=r"lab\.plots\.cost_success\(\) needs the column terminated"):
         lab.plots.cost_success(RUNS.drop(columns="terminated"))
     twice = pd.concat([RUNS, RUNS.assign(run_id="second " + RUNS["run_id"])]).assign(repeat=1)
-    with pytest.raises(ConfigurationError, match="repeat=1: add what tells them apart"):
+    with pytest.raises(ConfigurationError, match="repeat=1: add what distinguishes them"):
         lab.agreement(twice)
 
 

@@ -117,7 +117,7 @@ def test_a_survival_curve_is_drawn_with_marks_where_runs_were_cut_off() -> None:
     assert legend_of(ax)[-1] == "cut off, or\nnot ended"
     assert "a at least half finished by step 5 (estimated), 2 of 4 ended, 2 cut off or not ended; b " in ax.alt
     none = lab.plots.survival(runs_of(["a", "a"], terminated=[False, None], steps=[2, 1]))
-    assert "a fewer than half (estimated), 0 of 2 ended, 2 cut off or not ended." in none.alt
+    assert "a fewer than half finished (estimated), 0 of 2 ended, 2 cut off or not ended." in none.alt
 
 
 # Points with intervals ------------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_nothing_yet(plot: Any, frame: pd.DataFrame) -> None:
 
 @each
 def test_what_is_missing_is_named(plot: Any, frame: pd.DataFrame) -> None:
-    with pytest.raises(errors.ConfigurationError, match="misses the column"):
+    with pytest.raises(errors.ConfigurationError, match="needs the column"):
         plot(frame.drop(columns="provider"))
     with pytest.raises(errors.ConfigurationError, match="cannot read list"):
         plot([1])

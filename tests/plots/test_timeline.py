@@ -229,7 +229,12 @@ def lane_names(ax: Axes) -> list[str]:
 def test_lanes_bars_marks_steps_and_the_end() -> None:
     ax = lab.plots.timeline(ALL)
 
-    assert lane_names(ax) == ["openai:gpt-4.1-mini", "calls", "tools: search, open: x", *[name for name, _ in list(LANES.values())[2:]]]
+    assert lane_names(ax) == [
+        "openai:gpt-4.1-mini",
+        "calls",
+        "tools: search, open: x",
+        *[name for name, _ in list(LANES.values())[2:]],
+    ]
     assert {gid for gid in gids(ax) if gid.startswith("bar:")} == {
         "bar:call:ok", "bar:call:cut", "bar:call:failed", "bar:tool:ok", "bar:tool:failed", "bar:continuation:ok",
     }  # fmt: skip

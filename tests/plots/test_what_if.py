@@ -82,7 +82,8 @@ def test_what_is_too_much_unknown_is_not_drawn_beside_the_rest() -> None:
     assert line(ax, "frontier").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert line(ax, "points").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert legend_of(ax) == [
-        "Pareto frontier: the\nmost for as little", "1 not drawn: more than\n5% of the runs unknown", "1 not drawn:\ncost or success unknown",
+        "Pareto frontier: the\nmost for as little", "1 not drawn: more than\n5% of the runs unknown",
+            "1 not drawn:\ncost or success unknown",
         "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip
     assert "unknown: 0% to 5% of the runs. Not drawn, since more than 5% of the runs is unknown: 1." in ax.alt
@@ -113,7 +114,7 @@ def test_nothing_to_draw_and_what_is_wrong() -> None:
     assert "cost or success unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
     with pytest.raises(errors.ConfigurationError, match="cost_mean"):
         lab.plots.what_if(empty, x="costs_mean")
-    with pytest.raises(errors.ConfigurationError, match="misses the column"):
+    with pytest.raises(errors.ConfigurationError, match="needs the column"):
         lab.plots.what_if(steps())
     with pytest.raises(errors.ConfigurationError, match="most_unknown"):
         lab.plots.what_if(empty, most_unknown=5)

@@ -17,7 +17,7 @@ from agentlab.history import RunHistory
 from agentlab.stop import StopCondition
 from agentlab.testing import Said, call, say
 from agentlab.types import FinishReason
-from agentlab.whatif.prefixes import told
+from agentlab.whatif.prefixes import reading_name
 
 from .made import (
     UNBOUNDED,
@@ -62,7 +62,7 @@ def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunRe
         return
     assert answer["stop_reason"] == live.stop_reason.value
     if live.stop_reason not in OF_LIMITS:
-        assert answer["fired"] == (", ".join(map(told, live.conditions_met)) or None)
+        assert answer["fired"] == (", ".join(map(reading_name, live.conditions_met)) or None)
     else:
         assert f"Budget reached: {answer['fired']} " in live.detail or "left nothing" in live.detail or live.detail
     assert answer["calls"] == live.history.calls

@@ -17,7 +17,8 @@ from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.types import FinishReason
-from agentlab.whatif import frames, goals
+from agentlab.whatif import frames
+from agentlab.whatif.goals import goal_reached
 from agentlab.whatif.grids import grids
 from agentlab.whatif.sources import records_of
 
@@ -316,7 +317,7 @@ def test_a_tool_that_hands_the_answer_in_is_success() -> None:
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "nothing": (lambda: lab.backtest(five()), ConfigurationError, "Nothing to try"),
     "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "There are no runs"),
-    "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is no record of runs"),
+    "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is not a record of runs"),
     "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is no record"),
     "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
     "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "An empty dict"),
@@ -330,7 +331,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "by": (lambda: lab.backtest(five(), StepCountIs(2), by="providers"), ConfigurationError, "Did you mean 'provider'"),
     "goal": (lambda: lab.backtest(five(), StepCountIs(2), goal="scor"), ConfigurationError, "goal='scor'"),
     "level": (lambda: lab.backtest(five(), StepCountIs(2), level=95), ConfigurationError, "level=95"),
-    "custom": (lambda: lab.backtest(lab.frame(five()), lambda history: True), ConfigurationError, "asks the runs themselves"),
+    "custom": (lambda: lab.backtest(lab.frame(five()), lambda history: True), ConfigurationError, "reads the history of each run"),
     "columns": (lambda: lab.backtest(pd.DataFrame({"a": [1]}), StepCountIs(2)), ConfigurationError, "no column 'run_id'"),
     "filtered": (lambda: lab.backtest(lab.frame(five()).iloc[2:], StepCountIs(2)), ConfigurationError, "step 3 where step 1"),
     "twice": (lambda: lab.backtest(twice(), StepCountIs(2)), ConfigurationError, "step 1 where step 2"),
@@ -370,7 +371,7 @@ def test_everything_is_asked_once_for_all_configurations() -> None:
 
 def test_the_goal_is_read_over_whole_runs() -> None:
     records = records_of([five()])
-    reached, is_open = goals.reached(records, StepCountIs(3))
+    reached, is_open = goal_reached(records, StepCountIs(3))
     assert list(reached) == [2]
     assert not is_open.any()
     task = frames.Task(records, grids(StepCountIs([1, 2]), None), reached, is_open)

@@ -27,7 +27,7 @@ from agentlab import (
 from agentlab.condition_code import condition_code
 from agentlab.testing import ScriptedProvider
 from agentlab.whatif.from_frames import from_frames
-from agentlab.whatif.units import folds_of, order_of, taken, units_of
+from agentlab.whatif.units import folds_of, order_of, reordered, units_of
 from tests.plots.made import look, looping, run_of
 from tests.whatif.made_runs import drawn, known, steps_of
 
@@ -170,7 +170,7 @@ def test_each_part_is_judged_by_what_was_chosen_on_the_others() -> None:
     found = suggest(steps, StepCountIs(range(1, 15)), keep=0.9, cost="steps", folds=4)
 
     records = from_frames(steps)
-    records = taken(records, order_of(records.about))
+    records = reordered(records, order_of(records.about))
     won = records.goal < records.lengths
     fold = folds_of(units_of(records.about), won, 4)
     kept, used = np.zeros(len(records)), np.zeros(len(records))

@@ -10,7 +10,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import FinishReasonIs, StepCountIs, errors, suggest
-from agentlab.comparing.intervals import wilson
+from agentlab.comparing.intervals import of_share
 from tests.whatif.made_runs import known, steps_of
 
 # What is not known -----------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_small_samples_say_so() -> None:
     assert (prompts.units, prompts.folds) == (6, 5)
     assert any(sentence.startswith("Successes of 6 prompts: fewer than 20") for sentence in prompts.why)
     assert (prompts.kept, prompts.kept_high) == (1.0, 1.0)
-    assert prompts.kept_low == pytest.approx(wilson(6, 6).low), "as of six, not of thirty"
+    assert prompts.kept_low == pytest.approx(of_share([1] * 6).low), "as of six, not of thirty"
     assert any("No interval for what is saved: the means of all 6 units are the same" in sentence for sentence in prompts.why)
 
     one = suggest(steps_of([2] * 30, [True] * 30, prompts=["a"] * 30), StepCountIs([2, 3]), cost="steps")
