@@ -1,4 +1,4 @@
-"""What the libraries underneath log is without keys: httpx logs addresses, httpcore response headers, botocore what it signs."""
+"""Redacted logs of the libraries below: httpx logs addresses, httpcore response headers, botocore signed requests."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LOGGERS = (
 
 
 class WithoutKeys(logging.Filter):
-    """Lets every record through, its message and its traceback without keys. For a logger or a handler of your own, too."""
+    """Passes every record, with its message and its traceback redacted. Also for loggers and handlers of your own."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replace what is a key in this record."""
+        """Redact this record."""
         try:
-            said = record.getMessage()
-        except Exception:  # a format that does not fit: logging itself tells of it
+            message = record.getMessage()
+        except Exception:  # a wrong format: logging reports it
             return True
-        hidden = without_keys(said)
-        if hidden != said:
-            record.msg, record.args = hidden, ()
+        redacted = without_keys(message)
+        if redacted != message:
+            record.msg, record.args = redacted, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = _FORMATTER.formatException(record.exc_info)
         if record.exc_text:
@@ -40,6 +40,6 @@ _FILTER = WithoutKeys()
 
 
 def hide_keys() -> None:
-    """Have those libraries' loggers without keys from here on."""
+    """Redact the logs of those libraries from now on."""
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_FILTER)  # twice is once
+        logging.getLogger(name).addFilter(_FILTER)  # adding it twice has no effect

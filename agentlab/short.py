@@ -1,18 +1,18 @@
-"""Long things made short: a conversation as a transcript to be summed up, a budget's rest in words."""
+"""Texts for a sub-agent's caller: a transcript to summarize, a task with a summary, what is left of a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agentlab.amounts import in_words as number_in_words
+from agentlab.amounts import in_words
 from agentlab.results import Remaining
 from agentlab.types import Message
 
 LONGEST_SUMMARY_TOKENS = 500
 LONGEST_TRANSCRIPT = 40_000
-"""Characters; what is in the middle is left out."""
+"""Characters of a transcript; the middle is left out."""
 LONGEST_RESULT = 2_000
-"""Characters of one tool's result in it."""
+"""Characters of one tool result in it."""
 
 SUM_UP = (
     "You are given a task and the record of what was done about it so far. Sum up in at most 300 words, for someone who goes on with "
@@ -22,27 +22,27 @@ SUM_UP = (
 
 
 def transcript(task: str, messages: Iterable[Message]) -> str:
-    """A conversation as one text, of bounded length."""
-    whole = "\n\n".join(_lines(messages))
-    return f"The task:\n{task}\n\nThe record:\n{clipped(whole, LONGEST_TRANSCRIPT)}"
+    """Return a conversation as one text of bounded length."""
+    record = "\n\n".join(_record_lines(messages))
+    return f"The task:\n{task}\n\nThe record:\n{clipped(record, LONGEST_TRANSCRIPT)}"
 
 
 def task_with_summary(task: str, summary: str, message: str = "") -> str:
-    """What a run that begins anew is asked."""
+    """Return the prompt of a run that starts again from a summary."""
     more = f"\n\n{message.strip()}" if message.strip() else ""
     return f"{task}\n\nYou have worked on this before. What came of it, summed up:\n{summary.strip()}\n\nGo on from there.{more}"
 
 
 def clipped(text: str, longest: int) -> str:
-    """The text without its middle, where it is longer than so many characters."""
+    """Return the text without its middle, if it is longer than this many characters."""
     if len(text) <= longest:
         return text
     head = longest // 4
     return f"{text[:head]}\n[… {len(text) - longest:,} characters left out …]\n{text[len(text) - (longest - head) :]}"
 
 
-def in_words(left: Remaining) -> str:
-    """What is left on each dimension that has a limit; the time is left out, since no two runs take the same."""
+def remaining_in_words(left: Remaining) -> str:
+    """Return what is left of each limit; without the time, which differs from run to run."""
     parts = [
         (left.turns, "turn", ""),
         (left.calls, "call", ""),
@@ -50,13 +50,13 @@ def in_words(left: Remaining) -> str:
         (left.cost_usd, "", "USD"),
     ]
     return ", ".join(
-        f"{number_in_words(value, unit)}{f' {noun}' + 's' * (value != 1) if noun else ''}"
+        f"{in_words(value, unit)}{f' {noun}' + 's' * (value != 1) if noun else ''}"
         for value, noun, unit in parts
         if value is not None
     )
 
 
-def _lines(messages: Iterable[Message]) -> Iterator[str]:
+def _record_lines(messages: Iterable[Message]) -> Iterator[str]:
     for message in messages:
         if message.text:
             yield f"{message.role}: {message.text}"
