@@ -33,7 +33,7 @@ def measured(name: str, value: Any) -> str:
     if unit == "USD" and isinstance(value, Decimal | float | int):
         return _dollars(_rounded(Decimal(str(value))))
     if unit == "s" and isinstance(value, int | float):
-        return _duration(round(value) if 60 <= value < float("inf") else value)
+        return _duration(round(value) if value >= 60 else value)
     if isinstance(value, float):
         return _digits(value, 4)
     return exactly(value)
@@ -49,12 +49,7 @@ def as_set(name: str, limit: Any) -> str:
 
 def exactly(value: object) -> str:
     """Format money without trailing zeros and exponents, anything else as it is."""
-    return f"{value.normalize():f}" if isinstance(value, Decimal) and _is_common(value) else str(value)
-
-
-def _is_common(amount: Decimal) -> bool:
-    """True if the amount can be written without an exponent."""
-    return amount.is_finite() and abs(amount.adjusted()) < 24
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
 
 
 def _digits(value: float, most: int) -> str:
@@ -68,30 +63,24 @@ def _digits(value: float, most: int) -> str:
 def _rounded(amount: Decimal) -> Decimal:
     """Round down to a millionth of a dollar, or three digits below that: an amount below a limit must not look like the limit."""
     unit = Decimal("0.000001")
-    if not _is_common(amount):
-        return amount
     if amount and abs(amount) < unit:
         unit = Decimal(1).scaleb(amount.adjusted() - 2)
-    return amount.quantize(unit, ROUND_DOWN) if amount.adjusted() < 20 else amount
+    return amount.quantize(unit, ROUND_DOWN)
 
 
 def about_dollars(amount: Decimal) -> str:
     """Format a growing amount of money with four decimals."""
-    if not _is_common(amount) or 0 < abs(amount) < Decimal("0.0001"):
+    if 0 < abs(amount) < Decimal("0.0001"):
         return measured("max_cost", amount)
     return f"${amount:.4f}"
 
 
 def _dollars(amount: Decimal) -> str:
-    if not _is_common(amount):
-        return f"${amount}"
     whole_cents = amount == round(amount, 2)
     return f"${amount:,.2f}" if whole_cents else f"${amount.normalize():,f}"
 
 
 def _duration(seconds: float) -> str:
-    if not seconds < float("inf"):
-        return f"{seconds} s"
     if seconds < 60 or seconds != int(seconds):
         return f"{_digits(seconds, 3)} s" if seconds < 1000 else f"{seconds:,.0f} s"
     hours, rest = divmod(int(seconds), 3600)
