@@ -8,7 +8,7 @@
         run = agent.run("Compare …", stop=HasToolCall("finalize") | StepCountIs(8), budget=Budget(max_cost=0.05))
     run.panel()
 
-Every name below is imported when it is first used, so `import agentlab` costs next to nothing, prints nothing and touches no file.
+Every name below is imported when it is first used, so `import agentlab` is fast, prints nothing and writes no file.
 """
 
 from __future__ import annotations
@@ -211,6 +211,13 @@ def load_ipython_extension(shell: Any) -> None:
 def unload_ipython_extension(shell: Any) -> None:
     """`%unload_ext agentlab`: none of it any more."""
     import_module("agentlab.notebook.magics").unload(shell)
+    """`%load_ext agentlab`: the magic `%%agent`, completion of models by Tab, and tables in which `$` is a dollar sign."""
+    import_module("agentlab.magics").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext agentlab`: remove them again."""
+    import_module("agentlab.magics").unload(shell)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ EXTRA = "agentlab-jupyter[serve]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit status."""
+    """Run the command line; return the exit status."""
     try:
         from agentlab.serving import app
     except ModuleNotFoundError as error:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(problem: str) -> int:
-    print(problem, file=sys.stderr)  # noqa: T201  a command tells what is wrong
+    print(problem, file=sys.stderr)  # noqa: T201  a command prints its errors
     return 2
 
 

@@ -1,4 +1,4 @@
-"""An agent: a model, its tools and instructions. It holds no state; `agent.run(prompt)` makes a Run, which does."""
+"""An agent: a model with tools and instructions. It holds no state; `agent.run(prompt)` makes a Run, which does."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ F = TypeVar("F")
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
-"""Stands around each model call: gets the request and what to call next, gives the response; may raise StopRequested."""
+"""Wraps each model call: gets the request and the next function to call, returns the response; may raise StopRequested."""
 RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 ToolMiddleware: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolResult]]
-"""Stands around each tool call: gets the call and what executes it, gives the result; may raise StopRequested."""
+"""Wraps each tool call: gets the call and the function that executes it, returns the result; may raise StopRequested."""
 Blame: TypeAlias = Callable[[str, Exception], None]
 
 
@@ -55,21 +55,20 @@ class Agent(Shown):
 
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, `lab.tool(…)` of one, or classes made from pydantic's BaseModel
-    budget, stop  defaults for its runs; without a budget `Budget(max_turns=20)` holds
-    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: what follows from the end of a
-                  response
-    continuation  a ContinuationPolicy, default for its runs: how far a cut answer is continued; None: not at all
-    terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them is reminded
+    budget, stop  defaults for its runs; the default budget is `Budget(max_turns=20)`
+    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides on the end of a response
+    continuation  a ContinuationPolicy, default for its runs: how far a truncated answer is continued; None: not at all
+    terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them gets a reminder
     stream        ask for the answer as a stream
-    options       further fields of the provider's own request body, such as {"temperature": 0}
+    options       further fields of the provider's request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
     tool_middleware   async functions `(call, execute) -> result` around each tool call: they may change the arguments or the result,
                   answer with a `ToolResult` of their own, or end the run with StopRequested
-    retry         how calls that failed are tried again
+    retry         how failed calls are retried
     observers     callables that get every event of every run
-    name          what frames and panels call the agent; the name of the model unless given
-    max_depth     how deep runs may be nested below a run of this agent that no other one called: 3 is a sub-agent of a sub-agent of a
-                  sub-agent; 0: it may call none; None: no limit
+    name          the agent's name in frames and panels; the name of the model by default
+    max_depth     depth of child runs below an outermost run of this agent: 3 allows a sub-agent of a sub-agent of a sub-agent;
+                  0: none; None: no limit
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -78,7 +77,7 @@ class Agent(Shown):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
-    max_depth: int | None = call_context.MAX_DEPTH  # of agents that were pickled before there was one
+    max_depth: int | None = calling.MAX_DEPTH  # for agents pickled before this attribute existed
 
     @helps_with_keywords
     def __init__(
@@ -140,11 +139,11 @@ class Agent(Shown):
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
     ) -> Run:
-        """A run on this prompt, not yet started: `await` it, step through it, or `start()` it.
+        """Return a run on this prompt, not yet started: `await` it, step through it, or `start()` it.
 
-        A setting that is None is the agent's own; so `continuation=None` does not turn continuing off here, as it does for the agent.
-        `messages` go before the prompt (an earlier conversation); `transport` is the one of the surrounding `lab.replay` or
-        `lab.record` unless given. It is captured now: the run keeps it after the `with` block.
+        A setting that is None is the agent's own; so `continuation=None` does not switch continuation off, as it does for the agent.
+        `messages` go before the prompt (an earlier conversation); `transport` is that of the surrounding `lab.replay` or `lab.record`
+        by default. It is captured now: the run keeps it after the `with` block.
 
         Example:
             >>> run = brief.run("What is the capital of France?", budget=lab.Budget(max_turns=3))
@@ -169,7 +168,7 @@ class Agent(Shown):
         transport: Transport | None = None,
         observers: Sequence[RunObserver] = (),
     ) -> Run:
-        """A run on a conversation as it is; its prompt is the newest message that is neither the assistant's nor a tool's."""
+        """Return a run on an existing conversation; its prompt is the newest message of neither the assistant nor a tool."""
         places = range(len(conversation) - 1, -1, -1)
         place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
         run = Run(
@@ -192,7 +191,7 @@ class Agent(Shown):
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
     ) -> RunSettings:
-        """The settings that a run begins with: these, and the agent's own for what is left out."""
+        """Return the settings that a run begins with; those left out are the agent's own."""
         settings = _settings(self.settings, budget, stop, policy)
         if continuation is not None:
             settings = replace(settings, continuation=as_continuation(continuation))
@@ -210,17 +209,17 @@ class Agent(Shown):
         stop: object = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
     ) -> Tool:
-        """This agent as a tool of another one, which calls it with a `task` and gets its answer.
+        """Return this agent as a tool of another one, which calls it with a `task` and gets its answer.
 
             research = Agent("…", tools=[search]).as_tool("research", "Looks things up.", budget=Budget(max_tokens=5_000))
             agent = Agent("…", tools=[research])
 
-        budget, stop, terminating   what holds for each of its runs; what is left out is the agent's own
+        budget, stop, terminating   settings of each of its runs; those left out are the agent's own
 
-        Each run is within what its caller has left of calls, tokens, money and time, and what it used counts there; turns are its own,
-        at most as many as the outermost run has. Runs are nested `max_depth` deep (3 unless the outermost agent says otherwise).
-        The caller's model is told how it ended and what is left, and may have it go on: `continue_run`, `raise_budget`,
-        `fresh_context`. A person sees it in `run.children`. Raises what `run` and `lab.tool` raise for values that cannot be.
+        A child run is limited by what its caller has left of calls, tokens, money and time, and its use counts there. Its turns count
+        separately, at most as many as the outermost run has. Runs are nested up to `max_depth` of the outermost agent (3 by default).
+        The caller's model learns how the run ended and what is left, and may continue it: `continue_run`, `raise_budget`,
+        `fresh_context`. People see it in `run.children`. Raises the errors of `run` and `lab.tool` for impossible values.
 
         Example:
             >>> scout = brief.as_tool("scout", "Knows capitals.", budget=lab.Budget(max_turns=2))
@@ -236,7 +235,7 @@ class Agent(Shown):
         return made
 
     def with_model(self, model: str | Provider | Model) -> Agent:
-        """The same agent on another model; its name follows the model unless it was given by hand.
+        """Return the same agent on another model; its name follows the model unless it was set.
 
         Example:
             >>> agent.with_model("openai:gpt-5.4-mini").name
@@ -250,7 +249,7 @@ class Agent(Shown):
 
     @property
     def is_made_of_names(self) -> bool:
-        """Whether the provider's and the model's name say all of its model: no address, key or middleware of its own, no tools."""
+        """True if the names of provider and model describe the agent: no tools or middleware, and no address or key of its own."""
         model = self.model
         if not isinstance(model, HttpModel) or self.tools or self.middleware:
             return False
@@ -260,30 +259,30 @@ class Agent(Shown):
             return False
 
     def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
-        """Terminating tools that the agent has. Raises ToolDefinitionError for a name that none of its tools has."""
+        """Return the terminating tools. Raises ToolDefinitionError for a name that is not one of the agent's tools."""
         for name in terminating.tools if terminating is not None else ():
             if name not in self.tools:
                 near = difflib.get_close_matches(name, self.tools, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise ToolDefinitionError(
-                    f"The terminating tool {name!r} is none of the agent's.{hint} Its tools: {', '.join(self.tools) or 'none'}."
+                    f"The terminating tool {name!r} is not one of the agent's.{hint} Its tools: {', '.join(self.tools) or 'none'}."
                 )
         return terminating
 
     def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
-        """`ask` with the middleware around it; `blame` is called with what raised an exception, the innermost first."""
+        """Wrap `ask` in the middleware; `blame` is called with each layer that raised, the innermost first."""
         for layer in reversed(self.middleware):
             ask = _wrapped(layer, ask, ModelResponse, "response", blame)
         return ask
 
     def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
-        """The same for `execute` and the middleware around tools."""
+        """Wrap `execute` in the tool middleware, likewise."""
         for layer in reversed(self.tool_middleware):
             execute = _wrapped(layer, execute, ToolResult, "result", blame)
         return execute
 
     def __getstate__(self) -> dict[str, object]:
-        """What goes to another process: all of it, the views of dicts as dicts."""
+        """Return the state for another process, with read-only views as dicts."""
         return {**vars(self), "tools": dict(self.tools), "options": dict(self.options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -297,7 +296,7 @@ class Agent(Shown):
 
 
 def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
-    """The functions given as one keyword of an agent."""
+    """Return the functions given as one keyword of an agent."""
     given = tuple(given) if isinstance(given, Iterable) else (given,)
     if wrong := [one for one in given if not callable(one)]:
         raise ConfigurationError(f"{name}={wrong[0]!r}: pass a list of functions, such as {name}=[mine].")

@@ -1,4 +1,4 @@
-"""Numbers as people read them: limits as they were set, measurements without the digits that tell nobody anything."""
+"""Formatting numbers for people: limits exactly as set, measurements without insignificant digits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 _UNITS = {"max_cost": "USD", "MaxCost": "USD", "timeout": "s"}
-"""Of the readings whose names say what they are; that of somebody's own condition is not known here."""
+"""Units of readings by name; those of users' conditions are not known here."""
 
 
 def in_words(value: object, unit: str = "") -> str:
-    """A limit as people write it: `40,000`, `$0.10`, `2 min`."""
+    """Format a limit: `40,000`, `$0.10`, `2 min`."""
     if unit == "USD" and isinstance(value, Decimal | float | int):
         return _dollars(Decimal(str(value)))
     if unit == "s" and isinstance(value, int | float):
@@ -19,12 +19,12 @@ def in_words(value: object, unit: str = "") -> str:
 
 
 def read_of(name: str, value: Any, limit: Any) -> str:
-    """What was read, and of what: `3.1 s of 3 s`, `$0.03 of $0.025`, `769 of 500`."""
+    """Format a reading: `3.1 s of 3 s`, `$0.03 of $0.025`, `769 of 500`."""
     return measured(name, value) + ("" if limit is None else f" of {as_set(name, limit)}")
 
 
 def measured(name: str, value: Any) -> str:
-    """What was read by the condition, or of the limit, of this name."""
+    """Format the value of the condition or limit of this name."""
     unit = _UNITS.get(name, "")
     if value is None:
         return "unknown"
@@ -33,14 +33,14 @@ def measured(name: str, value: Any) -> str:
     if unit == "USD" and isinstance(value, Decimal | float | int):
         return _dollars(_rounded(Decimal(str(value))))
     if unit == "s" and isinstance(value, int | float):
-        return _duration(round(value) if 60 <= value < float("inf") else value)
+        return _duration(round(value) if value >= 60 else value)
     if isinstance(value, float):
         return _digits(value, 4)
     return exactly(value)
 
 
 def as_set(name: str, limit: Any) -> str:
-    """The limit of this name, exact."""
+    """Format the limit of this name, exactly."""
     unit = _UNITS.get(name, "")
     if isinstance(limit, bool) or unit == "":
         return _digits(limit, 12) if isinstance(limit, float) else exactly(limit)
@@ -48,50 +48,39 @@ def as_set(name: str, limit: Any) -> str:
 
 
 def exactly(value: object) -> str:
-    """Money without trailing zeros and exponents, anything else as it is."""
-    return f"{value.normalize():f}" if isinstance(value, Decimal) and _is_common(value) else str(value)
-
-
-def _is_common(amount: Decimal) -> bool:
-    """Whether it can be written out: nobody reads the zeros of the others, nor are there infinitely many dollars."""
-    return amount.is_finite() and abs(amount.adjusted()) < 24
+    """Format money without trailing zeros and exponents, anything else as it is."""
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
 
 
 def _digits(value: float, most: int) -> str:
-    """So many digits that count, and never fewer than stand before the point; no exponent."""
-    if value - value != 0:  # an infinity, or no number
+    """Format with this many significant digits, and at least all those before the point; no exponent."""
+    if value - value != 0:  # infinite, or not a number
         return str(value)
     exact = Decimal(f"{value:.{most}g}") if abs(value) < 10**most else Decimal(round(value))
     return f"{exact.normalize():f}"
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    """To a millionth of a dollar, or three digits where it is less than that. Down, for what is below a limit is not at it."""
+    """Round down to a millionth of a dollar, or three digits below that: an amount below a limit must not look like the limit."""
     unit = Decimal("0.000001")
-    if not _is_common(amount):
-        return amount
     if amount and abs(amount) < unit:
         unit = Decimal(1).scaleb(amount.adjusted() - 2)
-    return amount.quantize(unit, ROUND_DOWN) if amount.adjusted() < 20 else amount
+    return amount.quantize(unit, ROUND_DOWN)
 
 
 def about_dollars(amount: Decimal) -> str:
-    """Money that is added to while people look at it: four digits behind the point."""
-    if not _is_common(amount) or 0 < abs(amount) < Decimal("0.0001"):
+    """Format a growing amount of money with four decimals."""
+    if 0 < abs(amount) < Decimal("0.0001"):
         return measured("max_cost", amount)
     return f"${amount:.4f}"
 
 
 def _dollars(amount: Decimal) -> str:
-    if not _is_common(amount):
-        return f"${amount}"
     whole_cents = amount == round(amount, 2)
     return f"${amount:,.2f}" if whole_cents else f"${amount.normalize():,f}"
 
 
 def _duration(seconds: float) -> str:
-    if not seconds < float("inf"):
-        return f"{seconds} s"
     if seconds < 60 or seconds != int(seconds):
         return f"{_digits(seconds, 3)} s" if seconds < 1000 else f"{seconds:,.0f} s"
     hours, rest = divmod(int(seconds), 3600)
@@ -100,5 +89,5 @@ def _duration(seconds: float) -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """A number with its word: 1 run, 2 runs."""
+    """Format a number with its noun: 1 run, 2 runs."""
     return f"{number:,} {word}{'s' * (number != 1)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -163,7 +163,12 @@ class Budget(Shown):
             >>> [str(reading) for reading in lab.Budget(max_turns=8, max_cost=0.05).readings(result.history, elapsed_s=1.0)]
             ['max_turns 4 of 8', 'max_cost $0.014346 of $0.05']
         """
-        return [Reading(name, *reached(used, known, limit)) for name, limit, used, known in self._used(history, elapsed_s)]
+        found = []
+        for name, total in TOTAL_OF.items():
+            if (limit := getattr(self, name)) is not None:
+                used, known = (elapsed_s, elapsed_s) if total == "time" else USED[total](history)
+                found.append(Reading(name, *reached(used, known, limit)))
+        return found
 
     def exhausted(self, history: Totals, elapsed_s: float) -> Reading | None:
         """Return the first limit that is met, or None; the default of max_turns only where no other is.
@@ -172,18 +177,12 @@ class Budget(Shown):
             >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
             Reading(name='max_turns', value=4, limit=4, met=True, children=(), goal=False)
         """
-        if not any(known >= limit for _, limit, _, known in self._used(history, elapsed_s)):
-            return None
-        met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
-        return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
-
-    def _used(self, history: Totals, elapsed_s: float) -> Iterator[tuple[str, Any, Any, Any]]:
-        """Yield each limit that is set: its name, its value, what is used (None where unknown), and the known part of that."""
-        for name, total in TOTAL_OF.items():
+        for name, total in TOTAL_OF.items():  # asked twice per step, mostly in vain: readings are made only if a limit is met
             limit = getattr(self, name)
-            if limit is not None:
-                exact, known = (elapsed_s, elapsed_s) if total == "time" else USED[total](history)
-                yield name, limit, exact, known
+            if limit is not None and (elapsed_s if total == "time" else USED[total](history)[1]) >= limit:
+                met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
+                return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
+        return None
 
     def remaining(self, history: Totals, elapsed_s: float) -> Remaining:
         """Return what is left of each limit, never below 0; None where there is no limit or the use is unknown.
@@ -193,8 +192,12 @@ class Budget(Shown):
             >>> left.turns, left.tokens, left.cost_usd
             (4, 1854, None)
         """
-        used = (len(history), history.calls, history.tokens, history.cost_usd, elapsed_s)
-        return Remaining(*[_left(getattr(self, name), one) for name, one in zip(TOTAL_OF, used, strict=True)])
+        left = []
+        for name, total in TOTAL_OF.items():
+            limit = getattr(self, name)
+            used = None if limit is None else elapsed_s if total == "time" else USED[total](history)[0]
+            left.append(_left(limit, used))
+        return Remaining(*left)
 
     def remaining_within(self, history: Totals, calls: Sequence[Any], elapsed_s: float) -> Remaining:
         """Return what is left within a step that has made these calls, after the step and its next call."""

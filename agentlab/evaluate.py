@@ -26,50 +26,36 @@ async def read_condition(condition: StopCondition, history: Totals, limit_s: flo
     if not condition.may_wait:
         return condition.read(history)
     leaves = list(condition.leaves())
-    off = list(_are_off(condition))
-    answers: list[Reading] = []
-    waiting: dict[int, Awaitable[Any]] = {}
+    readings: list[Reading] = []
+    waiting: dict[int, tuple[Custom, Awaitable[Any]]] = {}
     try:
-        for index, leaf in enumerate(leaves):
-            if off[index]:
-                answers.append(read_off(leaf, history))
-            elif isinstance(leaf, Custom):
-                answer = leaf.open_reading() if leaf.is_async else leaf.ask(history)
-                if not isinstance(answer, Reading):
-                    waiting[index] = answer
-                    answer = leaf.open_reading()
-                answers.append(answer)
-            else:
-                answers.append(leaf.read(history))
-        reading = condition.combine(iter(answers))
-        open_leaves = _open_leaves(condition, reading, iter(range(len(leaves))))
-        needed = [index for index in open_leaves if isinstance(leaves[index], Custom)]
-        if reading.met is None and needed:
-            tasks = {
-                asyncio.ensure_future(_answer(leaves[index], history, waiting.pop(index, None))): index
-                for index in needed
-                if index in waiting or _is_async(leaves[index])
-            }
-            reading = await _first_to_decide(tasks, answers, lambda: condition.combine(iter(answers)), limit_s)
+        for index, (leaf, off) in enumerate(zip(leaves, _are_off(condition), strict=True)):
+            if off or not isinstance(leaf, Custom):
+                readings.append(read_off(leaf, history) if off else leaf.read(history))
+                continue
+            answer = leaf.ask(history)
+            if not isinstance(answer, Reading):
+                waiting[index] = leaf, answer
+                answer = leaf.open_reading()
+            readings.append(answer)
+        reading = condition.combine(iter(readings))
+        if reading.met is None:
+            needed = [index for index in _open_leaves(condition, reading, iter(range(len(leaves)))) if index in waiting]
+            tasks = {asyncio.ensure_future(_await(*waiting.pop(index))): index for index in needed}
+            reading = await _first_to_decide(tasks, readings, lambda: condition.combine(iter(readings)), limit_s)
         return reading
     finally:
-        for awaitable in waiting.values():
+        for _, awaitable in waiting.values():
             discard(awaitable)
 
 
-async def _answer(leaf: StopCondition, history: Totals, begun: Awaitable[Any] | None) -> Reading:
-    assert isinstance(leaf, Custom)  # noqa: S101  for the type checker
-    answer = leaf.ask(history) if begun is None else begun
-    return answer if isinstance(answer, Reading) else leaf.reading_of(await answer)
-
-
-def _is_async(leaf: StopCondition) -> bool:
-    return isinstance(leaf, Custom) and leaf.is_async
+async def _await(leaf: Custom, answer: Awaitable[Any]) -> Reading:
+    return leaf.reading_of(await answer)
 
 
 async def _first_to_decide(
     tasks: Mapping[asyncio.Task[Reading], int],
-    answers: list[Reading],
+    readings: list[Reading],
     combined: Callable[[], Reading],
     limit_s: float | None,
 ) -> Reading:
@@ -83,7 +69,7 @@ async def _first_to_decide(
             if not done:
                 break
             for task in sorted(done, key=tasks.__getitem__):
-                answers[tasks[task]] = task.result()
+                readings[tasks[task]] = task.result()
             reading = combined()
     finally:
         ended, cut = await ends(tasks)

@@ -1,4 +1,4 @@
-"""What is async and what is not: functions that a person wrote, as a tool or a stop condition, and calls that nobody has awaited."""
+"""Async or not: helpers for users' functions, and coroutines with a helpful error for a forgotten `await`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def is_async(function: object) -> bool:
-    """Whether it is known, without calling it, that what it answers has to be awaited; also for a partial and an async `__call__`."""
+    """True if it is known, without a call, that the result must be awaited; also for a partial and an async `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def name_of(function: object) -> str:
-    """What to call a function by; `custom` where it has no name."""
+    """Return the name of a function; `custom` for a lambda."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", type(function).__name__)
@@ -27,7 +27,7 @@ def name_of(function: object) -> str:
 
 
 def discard(awaitable: Awaitable[Any]) -> None:
-    """End an awaitable that nobody will await, without a warning."""
+    """Close an awaitable that nobody will await, without a warning."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()
     elif hasattr(awaitable, "cancel"):
@@ -35,7 +35,7 @@ def discard(awaitable: Awaitable[Any]) -> None:
 
 
 class NotAwaited(Coroutine[Any, Any, T]):
-    """A coroutine that says what to write where it is taken for its result, as after a forgotten `await`."""
+    """A coroutine that explains a forgotten `await` when it is used like its result."""
 
     __slots__ = ("__weakref__", "_call", "_coroutine")
 
@@ -43,15 +43,15 @@ class NotAwaited(Coroutine[Any, Any, T]):
         self._coroutine, self._call = coroutine, call
 
     def send(self, value: Any) -> Any:
-        """Go on to the next wait."""
+        """Continue to the next wait."""
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise this where it waits."""
+        """Raise this error where it waits."""
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -60,7 +60,7 @@ class NotAwaited(Coroutine[Any, Any, T]):
     if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
 
         def __getattr__(self, name):
-            if name.startswith(("cr_", "__")):  # what asyncio and debuggers look at
+            if name.startswith(("cr_", "__")):  # asyncio and debuggers read these
                 return getattr(self._coroutine, name)
             raise AttributeError(f"{self._call} was not awaited: write `(await {self._call}).{name}`.", name=name, obj=self)
 
@@ -75,7 +75,7 @@ class NotAwaited(Coroutine[Any, Any, T]):
 
 
 def needs_await(call: str) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, NotAwaited[T]]]:
-    """Have what an async method gives say that it is to be awaited; `call` is how people write the call."""
+    """Make an async method return a NotAwaited; `call` is the call as people write it."""
 
     def decorated(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, NotAwaited[T]]:
         @functools.wraps(method)

@@ -58,50 +58,41 @@ PLACEHOLDERS = frozenset(
 
 # A text is first searched for the literals that the patterns begin with, and a pattern is compiled only where its literal was found:
 # a scan of a text without keys costs next to nothing, and so does the import.
-_KEY_PATTERNS: tuple[tuple[bytes, bytes], ...] = (
-    *(
-        (prefix.encode(), (re.escape(prefix) + rest).encode())
-        for prefix, rest in (
-            ("sk-", r"[A-Za-z0-9_-]{12,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek
-            ("sk_", r"[A-Za-z0-9_]{16,}"),
-            ("xai-", r"[A-Za-z0-9]{12,}"),
-            ("gsk_", r"[A-Za-z0-9]{12,}"),  # Groq
-            ("AIza", r"[A-Za-z0-9_-]{16,}"),  # Google
-            ("AQ.", r"[A-Za-z0-9_-]{30,}"),
-            ("ya29.", r"[A-Za-z0-9_.-]{20,}"),
-            ("AKIA", r"[A-Z0-9]{16,}"),  # AWS
-            ("ASIA", r"[A-Z0-9]{16,}"),
-            ("ABSK", r"[A-Za-z0-9+/]{40,}={0,2}"),  # Bedrock
-            ("bedrock-api-key-", r"[A-Za-z0-9+/=_-]{16,}"),
-            ("ghp_", r"[A-Za-z0-9]{16,}"),  # GitHub
-            ("gho_", r"[A-Za-z0-9]{16,}"),
-            ("ghu_", r"[A-Za-z0-9]{16,}"),
-            ("ghs_", r"[A-Za-z0-9]{16,}"),
-            ("ghr_", r"[A-Za-z0-9]{16,}"),
-            ("github_pat_", r"[A-Za-z0-9_]{20,}"),
-            ("glpat-", r"[A-Za-z0-9_-]{20,}"),
-            ("hf_", r"[A-Za-z0-9]{20,}"),
-            ("nvapi-", r"[A-Za-z0-9_-]{20,}"),
-            ("pplx-", r"[A-Za-z0-9]{20,}"),
-            ("r8_", r"[A-Za-z0-9]{30,}"),
-            ("xoxb-", r"[A-Za-z0-9-]{10,}"),  # Slack
-            ("xoxp-", r"[A-Za-z0-9-]{10,}"),
-            ("org-", r"[A-Za-z0-9]{20,}"),  # an OpenAI organisation, named in its error bodies
-            ("eyJ", r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}"),  # a JSON web token
-            # Never over a quotation mark, where another text begins; without its end, from an answer that was cut, what is base64.
-            (
-                "-----BEGIN",
-                r"(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
-                r"(?:(?:[A-Za-z0-9+/=\\\s:,.%]++|-(?!----))*+-----END(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
-                r"|(?:[A-Za-z0-9+/=]|\\+[rn]|\s|%[0-9A-Fa-f]{2})*)",
-            ),
-        )
-    ),
-    (b"Bearer ", rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}"),
-    (b"bearer ", rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}"),
-    (b"earer%20", rb"(?<=earer%20)(?!REDACTED)[A-Za-z0-9._~+/=%-]{8,}"),
-    (b"Basic ", rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}"),
-)
+_PREFIXES: dict[bytes, bytes] = {
+    b"sk-": rb"[A-Za-z0-9_-]{12,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
+    b"sk_": rb"[A-Za-z0-9_]{16,}",
+    b"xai-": rb"[A-Za-z0-9]{12,}",
+    b"gsk_": rb"[A-Za-z0-9]{12,}",  # Groq
+    b"AIza": rb"[A-Za-z0-9_-]{16,}",  # Google
+    b"AQ.": rb"[A-Za-z0-9_-]{30,}",
+    b"ya29.": rb"[A-Za-z0-9_.-]{20,}",
+    b"AKIA": rb"[A-Z0-9]{16,}",  # AWS
+    b"ASIA": rb"[A-Z0-9]{16,}",
+    b"ABSK": rb"[A-Za-z0-9+/]{40,}={0,2}",  # Bedrock
+    b"bedrock-api-key-": rb"[A-Za-z0-9+/=_-]{16,}",
+    **{b"gh%b_" % kind: rb"[A-Za-z0-9]{16,}" for kind in (b"o", b"p", b"r", b"s", b"u")},  # GitHub
+    b"github_pat_": rb"[A-Za-z0-9_]{20,}",
+    b"glpat-": rb"[A-Za-z0-9_-]{20,}",
+    b"hf_": rb"[A-Za-z0-9]{20,}",
+    b"nvapi-": rb"[A-Za-z0-9_-]{20,}",
+    b"pplx-": rb"[A-Za-z0-9]{20,}",
+    b"r8_": rb"[A-Za-z0-9]{30,}",
+    b"xoxb-": rb"[A-Za-z0-9-]{10,}",  # Slack
+    b"xoxp-": rb"[A-Za-z0-9-]{10,}",
+    b"org-": rb"[A-Za-z0-9]{20,}",  # an OpenAI organisation, named in its error bodies
+    b"eyJ": rb"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}",  # a JSON web token
+    # A private key, never across a quotation mark, where another text begins; of a truncated one everything that is base64.
+    b"-----BEGIN": rb"(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
+    rb"(?:(?:[A-Za-z0-9+/=\\\s:,.%]++|-(?!----))*+-----END(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
+    rb"|(?:[A-Za-z0-9+/=]|\\+[rn]|\s|%[0-9A-Fa-f]{2})*)",
+}
+_KEY_PATTERNS: dict[bytes, bytes] = {prefix: re.escape(prefix) + rest for prefix, rest in _PREFIXES.items()} | {
+    b"Bearer ": rb"(?<=Bearer )(?!REDACTED)[A-Za-z0-9._~+/=-]{8,}",
+    b"bearer ": rb"(?<=bearer )(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}",
+    b"earer%20": rb"(?<=earer%20)(?!REDACTED)[A-Za-z0-9._~+/=%-]{8,}",
+    b"Basic ": rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}",
+}
+"""What looks like a key, by the literal that each pattern begins with or follows."""
 
 _SHORTEST_KEY_BYTES = 15
 """Shorter text matches none of the patterns."""
@@ -170,7 +161,7 @@ def redact_url(url: str) -> str:
         f"{name}={REDACTED}" if _SECRET_QUERY.fullmatch(unquote(name)) else (f"{name}={value}" if value else name)
         for name, value in _pairs(parts.query)
     )
-    return Redactor().text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, "")))
+    return without_keys(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, "")))
 
 
 def is_key_parameter(name: str) -> bool:
@@ -223,7 +214,7 @@ class Redactor:
         """Return where secrets begin and end, sorted and not overlapping."""
         places = self._known_places(data)
         if len(data) >= _SHORTEST_KEY_BYTES and any(literal.search(data) for literal in _literals()):
-            for literal, pattern in _KEY_PATTERNS:
+            for literal, pattern in _KEY_PATTERNS.items():
                 if literal in data:
                     found = re.compile(pattern).finditer(data)
                     places += [match.span() for match in found if literal[:1] == b"-" or not _inside_word(data, match.start())]

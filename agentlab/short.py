@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agentlab.amounts import in_words as number_in_words
+from agentlab.amounts import in_words
 from agentlab.results import Remaining
 from agentlab.types import Message
 
@@ -51,13 +51,13 @@ def in_words(left: Remaining) -> str:
         (left.cost_usd, "", "USD"),
     ]
     return ", ".join(
-        f"{number_in_words(value, unit)}{f' {noun}' + 's' * (value != 1) if noun else ''}"
+        f"{in_words(value, unit)}{f' {noun}' + 's' * (value != 1) if noun else ''}"
         for value, noun, unit in parts
         if value is not None
     )
 
 
-def _lines(messages: Iterable[Message]) -> Iterator[str]:
+def _record_lines(messages: Iterable[Message]) -> Iterator[str]:
     for message in messages:
         if message.text:
             yield f"{message.role}: {message.text}"

@@ -1,8 +1,7 @@
-"""A traceback that fits on a screen: where the person's own code stands, and what was wrong there.
+"""Short tracebacks in IPython: the user's code and the error, without agentlab's own frames.
 
-IPython asks an exception for its traceback, by `_render_traceback_`; agentlab's errors answer with this. What lies between the cell and
-the place that found the fault is left out, since it says nothing about the fault; code of the person's further down (a tool, a
-condition) stays. `%xmode Verbose` shows all of it, and so do `%debug` and a plain Python: the exception itself stays as it is.
+IPython gets the traceback of an exception from `_render_traceback_`, which agentlab's errors implement with this. Frames of the user's
+code further down (a tool, a condition) stay. `%xmode Verbose`, `%debug` and plain Python show everything: the exception is not changed.
 """
 
 from __future__ import annotations
@@ -15,29 +14,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-HERE = str(Path(__file__).parent)
+import agentlab
+
+HERE = str(Path(agentlab.__file__).parent)
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 SHORTENED = ("Context", "Plain")
-"""IPython's modes (`%xmode`) in which frames are shown and left out."""
+"""IPython's modes (`%xmode`) in which frames are left out."""
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The traceback as the running IPython shows it, without agentlab's own frames; where there is none, as Python does."""
+    """Return the traceback as the running IPython shows it, without agentlab's frames; without IPython, as Python does."""
     formatter = getattr(_shell(), "InteractiveTB", None)
     if formatter is None:
         return traceback.format_exception(error)
     if formatter.mode not in SHORTENED:
         return list(formatter.structured_traceback(type(error), error, error.__traceback__))
     chain = list(_chain(error))
-    whole = [one.__traceback__ for one in chain]
-    frames = [_frames(one) for one in whole]
-    kept = [_kept(each) for each in frames]
+    tracebacks = [one.__traceback__ for one in chain]
+    frames = [_frames(one) for one in tracebacks]
+    kept = [_user_frames(each) for each in frames]
     try:
         for one, each in zip(chain, kept, strict=True):
             one.__traceback__ = _joined(each)
         lines = list(formatter.structured_traceback(type(error), error, error.__traceback__))
     finally:
-        for one, before in zip(chain, whole, strict=True):
+        for one, before in zip(chain, tracebacks, strict=True):
             one.__traceback__ = before
     left_out = sum(map(len, frames)) - sum(map(len, kept))
     if left_out:
@@ -51,7 +52,7 @@ def _shell() -> Any:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that are shown as what it came of."""
+    """Yield the error and its causes, as Python shows them."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
@@ -68,16 +69,16 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
     return found
 
 
-def _kept(frames: list[TracebackType]) -> list[TracebackType]:
-    """What stands before agentlab's first frame, and after it the person's own."""
+def _user_frames(frames: list[TracebackType]) -> list[TracebackType]:
+    """Return the frames before agentlab's first one, and the user's frames after it."""
     places = [frame.tb_frame.f_code.co_filename for frame in frames]
     first = next((at for at, place in enumerate(places) if place.startswith(HERE)), len(frames))
-    while 0 < first < len(frames) and places[first - 1] == "<string>":  # the `__init__` that a dataclass makes
+    while 0 < first < len(frames) and places[first - 1] == "<string>":  # the generated `__init__` of a dataclass
         first -= 1
-    return frames[:first] + [frame for frame, place in zip(frames[first:], places[first:], strict=True) if _is_a_persons(place)]
+    return frames[:first] + [frame for frame, place in zip(frames[first:], places[first:], strict=True) if _is_user_code(place)]
 
 
-def _is_a_persons(place: str) -> bool:
+def _is_user_code(place: str) -> bool:
     return not place.startswith((HERE, *LIBRARIES)) and place != "<string>" and not place.startswith("<frozen ")
 
 

@@ -1,4 +1,4 @@
-"""Values that a notebook shows as a small table beside their repr. `agentlab.notebook.display` makes it and is loaded on first use."""
+"""Base class of values that a notebook displays as a small table, made by `agentlab.cards`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 
 class Shown:
-    """Gives a class its rich display: text and HTML, short, escaped and without keys. `repr` stays what it is."""
+    """Adds a rich display: text and HTML, short, escaped and without keys. `repr` does not change."""
 
     __slots__ = ()
 

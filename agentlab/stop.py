@@ -143,11 +143,6 @@ class HasToolCall(StopCondition):
             )
         return names
 
-    def changed(self, **fields: Any) -> StopCondition:
-        """Return the condition on other names: one as text, or several."""
-        names = fields.get("names", self.names)
-        return HasToolCall(*([names] if isinstance(names, str) else names))
-
     def read(self, history: Totals) -> Reading:
         """Count the calls; the limit is the names themselves."""
         count = sum([history.tool_count(name) for name in self.names])
@@ -184,11 +179,6 @@ class FinishReasonIs(StopCondition):
                 f"FinishReasonIs({', '.join(map(repr, reasons))}): give a FinishReason ({known}) or a provider's own word as text."
             )
         return reasons
-
-    def changed(self, **fields: Any) -> StopCondition:
-        """Return the condition on other reasons: one, or several."""
-        reasons = fields.get("reasons", self.reasons)
-        return FinishReasonIs(*([reasons] if isinstance(reasons, str) else reasons))
 
     def read(self, history: Totals) -> Reading:
         """Check all responses. The value is the newest finish reason, the limit the reasons themselves."""

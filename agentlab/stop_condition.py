@@ -6,6 +6,7 @@ A condition returns a Reading, so that it is always known which part of a combin
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ class StopCondition(Shown):
         ... class TextsAre(lab.StopCondition):
         ...     texts: int
         ...     def read(self, history):
-        ...         said = sum(bool(step.text) for step in history)
-        ...         return lab.Reading("TextsAre", said, self.texts, said >= self.texts)
+        ...         texts = sum(bool(step.text) for step in history)
+        ...         return lab.Reading("TextsAre", texts, self.texts, texts >= self.texts)
         >>> (TextsAre(1) | lab.StepCountIs(9)).read(result.history).met
         True
     """
@@ -120,7 +121,11 @@ class StopCondition(Shown):
             >>> lab.StepCountIs(8).changed(steps=3)
             StepCountIs(steps=3)
         """
-        return dataclasses.replace(self, **fields)  # type: ignore[type-var]
+        variadic = variadic_field(type(self))  # type: ignore[arg-type]
+        if not variadic:
+            return dataclasses.replace(self, **fields)  # type: ignore[type-var]
+        words = fields.get(variadic, getattr(self, variadic))
+        return type(self)(*([words] if isinstance(words, str) else words))
 
     def with_parts(self, parts: tuple[StopCondition, ...]) -> StopCondition:
         """Return a combination of the same kind with other parts.
@@ -152,6 +157,13 @@ class StopCondition(Shown):
             f"{one_line(repr(self))} has no truth value: write a | b for `a or b`, a & b for `a and b`, ~a for `not a`; "
             "and `a is not None` to check that there is one."
         )
+
+
+@functools.lru_cache
+def variadic_field(kind: type) -> str:
+    """Return the field that a condition takes as variadic arguments, such as `names` of HasToolCall(*names); "" without one."""
+    parameters = inspect.signature(kind).parameters.values()
+    return next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
 
 
 def _usable(other: object) -> bool:

@@ -13,15 +13,15 @@ flags of the condition they wrap. Trees are immutable: each function returns a n
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.leaf_names import describe
 from agentlab.limits import no_such, start_of
 from agentlab.stop import AllOf, AnyOf, Custom, HasToolCall, Not, Off, Predicate, StopCondition, as_condition
+from agentlab.stop_condition import variadic_field
 
 Path: TypeAlias = tuple[int, ...]
 
@@ -216,11 +216,5 @@ def started(kind: type[StopCondition], tools: Sequence[str] = ()) -> StopConditi
     if not _can_be_made(kind):
         raise ConfigurationError(f"{kind!r} cannot be made from start values: give each field one, see `limit_field(start=…)`.")
     values = {field.name: start_of(field) for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
-    named: dict[str, Any] = {}
-    listed: list[Any] = []
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            listed = list(values[name])
-        elif name in values:
-            named[name] = values[name]
-    return kind(*listed, **named)
+    words = values.pop(variadic_field(kind), ())  # type: ignore[arg-type]
+    return kind(*words, **values)

@@ -1,9 +1,8 @@
 """An agent as a tool of another: `agent.as_tool("research", "…", budget=…)`.
 
-The run of such a sub-agent is made by a tool call and lives within it. What it may use at most is what its own budget says and what its
-caller has left, whichever is less, read anew before each of its calls; what it used counts in its caller's history, and what it did not
-use was never taken. Where it was cut off, the caller's model is told what is left, and may have it go on by another call: from where it
-was, with more budget, or with its conversation made short.
+A tool call starts the run of such a sub-agent and waits for it. Its limit is its own budget or what its caller has left, whichever is
+less, read again before each of its calls; its use counts in its caller's history. If it was cut off, the caller's model learns what is
+left, and may continue it by another call: from where it was, with more budget, or from a summary of its conversation.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from agentlab import events, short
+from agentlab import calling, events, going_on
 from agentlab.agent import Agent
-from agentlab.budget import Budget
-from agentlab.engine import call_context, next_actions
-from agentlab.engine.call_context import ToolCallContext
+from agentlab.budget import TOTAL_OF, USED, Budget
+from agentlab.calling import CallSite
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.history import RunHistory
 from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
+from agentlab.short import LONGEST_SUMMARY_TOKENS, SUM_UP, remaining_in_words, task_with_summary, transcript
 from agentlab.terminating import TerminatingTools
 from agentlab.tool_schema import Function
 from agentlab.tools import Tool, tool
@@ -48,15 +47,15 @@ def as_tool(
     stop: object = None,
     terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
 ) -> Tool:
-    """The agent as a tool; see `Agent.as_tool`."""
+    """Return the agent as a tool; see `Agent.as_tool`."""
     settings = agent.settings_for(budget=budget, stop=stop, terminating=terminating)
-    told = f"{description.strip()}\n\n{HOW_TO_USE}" if description.strip() else HOW_TO_USE
+    full = f"{description.strip()}\n\n{HOW_TO_USE}" if description.strip() else HOW_TO_USE
     idempotent = all(one.idempotent for one in agent.tools.values())
-    return tool(name=name, description=told, idempotent=idempotent)(SubAgent(agent, name, settings).work)
+    return tool(name=name, description=full, idempotent=idempotent)(SubAgent(agent, name, settings).work)
 
 
 class SubAgent:
-    """What the tool does. It holds no state: which runs there are stands in the history of the run that calls it."""
+    """The function of the tool. It holds no state: the history of the calling run lists its child runs."""
 
     def __init__(self, agent: Agent, name: str, settings: RunSettings) -> None:
         self.agent, self.name, self.settings = agent, name, settings
@@ -75,8 +74,8 @@ class SubAgent:
             bool, Field(description="with continue_run: sum up what it did, and go on from the summary only")
         ] = False,
     ) -> str:
-        """Do the task, or go on with an earlier one; what came of it as text."""
-        site = call_context.here()
+        """Do the task, or continue an earlier run; return the outcome as text."""
+        site = calling.here()
         if not continue_run:
             if not task.strip():
                 raise ConfigurationError("There is no task: say what the sub-agent shall do.")
@@ -88,27 +87,26 @@ class SubAgent:
             run = await self._again(site, earlier, task, raise_budget, fresh=fresh_context)
             before = run.history.prefix(len(run.history))
         handle = f"{self.name}-{1 + _times_called(site, self.name)}"
-        await _through(site, run, before, self.name, handle)
-        return _told(run, before, handle, site)
+        await _run_child(site, run, before, self.name, handle)
+        return _answer(run, before, handle, site)
 
-    def _new(self, site: ToolCallContext | None, task: str) -> Run:
-        return _made(site, self.agent, task, self.settings)
+    def _new(self, site: CallSite | None, task: str) -> Run:
+        return _make_run(site, self.agent, task, self.settings)
 
-    async def _again(self, site: ToolCallContext, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
-        """A branch of the earlier run, from its end with more budget, or from its beginning with a summary of what it did."""
+    async def _again(self, site: CallSite, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
+        """Fork the earlier run: at its end with more budget, or at its beginning with a summary."""
         if earlier.result is None:
             raise ConfigurationError("That run is still under way.")
-        offered = next((one for one in earlier.next_actions if not one.needs_prompt), None)
-        settings = earlier.limits.snapshot() if offered is None else next_actions.settings_for(earlier, offered)
-        left = _something_left(site)
+        offered = next((one for one in earlier.proposals if not one.needs_prompt), None)
+        settings = earlier.limits.snapshot() if offered is None else going_on.settings_for(earlier, offered)
+        left = _left_of_caller(site)
         if fresh:
-            first = _first(earlier)
+            first = _origin(earlier)
             summary = await self._summary(site, earlier, first.prompt)
-            left = _something_left(site)
-            prompt = short.task_with_summary(first.prompt, summary, task)
-            anew = RunHistory()
-            limits = _more(self.settings.budget, self.settings.budget, anew, 0.0, times)
-            limits = call_context.within(limits, left, anew, elapsed_s=0.0)
+            left = _left_of_caller(site)
+            prompt = task_with_summary(first.prompt, summary, task)
+            limits = _more(self.settings.budget, self.settings.budget, RunHistory(), 0.0, times)
+            limits = calling.within(limits, left, RunHistory(), elapsed_s=0.0)
             return earlier.fork(0, budget=limits, stop=self.settings.stop, prompt=prompt)
         at = len(earlier.history) if offered is None else offered.at
         if offered is None and not (earlier.result.terminated and task.strip()):
@@ -128,14 +126,14 @@ class SubAgent:
 
     # Earlier runs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, site: ToolCallContext, name: str) -> Run:
-        """An earlier run by its name, or by its id. Raises ConfigurationError where there is none."""
+    def _find(self, site: CallSite, name: str) -> Run:
+        """Return an earlier run by its name or its id. Raises ConfigurationError if there is none."""
         uses = list(_children(site))
         wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
         if wanted is None:
             known = ", ".join(use.handle for use in uses) or "none"
             raise ConfigurationError(f"There is no run {name!r} to go on from. There is: {known}.")
-        line = list(_line(cast(Run, site.run)))  # a branch knows the steps of the run it came from, and so its sub-agents
+        line = list(_ancestors(cast(Run, site.run)))  # a branch has the steps of its parent, and so its sub-agents
         found = (child for run in line for child in run.children if child.id == wanted and not child.is_to_be_looked_at)
         known_run = next(found, None)
         if known_run is not None:
@@ -150,8 +148,8 @@ class SubAgent:
                 f"{name!r} was of an earlier process and cannot go on: start anew, with a task. ({error})"
             ) from error
 
-    def _recalled(self, site: ToolCallContext, caller: Run, run_id: str) -> Run:
-        """A run of an earlier process, from the store that its caller came from, put into its place below the caller."""
+    def _recalled(self, site: CallSite, caller: Run, run_id: str) -> Run:
+        """Load a run of an earlier process from the store of its caller, and attach it to the caller."""
         assert caller.recall is not None  # noqa: S101  for the type checker
         run = caller.recall(run_id, self.agent, self.settings)
         run.transport = site.run.transport
@@ -166,42 +164,42 @@ class SubAgent:
             run.cancel()
         return run
 
-    async def _summary(self, site: ToolCallContext, earlier: Run, task: str) -> str:
-        """What the earlier run did, summed up by its model in one call under a cap; a run of its own, counted as any other."""
+    async def _summary(self, site: CallSite, earlier: Run, task: str) -> str:
+        """Return a summary of the earlier run by its model: one call under a cap, in a separate run that counts like any other."""
         agent = earlier.agent
         by = Agent(
             agent.model,
-            instructions=short.SUM_UP,
+            instructions=SUM_UP,
             options=agent.options,
             middleware=agent.middleware,
             observers=agent.observers,
             continuation=None,
             name=f"{agent.name} summary",
         )
-        budget = Budget(max_turns=1, max_tokens_per_turn=short.LONGEST_SUMMARY_TOKENS)
+        budget = Budget(max_turns=1, max_tokens_per_turn=LONGEST_SUMMARY_TOKENS)
         settings = RunSettings(budget, continuation=by.settings.continuation)
-        run = _made(site, by, short.transcript(task, earlier.messages), settings)
+        run = _make_run(site, by, transcript(task, earlier.messages), settings)
         handle = next((child.handle for child in _children(site) if child.run_id == earlier.id), self.name)
-        await _through(site, run, RunHistory(), f"{self.name}-summary", f"{handle}-summary")
+        await _run_child(site, run, RunHistory(), f"{self.name}-summary", f"{handle}-summary")
         if run.result is None or not run.result.text.strip():
             why = "it was cut off" if run.result is None else run.result.detail
             raise ConfigurationError(f"What it did could not be summed up ({why}): go on without fresh_context.")
         return run.result.text
 
 
-SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its own tools have had their grace by then
+SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its own tools have had their grace period by then
 
 
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 
-def _made(site: ToolCallContext | None, agent: Agent, task: str, settings: RunSettings) -> Run:
-    """A run on the task; called from a run, it is within that one's budget, and observed and replayed as that one is."""
+def _make_run(site: CallSite | None, agent: Agent, task: str, settings: RunSettings) -> Run:
+    """Make a run on the task; within a calling run's budget, and with its transport and inherited observers, if there is one."""
     budget = settings.budget
     more: dict[str, Any] = {}
     if site is not None:
         caller = cast(Run, site.run)
-        budget = call_context.within(budget, _something_left(site), RunHistory(), elapsed_s=0.0)
+        budget = calling.within(budget, _left_of_caller(site), RunHistory(), elapsed_s=0.0)
         more["transport"] = caller.transport
         more["observers"] = [one for one in caller.inherited if one not in agent.observers]
     return agent.run(
@@ -215,8 +213,8 @@ def _made(site: ToolCallContext | None, agent: Agent, task: str, settings: RunSe
     )
 
 
-async def _through(site: ToolCallContext | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
-    """Take the run to its end. Whatever breaks into that, what it used is in the caller's step."""
+async def _run_child(site: CallSite | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
+    """Run it to its end. Even if that is interrupted, its use is recorded in the caller's step."""
     if site is None:
         await run
         return
@@ -229,11 +227,11 @@ async def _through(site: ToolCallContext | None, run: Run, before: RunHistory, n
     caller.emit(events.ChildStarted(caller.clock.elapsed_s(), turn, site.tool_call.id, name, run.id, settings))
     try:
         await run
-    except Exception:  # it stands in the run's result, and what a person has to mend is told there
+    except Exception:  # it is in the run's result
         if run.result is None:
             raise
     finally:
-        if run.result is None:  # the caller was cut off while this one stood between two steps
+        if run.result is None:  # the caller was cut off while this run was between two steps
             run.cancel()
         used = run.history.since(len(before))
         ended = None if run.result is None else run.result.stop_reason
@@ -245,8 +243,8 @@ async def _through(site: ToolCallContext | None, run: Run, before: RunHistory, n
         caller.emit(events.ChildEnded(caller.clock.elapsed_s(), turn, use))
 
 
-def _something_left(site: ToolCallContext) -> Remaining:
-    """What the caller has left. Raises ConfigurationError where that is nothing: no call is started then."""
+def _left_of_caller(site: CallSite) -> Remaining:
+    """Return what the caller has left. Raises ConfigurationError if that is nothing; then no call is started."""
     left = site.left()
     if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
@@ -255,43 +253,37 @@ def _something_left(site: ToolCallContext) -> Remaining:
     return left
 
 
-def _times_called(site: ToolCallContext | None, name: str) -> int:
-    """How often the calling run has called this tool, calls under way included."""
+def _times_called(site: CallSite | None, name: str) -> int:
+    """Return how often the calling run has called this tool, current calls included."""
     open_calls = [] if site is None else [called for _, called in site.draft.open_children.values()]
     return sum(child.tool == name for child in _children(site)) + open_calls.count(name)
 
 
-def _children(site: ToolCallContext | None) -> Iterator[ChildUse]:
-    """All that the calling run has had done by sub-agents so far, as far as its model was told."""
+def _children(site: CallSite | None) -> Iterator[ChildUse]:
+    """Yield the child runs of the calling run so far, as far as its model knows of them."""
     if site is not None:
         for step in site.run.history:
             yield from (child for child in step.children if not child.cut_off)
         yield from site.draft.children
 
 
-def _line(run: Run | None) -> Iterator[Run]:
-    """The run, the one that it was forked from, and so on."""
+def _ancestors(run: Run | None) -> Iterator[Run]:
+    """Yield the run, the run it was forked from, and so on."""
     while run is not None:
         yield run
         run = run.parent
 
 
-def _first(run: Run) -> Run:
-    *_, first = _line(run)
+def _origin(run: Run) -> Run:
+    *_, first = _ancestors(run)
     return first
 
 
 def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, times: float) -> Budget:
-    """`now`, with what is used by `before` and so many times the first budget on top; a limit that is higher already stays."""
-    used: dict[str, Any] = {
-        "max_turns": len(before),
-        "max_calls": before.calls,
-        "max_tokens": before.known_tokens,
-        "max_cost": before.known_cost_usd,
-        "timeout": elapsed_s,
-    }
+    """Return `now` raised to what `before` used plus `times` the first budget; a limit that is higher already stays."""
     raised: dict[str, Any] = {}
-    for name, spent in used.items():
+    for name, total in TOTAL_OF.items():
+        spent: Any = elapsed_s if total == "time" else USED[total](before)[1]
         unit, limit = getattr(first, name), getattr(now, name)
         if unit is None or limit is None:
             raised[name] = None
@@ -301,11 +293,11 @@ def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, time
     return replace(now, **raised)
 
 
-# What the caller's model is told ---------------------------------------------------------------------------------------------
+# Messages to the caller's model ---------------------------------------------------------------------------------------------
 
 
-def _told(run: Run, before: RunHistory, handle: str, site: ToolCallContext | None) -> str:
-    """The answer, and a line that says how the run ended. Raises RunFailed where an error ended it."""
+def _answer(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> str:
+    """Return the answer, and a line about the end of the run. Raises RunFailed if an error ended it."""
     result = run.result
     assert result is not None  # noqa: S101  for the type checker: it was awaited
     line = _last_line(run, result, before, handle, site)
@@ -318,18 +310,18 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, sit
     used = run.history.since(len(before))
     tokens = "unknown" if used.tokens is None else f"{used.tokens:,}"
     ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
-    said = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
+    parts = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
     own = run.settings_now().budget.remaining(run.history, 0.0)
-    said += [f"Left of its budget: {short.in_words(own)}."] if short.in_words(own) else []
+    parts += [f"Left of its budget: {remaining_in_words(own)}."] if remaining_in_words(own) else []
     if site is not None:
-        yours = short.in_words(site.left())
-        said += [f"Left of yours: {yours}."] if yours else []
-        spent = call_context.bound_below(site.run.outermost)
+        yours = remaining_in_words(site.left())
+        parts += [f"Left of yours: {yours}."] if yours else []
+        spent = calling.bound_below(site.run.outermost)
         if spent is not None:
-            said.append(f"No sub-agent can make a further call: {spent[1]}")
-        elif not call_context.is_spent(site.left()):
+            parts.append(f"No sub-agent can make a further call: {spent[1]}")
+        elif not calling.is_spent(site.left()):
             more = "To ask it more" if result.terminated else "To let it go on"
-            said.append(
+            parts.append(
                 f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else ".")
             )
-    return f"[{' '.join(said)}]"
+    return f"[{' '.join(parts)}]"

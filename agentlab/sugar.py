@@ -1,7 +1,7 @@
-"""Methods that are spelled on a value but done by a module above it, such as `result.to_frame()`.
+"""Methods of a value that a higher module implements, such as `result.to_frame()`.
 
-The module is named at the call and imported then. So no module imports a higher one, and `import agentlab` stays light: pandas is
-loaded by the first frame, ipywidgets by the first panel.
+The module is named at the call and imported then. So no module imports a higher one, and `import agentlab` stays light: the first frame
+loads pandas, the first panel ipywidgets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model is told of a function: its docstring, and its parameters as a JSON schema made from the annotations."""
+"""The description of a function for a model: its docstring, and its parameters as a JSON schema from the annotations."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agentlab.errors import ToolDefinitionError
 
 Function: TypeAlias = Callable[..., Any]
 PREFIX = "argument_"
-"""Keeps a parameter called `schema` or `copy` apart from the methods of a pydantic model."""
+"""Prefix of fields, so that a parameter called `schema` or `copy` does not clash with the methods of a pydantic model."""
 
 
 def itself(given: Any) -> Any:
-    """The function of a tool that is a class: what was sent is what it gives."""
+    """Return the argument; the function of a tool that is a class."""
     return given
 
 
 def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
-    """Of a tool that takes one instance of a pydantic class: its parameter, its description, the class, and that one's JSON schema.
+    """Describe a tool that takes one instance of a pydantic class: its parameter, its description, the class and the JSON schema.
 
-    Raises ToolDefinitionError for another class, and for a function that does not take one parameter.
+    Raises ToolDefinitionError for another class, and for a function that does not take exactly one parameter.
     """
     if not (isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)):
         raise ToolDefinitionError(f"The tool {name!r} has schema={schema!r}: pass a class made from pydantic.BaseModel.")
@@ -42,14 +42,14 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
         parsed = schema.model_json_schema()
     except pydantic.errors.PydanticUserError as error:
         raise _no_schema(name, error) from error
-    if "$ref" in parsed:  # of a class that refers to itself, all of it is among the definitions
+    if "$ref" in parsed:  # the schema of a recursive class is among the definitions
         own_name = parsed.pop("$ref").removeprefix("#/$defs/")
         parsed = {**parsed["$defs"][own_name], **parsed}
     if parsed.get("type") != "object":
         raise ToolDefinitionError(f"The tool {name!r} has schema={schema.__name__}, which is no object: give the class fields.")
     own = str(parsed.pop("description", ""))
-    told, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
-    return parameters[0].name, told or own, schema, _without_titles(parsed)
+    summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
+    return parameters[0].name, summary or own, schema, _without_titles(parsed)
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
@@ -60,28 +60,28 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseModel], dict[str, Any]]:
-    """What the docstring says of the function, the model that validates its arguments, and that one's JSON schema.
+    """Return the description of the function, the model that validates its arguments, and its JSON schema.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
     """
-    told, per_parameter = _docstring(inspect.getdoc(unwrapped(function)) or "")
+    summary, per_parameter = _docstring(inspect.getdoc(unwrapped(function)) or "")
     model = _arguments_model(name, function, per_parameter)
     try:
         schema = model.model_json_schema()
     except pydantic.errors.PydanticUserError as error:
         raise _no_schema(name, error) from error
-    return told, model, _without_titles(schema)
+    return summary, model, _without_titles(schema)
 
 
 def unwrapped(function: Function) -> Function:
-    """The function inside a functools.partial: it has the name, the docstring and the annotations."""
+    """Return the function inside a functools.partial, which has the name, the docstring and the annotations."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
-    """What a model is to fill in: all parameters that a functools.partial does not hold already."""
+    """Return the parameters that a model must fill in: all that a functools.partial does not hold already."""
     try:
         parameters = inspect.signature(function).parameters
     except ValueError as error:
@@ -113,8 +113,8 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
                 f"such as `{parameter.name}: str`, so that a model knows what to send."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
-        told = per_parameter.get(parameter.name)  # where there is none, that of an Annotated stays
-        more: dict[str, Any] = {"description": told} if told else {}
+        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated holds
+        more: dict[str, Any] = {"description": text} if text else {}
         fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
     try:
         return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
@@ -123,18 +123,18 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of each parameter, in Google's, NumPy's or Sphinx's style."""
+    """Return a docstring's text on the function and on each parameter, in the style of Google, NumPy or Sphinx."""
     if not text:
         return "", {}
     import griffe  # griffelib; only tools with a docstring pay for it
 
     quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
     sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
-    told = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
-    described = {
+    summary = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
+    parameters = {
         item.name: item.description
         for section in sections
         if section.kind is griffe.DocstringSectionKind.parameters
         for item in section.value
     }
-    return told, described
+    return summary, parameters

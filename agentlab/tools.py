@@ -5,10 +5,10 @@
     @lab.tool(timeout_s=5)
     async def search(query: str) -> list[str]: ...
 
-    @lab.tool(on_cancel="wait")                                   # a run that is cancelled meanwhile waits for it
+    @lab.tool(on_cancel="wait")                                   # a cancelled run waits for it
     async def book(train: str) -> str: ...
 
-What the model sends is validated before the function sees it. Whatever goes wrong is handed back to the model as the call's result.
+The arguments are validated before the function gets them. Every failure goes back to the model as the result of the call.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import importlib
 import inspect
 import json
@@ -35,7 +36,7 @@ import pydantic_core
 from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits import in_seconds
 from agentlab.predicates import is_async
-from agentlab.redaction import in_words, known_hidden, without_keys
+from agentlab.redaction import in_words, known_hidden
 from agentlab.shelter import GRACE_S, ends
 from agentlab.shown import Shown
 from agentlab.tool_schema import PREFIX, Function, described, itself, of_model, unwrapped
@@ -53,20 +54,19 @@ _ON_A_THREAD = " Its thread was left behind: it may still be running."
 class Tool(Shown):
     """A function that a model can call.
 
-    `timeout_s` bounds one call (None: the run's own timeout alone does). A sync function runs on a thread of its own, so that it
-    cannot hold up other agents, unless `inline` is set. After a time-out a thread that does not come back is left behind, since
-    Python cannot end it.
+    `timeout_s` limits one call (None: only the run's timeout does). A sync function runs on a separate thread, so that it cannot block
+    other agents, unless `inline` is set. A thread that does not return by its timeout is abandoned, since Python cannot end it.
 
-    `on_cancel` says what becomes of a call where the run is cancelled, interrupted or out of time: with `cancel` an async function
-    is cancelled (its `finally` is awaited, at most 2 s), and one on a thread is left behind; its outcome is not known. With `wait`
-    the run ends once the call is done, and its result is kept; only its own `timeout_s`, and a second cancel, cut it off. An async
-    function that does not end within 2 s of its cancel is left behind too, with a warning: it may still be running.
+    `on_cancel` decides on a call when the run is cancelled, interrupted or out of time. With `cancel` an async function is cancelled
+    (its `finally` is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait` the run ends when the
+    call is done, and keeps its result; only its own `timeout_s` and a second cancel interrupt it. An async function that does not end
+    within 2 s of its cancellation is abandoned too, with a warning: it may still be running.
 
-    `idempotent` False is for what must not be done twice, such as a payment. Where a store resumes a run whose process ended in
-    mid-step, a call that was begun may have run: it is executed again only if `resume(…, again=…)` says so.
+    `idempotent` False is for actions that must not be repeated, such as a payment. When a store resumes a run whose process ended in
+    mid-step, a call that had begun may have run: it is executed again only if `resume(…, again=…)` says so.
 
-    Whatever the function raises is its result, SystemExit and a cancel of its own too. Only a KeyboardInterrupt passes, where the
-    function is on the thread of the loop: it is the person's. A StopRequested ends the run.
+    Every exception of the function becomes its result, also SystemExit and its own cancellation. Only a KeyboardInterrupt on the thread
+    of the loop is raised, since a person caused it. A StopRequested ends the run.
 
     Example:
         >>> @lab.tool
@@ -98,7 +98,7 @@ class Tool(Shown):
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is awaited.
+        """True if the function is awaited.
 
         Example:
             >>> lab.tool(search).is_async
@@ -107,7 +107,7 @@ class Tool(Shown):
         return is_async(self.function)
 
     def validate(self, arguments: str) -> dict[str, Any]:
-        """The arguments as the function takes them. Raises pydantic.ValidationError, also for JSON that is broken or cut off.
+        """Return the arguments as the function takes them. Raises pydantic.ValidationError, also for broken or truncated JSON.
 
         Example:
             >>> lab.tool(search).validate('{"words": "umbrella"}')
@@ -119,11 +119,10 @@ class Tool(Shown):
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
 
     def __repr__(self) -> str:
-        return without_keys(f"Tool({self.name})")
+        return f"Tool({self.name})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process goes the function, which it makes a tool of again; where a decorator has put the tool in the place of its
-        function, the name that both have."""
+        """Pickle the function, to make it a tool again; if a decorator replaced the function by the tool, pickle the name of both."""
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
@@ -168,8 +167,8 @@ def tool(
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool of a function; as a decorator with or without arguments, or as a call.
 
-    With `schema`, a class made from pydantic's BaseModel, the class is what the model fills in, and the function takes one parameter:
-    the instance. Such a class is a tool by itself too, `Agent(tools=[Answer])`; its result is the instance.
+    With `schema`, a subclass of pydantic's BaseModel, the model fills in that class, and the function takes one parameter: the
+    instance. Such a class is a tool by itself too, `Agent(tools=[Answer])`; its result is the instance.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -199,7 +198,7 @@ def tool(
 
 
 def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
-    """Tools by name, made of Tools and plain functions. Raises ToolDefinitionError for what is neither, and for a name given twice."""
+    """Return Tools, and functions as Tools, by name. Raises ToolDefinitionError for anything else, and for duplicate names."""
     if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
         raise ToolDefinitionError(f"tools={tools!r}: pass a list of functions, such as tools=[search, finalize].")
     named: dict[str, Tool] = {}
@@ -213,8 +212,8 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
 
 @dataclass(slots=True)
 class Executed:
-    """What one call led to. `cut` is the cancel that came meanwhile, or what a middleware raised: the caller keeps the result, and then
-    raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
+    """The outcome of one call. `cut` is a cancellation during the call, or the exception of a middleware: the caller records the result
+    and then raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
 
     result: ToolResult
     cut: BaseException | None = None
@@ -222,8 +221,7 @@ class Executed:
 
 
 async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
-    """Run one call and return its result. Raises only a cancel and an interrupt; all else is a result, from which the model learns what
-    to mend."""
+    """Run one call and return its result. Raises only cancellations and interrupts; any other failure is a result for the model."""
     executed = await carried_out(tool_call, tools)
     if executed.cut is not None:
         raise executed.cut
@@ -235,15 +233,11 @@ async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execute
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
     result = executed.result
-    executed.result = ToolResult(
-        result.call_id,
-        result.name,
-        known_hidden(result.content),  # a key of this process is no affair of a model's, and of a server's behind it
-        result.value,
-        result.error,
-        tool_call.arguments,
-        time.perf_counter() - started,
-        result.stop,
+    executed.result = dataclasses.replace(
+        result,
+        content=known_hidden(result.content),  # the model's server must not get keys of this process
+        arguments=tool_call.arguments,
+        duration_s=time.perf_counter() - started,
     )
     return executed
 
@@ -260,30 +254,32 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     try:
         arguments = target.validate(tool_call.arguments)
     except pydantic.ValidationError as error:
-        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_in_words(error)}")
+        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_problems(error)}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a validator raised what pydantic does not catch, such as a KeyError
-        said = f"The arguments of {tool_call.name} are not valid, nothing was executed. Their validation raised {in_words(error)}"
-        return _failed(tool_call, "invalid_arguments", said, value=error)
-    came = await _call(target, arguments)
-    executed = _result(tool_call, target, came)
-    executed.cut, executed.left_behind = came.cut, came.left_behind
+        content = (
+            f"The arguments of {tool_call.name} are not valid, nothing was executed. Their validation raised {in_words(error)}"
+        )
+        return _failed(tool_call, "invalid_arguments", content, value=error)
+    outcome = await _call(target, arguments)
+    executed = _result(tool_call, target, outcome)
+    executed.cut, executed.left_behind = outcome.cut, outcome.left_behind
     return executed
 
 
-def _result(tool_call: ToolCall, target: Tool, came: _Came) -> Executed:
-    if not came.ended or isinstance(came.error, asyncio.CancelledError):
-        still = _LEFT_BEHIND if came.left_behind else "" if came.ended else _ON_A_THREAD
-        if came.out_of_time:
-            said = f"{tool_call.name} did not finish within its limit of {target.timeout_s:g} s.{still}"
-            return _failed(tool_call, "timeout", said)
-        if came.cut is not None:
-            return _failed(tool_call, "interrupted", INTERRUPTED + still)
-    value, error = came.value, came.error
+def _result(tool_call: ToolCall, target: Tool, outcome: _Outcome) -> Executed:
+    if not outcome.ended or isinstance(outcome.error, asyncio.CancelledError):
+        running = _LEFT_BEHIND if outcome.left_behind else "" if outcome.ended else _ON_A_THREAD
+        if outcome.out_of_time:
+            content = f"{tool_call.name} did not finish within its limit of {target.timeout_s:g} s.{running}"
+            return _failed(tool_call, "timeout", content)
+        if outcome.cut is not None:
+            return _failed(tool_call, "interrupted", INTERRUPTED + running)
+    value, error = outcome.value, outcome.error
     if isinstance(error, StopRequested):
         return _stopped(tool_call, Stop(error.reason, error.output))
-    if error is not None:  # the model is told; the person sees it in the tools frame
+    if error is not None:
         return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
@@ -291,19 +287,19 @@ def _result(tool_call: ToolCall, target: Tool, came: _Came) -> Executed:
         return Executed(ToolResult(tool_call.id, tool_call.name, as_text(value), value))
     except KeyboardInterrupt:
         raise
-    except BaseException as problem:  # also whatever a lazy value raises while it is read
-        said = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {in_words(problem)}"
-        return _failed(tool_call, "unserialisable", said, value=value)
+    except BaseException as problem:  # also exceptions of lazy values
+        content = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {in_words(problem)}"
+        return _failed(tool_call, "unserialisable", content, value=value)
 
 
 def as_text(value: object) -> str:
-    """What the model gets to read: text as it is, anything else as JSON. Raises ValueError for what has no JSON."""
+    """Return a value as text for the model: text as it is, anything else as JSON. Raises ValueError if that is impossible."""
     return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
 
 
 @dataclass(slots=True)
-class _Came:
-    """What a function came to: a value or an exception, or no end within its time."""
+class _Outcome:
+    """The outcome of a function: a value or an exception, or no end within its time."""
 
     value: Any = None
     error: BaseException | None = None
@@ -313,53 +309,53 @@ class _Came:
     left_behind: bool = False
 
 
-async def _call(target: Tool, arguments: dict[str, Any]) -> _Came:
+async def _call(target: Tool, arguments: dict[str, Any]) -> _Outcome:
     until_s = None if target.timeout_s is None else time.monotonic() + target.timeout_s
     if target.is_async or target.inline:
-        value, error = _tried(target.function, arguments)
+        value, error = _call_inline(target.function, arguments)
     else:
-        future = _on_a_thread(target, arguments)
-        cut = await _waited(future, until_s)
+        future = _call_on_thread(target, arguments)
+        cut = await _wait(future, until_s)
         if not future.done():
-            return _Came(ended=False, out_of_time=cut is None, cut=cut)
+            return _Outcome(ended=False, out_of_time=cut is None, cut=cut)
         value, error = future.result()
         if cut is not None:
-            return _Came(value, error, cut=cut)
+            return _Outcome(value, error, cut=cut)
     if error is not None or not inspect.isawaitable(value):
-        return _Came(value, error)
+        return _Outcome(value, error)
     return await _awaited(target, value, until_s)
 
 
-async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Came:
-    """Await what the function returned in a separate task, which is left behind if it does not end."""
-    task = asyncio.create_task(_carried(awaitable), name=f"agentlab-tool-{target.name}")
+async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Outcome:
+    """Await the result of an async function in a separate task, which is abandoned if it does not end."""
+    task = asyncio.create_task(_settle(awaitable), name=f"agentlab-tool-{target.name}")
     try:
-        cut = await _waited(task, until_s)
+        cut = await _wait(task, until_s)
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
             ended, another = await ends([task], grace_s)
             cut = cut or another
     finally:
-        task.cancel()  # where this very coroutine was thrown away
+        task.cancel()  # if this coroutine itself was closed
     if late and not ended:
-        return _Came(ended=False, out_of_time=out_of_time, cut=cut, left_behind=True)
+        return _Outcome(ended=False, out_of_time=out_of_time, cut=cut, left_behind=True)
     value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
-    if isinstance(error, KeyboardInterrupt):  # the person's: it ends the run, here and not in the task
+    if isinstance(error, KeyboardInterrupt):  # a person's: it must end the run, not the task
         raise error
-    return _Came(value, error, out_of_time=late and out_of_time, cut=cut)
+    return _Outcome(value, error, out_of_time=late and out_of_time, cut=cut)
 
 
-async def _carried(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """What an awaitable gives or raises, as a value: asyncio lets some exceptions of a task out of its loop."""
+async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """Return the value or the exception of an awaitable: asyncio lets some exceptions of a task escape its loop."""
     try:
         return await awaitable, None
     except BaseException as error:
         return None, error
 
 
-def _tried(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    """What a function gives or raises. Only an interrupt passes: on the loop's thread it is the person's."""
+def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    """Return the value or the exception of a function. An interrupt is raised: on the loop's thread it is a person's."""
     try:
         return function(**arguments), None
     except KeyboardInterrupt:
@@ -368,8 +364,8 @@ def _tried(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseExce
         return None, error
 
 
-async def _waited(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:
-    """Wait for the end of the work, at most until then; the cancel that came meanwhile."""
+async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:
+    """Wait for the end of the work, at most until then; return a cancellation during the wait."""
     try:
         await asyncio.wait([work], timeout=None if until_s is None else max(0.0, until_s - time.monotonic()))
     except asyncio.CancelledError as cut:
@@ -377,14 +373,13 @@ async def _waited(work: asyncio.Future[Any], until_s: float | None) -> asyncio.C
     return None
 
 
-def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tuple[Any, BaseException | None]]:
-    """Call a sync function on a daemon thread of its own: one that never returns must not keep the interpreter alive, as the threads
-    of an executor would."""
+def _call_on_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tuple[Any, BaseException | None]]:
+    """Call a sync function on a daemon thread, which does not keep the interpreter alive if it never returns, as an executor would."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(outcome: tuple[Any, BaseException | None]) -> None:
+    def resolve(outcome: tuple[Any, BaseException | None]) -> None:
         if not future.done():
             future.set_result(outcome)
 
@@ -392,10 +387,10 @@ def _on_a_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tupl
         outcome: tuple[Any, BaseException | None]
         try:
             outcome = context.run(target.function, **arguments), None
-        except BaseException as error:  # an interrupt too: the person's comes on the main thread only
+        except BaseException as error:  # also interrupts: a person's reaches the main thread only
             outcome = None, error
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
-            loop.call_soon_threadsafe(settle, outcome)
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+            loop.call_soon_threadsafe(resolve, outcome)
 
     try:
         threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
@@ -413,12 +408,12 @@ def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
         content = as_text(stop.output) if stop.output is not None else stop.reason
     except KeyboardInterrupt:
         raise
-    except BaseException:  # the output is for the person; it needs no JSON
+    except BaseException:  # the output is for a person, and may have no JSON
         content = stop.reason
     return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 
 
-def _in_words(error: pydantic.ValidationError) -> str:
+def _problems(error: pydantic.ValidationError) -> str:
     problems = []
     for problem in error.errors(include_url=False, include_context=False):
         place = ".".join(map(str, problem["loc"]))
@@ -429,7 +424,7 @@ def _in_words(error: pydantic.ValidationError) -> str:
 # From a function to a tool ----------------------------------------------------------------------------------------------------
 
 
-def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
+def _make(  # noqa: PLR0917  the order of `__reduce__`
     function: Function,
     name: str | None = None,
     description: str | None = None,
@@ -439,23 +434,23 @@ def _make(  # noqa: PLR0917  in this order `__reduce__` hands them on
     idempotent: bool = True,
     schema: type[pydantic.BaseModel] | None = None,
 ) -> Tool:
-    called = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
+    name = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
     if isinstance(function, type) and issubclass(function, pydantic.BaseModel):
         schema, inline = schema or function, True
         function = itself
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
-    if not 0 < len(called) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in called):
-        raise ToolDefinitionError(f"{called!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
+    if not 0 < len(name) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
+        raise ToolDefinitionError(f"{name!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
     timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
-        raise ToolDefinitionError(f"The tool {called!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
+        raise ToolDefinitionError(f"The tool {name!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):
-        raise ToolDefinitionError(f"The tool {called!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
+        raise ToolDefinitionError(f"The tool {name!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
     takes = ""
     if schema is None:
-        told, model, parameters = described(called, function)
+        summary, model, parameters = described(name, function)
     else:
-        takes, told, model, parameters = of_model(called, function, schema)
-    spec = ToolSpec(called, description or told, parameters, json.dumps(parameters))
+        takes, summary, model, parameters = of_model(name, function, schema)
+    spec = ToolSpec(name, description or summary, parameters, json.dumps(parameters))
     return Tool(function, spec, model, timeout_s, inline, on_cancel, idempotent, takes)

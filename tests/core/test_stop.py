@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, RunSettings, StepCountIs
+from agentlab.budget import LIMIT_REASONS, TOTAL_OF, USED
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.history import RunHistory
 from agentlab.leaf_names import describe
+from agentlab.limits import limit_fields
 from agentlab.never_met import never_met, why_never
-from agentlab.results import Reading
+from agentlab.results import Reading, Remaining
 from agentlab.stop import StopCondition, as_condition
 from agentlab.testing import call
 from agentlab.types import FinishReason
@@ -587,3 +590,26 @@ def test_a_branch_is_warned_of_what_is_new_and_not_of_what_has_happened() -> Non
         branch = run.fork(1, stop=TYPO)
     assert branch.fork(1).fork(1, stop=TYPO).parent is not None  # said already
     assert run.fork(1, agent=other).result is None
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [StepCountIs(3), MaxTokensUsed(9), MaxCost(1), HasToolCall("a"), FinishReasonIs("length")],
+    ids=lambda one: one.short_name,
+)
+def test_a_condition_declares_its_total_and_whether_it_is_a_goal(condition: StopCondition) -> None:
+    history = steps(2, cost="0.1")
+    reading = condition.read(history)
+    assert reading.goal is condition.goal is isinstance(condition, HasToolCall)
+    if condition.total is not None:
+        (field,) = limit_fields(condition)
+        assert reading.value == USED[condition.total](history)[0]
+        assert reading.limit == getattr(condition, field.name)
+    assert (condition.total is None) is isinstance(condition, HasToolCall | FinishReasonIs)
+
+
+def test_the_limits_of_a_budget_are_in_the_order_of_what_remains() -> None:
+    assert [total.replace("steps", "turns") for total in TOTAL_OF.values()] == [
+        field.name.removesuffix("_usd").removesuffix("_s") for field in dataclasses.fields(Remaining)
+    ]
+    assert list(TOTAL_OF) == list(LIMIT_REASONS)

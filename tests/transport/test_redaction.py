@@ -47,7 +47,7 @@ def test_what_looks_like_a_key_goes(key: str, around: str) -> None:
     assert redacted.replace("REDACTED", key) == around.format(key)
 
 
-_LITERALS = [literal for literal, _ in _KEY_PATTERNS]
+_LITERALS = list(_KEY_PATTERNS)
 _PIECES = sorted(
     {literal[begin:end] for literal in _LITERALS for begin in range(len(literal)) for end in range(len(literal) + 1)}
 )
