@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 
-from agentlab.seam import joined
+from agentlab.seam import repeated
 
 PROSE = (
     "The harbour was quiet that morning. All the small boats were still asleep, bobbing between the walls; a committee walked "

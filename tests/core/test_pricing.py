@@ -295,7 +295,7 @@ def test_pricing_opens_no_socket_and_starts_no_thread() -> None:
 )
 def test_a_mistyped_model_is_told_of(provider: str, model: str, meant: str | None) -> None:
     said = perhaps_mistyped(provider, model)
-    assert said == ("" if meant is None else f" And the price book has no {model!r} of {provider}: did you mean {meant!r}?")
+    assert said == ("" if meant is None else f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?")
 
 
 async def said_by(model: str) -> str:
