@@ -18,7 +18,8 @@ from agentlab.errors import ConfigurationError, StoredError
 from agentlab.event_details import detail_of
 from agentlab.leaf_names import unique_name
 from agentlab.redaction import in_words
-from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, Seam, StepResult, cost_usd_of, tokens_of
+from agentlab.results import RunResult
+from agentlab.step_result import ChildUse, Decision, ModelCall, Reading, Seam, StepResult, cost_usd_of, tokens_of
 from agentlab.suggestions import FOR_STOP_REASON
 from agentlab.types import ResponseSource, StopReason, TerminationSignal, ToolCall, ToolResult
 

@@ -57,29 +57,20 @@ def made(kept: Any) -> Message:
         raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
 
 
+_RESULT_FIELDS = ("call_id", "name", "content", "error", "arguments", "duration_s")
+_CHANGED_FIELDS = ("middleware", "executed_arguments")
+
+
 def _result(result: ToolResult) -> dict[str, Any]:
-    kept: dict[str, Any] = {
-        "call_id": result.call_id,
-        "name": result.name,
-        "content": result.content,
-        "error": result.error,
-        "arguments": result.arguments,
-        "duration_s": result.duration_s,
-    }
-    if result.stop is not None:
-        kept["stop"] = result.stop.reason
-    if result.middleware:
-        kept |= {"middleware": result.middleware, "executed_arguments": result.executed_arguments}
-    return kept
-
-
-_OF_RESULT = ("call_id", "name", "content", "error", "arguments", "duration_s", "middleware", "executed_arguments")
+    names = _RESULT_FIELDS + _CHANGED_FIELDS if result.middleware else _RESULT_FIELDS
+    stop = {} if result.stop is None else {"stop": result.stop.reason}
+    return {name: getattr(result, name) for name in names} | stop
 
 
 def of_step(kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored tool result of a step in the form of a message's."""
-    stop = kept.get("stop")
-    return {**{name: kept[name] for name in _OF_RESULT if name in kept}, **({} if stop is None else {"stop": stop["reason"]})}
+    stop = {} if kept.get("stop") is None else {"stop": kept["stop"]["reason"]}
+    return {name: kept[name] for name in _RESULT_FIELDS + _CHANGED_FIELDS if name in kept} | stop
 
 
 def _as_result(kept: dict[str, Any]) -> ToolResult:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from agentlab.amounts import counted
 from agentlab.amounts import in_words as amount_in_words
-from agentlab.results import Remaining
+from agentlab.step_result import Remaining
 from agentlab.types import Message
 
 LONGEST_SUMMARY_TOKENS = 500
