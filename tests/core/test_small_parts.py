@@ -1,4 +1,4 @@
-"""Prices, the conversation, the clock: the small parts that a run is made of."""
+"""Prices, the conversation, the clock: small parts of a run."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ COSTS: dict[str, tuple[str, str, Usage, Decimal | None, CostSource]] = {
 
 
 @pytest.mark.parametrize(("provider", "model", "used", "reported", "source"), COSTS.values(), ids=COSTS.keys())
-def test_a_cost_and_where_it_comes_from(
-    provider: str, model: str, used: Usage, reported: Decimal | None, source: CostSource
-) -> None:
+def test_a_cost_and_its_source(provider: str, model: str, used: Usage, reported: Decimal | None, source: CostSource) -> None:
     cost = cost_of(provider, model, used, reported)
     assert cost.source is source
     assert isinstance(cost.usd, Decimal) is (source is not CostSource.UNKNOWN)
@@ -58,7 +56,7 @@ def test_cached_tokens_are_part_of_the_input_and_cheaper() -> None:
     assert cached < plain
 
 
-def test_the_price_book_knows_the_names_that_we_give_it() -> None:
+def test_our_provider_names_are_in_the_price_list() -> None:
     known = {provider.id for provider in genai_prices.data_snapshot.get_snapshot().providers}
     assert set(PRICE_BOOK_NAMES.values()) | {"openai", "anthropic"} <= known
 
@@ -80,8 +78,8 @@ def encode(message: Message) -> bytes:
 
 
 @given(st.lists(st.one_of(st.text(max_size=3), st.none()), max_size=12))
-def test_views_stay_as_they_were_and_every_message_is_encoded_once(actions: list[str | None]) -> None:
-    """Text is appended, None asks for the bytes of all."""
+def test_views_do_not_change_and_every_message_is_encoded_once(actions: list[str | None]) -> None:
+    """A text is appended; None encodes all messages."""
     conversation, views, encoded = Conversation(), [], []
 
     def counting(message: Message) -> bytes:
@@ -118,7 +116,7 @@ def test_a_view_is_a_read_only_sequence() -> None:
     assert type(view) is ConversationView
 
 
-def test_wires_are_encoded_apart() -> None:
+def test_each_wire_has_its_own_encoding() -> None:
     conversation = Conversation([Message("user", "a")])
     assert conversation.view().encoded("one", encode) == [b"a"]
     assert conversation.view().encoded("two", lambda message: b"other") == [b"other"]
@@ -146,7 +144,7 @@ def test_characters_are_counted() -> None:
 # The clock --------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_clock_stands_still_unless_started() -> None:
+def test_the_clock_runs_only_when_started() -> None:
     clock = Clock(5.0)
     assert clock.elapsed_s() == 5.0
     clock.start()
