@@ -1,7 +1,8 @@
-"""Prices, the conversation, the clock: small parts of a run."""
+"""Prices, the conversation, the clock, errors: small parts of a run."""
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentlab import errors
 from agentlab.clock import Clock
 from agentlab.conversation import Conversation, ConversationView, encode_messages
 from agentlab.pricing import PRICE_BOOK_NAMES, cost_of
@@ -156,3 +158,20 @@ def test_the_clock_runs_only_when_started() -> None:
     stopped = clock.elapsed_s()
     time.sleep(0.01)
     assert clock.elapsed_s() == stopped
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.AgentlabError, errors.FixtureNotFoundError, errors.MalformedCassetteError, errors.AgentlabWarning]
+)
+def test_errors_and_warnings_redact_their_message(kind: type[Exception]) -> None:
+    error = kind(f"sent sk-{'a1' * 12}\x1b[31m")
+    assert str(error) == "sent REDACTED\N{REPLACEMENT CHARACTER}[31m"
+    assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+def test_an_error_is_pickled_with_its_attributes() -> None:
+    error = pickle.loads(pickle.dumps(errors.ProviderStatusError("no", status=429, retry_after_s=2.0)))
+    assert (str(error), error.status, error.retry_after_s) == ("no", 429, 2.0)
