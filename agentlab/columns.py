@@ -18,12 +18,14 @@ from agentlab.errors import ConfigurationError, StoredError
 from agentlab.event_details import detail_of
 from agentlab.leaf_names import unique_name
 from agentlab.redaction import in_words
-from agentlab.results import ChildUse, Decision, ModelCall, Reading, RunResult, Seam, StepResult, cost_usd_of, tokens_of
+from agentlab.results import RunResult
+from agentlab.step_result import ChildUse, Decision, ModelCall, Reading, Seam, StepResult, cost_usd_of, tokens_of
 from agentlab.suggestions import FOR_STOP_REASON
 from agentlab.types import ResponseSource, StopReason, TerminationSignal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from agentlab.history import RunHistory
+    from agentlab.settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,11 @@ class StepRow:
     known_tokens: int = 0
     known_cost_usd: Decimal = Decimal(0)
 
+    @property
+    def settings(self) -> RunSettings:
+        """The settings of the step, which mostly are those of the step before."""
+        return self.step.settings
+
     def then(self, step: StepResult) -> StepRow:
         """Return the row of the next step."""
         tokens, cost = step.all_tokens, step.all_cost_usd
@@ -168,20 +175,11 @@ MODEL = _of_run("model", "the requested model")
 
 def _of_step(name: str, dtype: str, help_: str, read: str | Callable[[StepResult], Any], then: Convert = None) -> Column:
     """A column of the step: a path of attributes from it and a conversion, or a function of the step."""
-    return (
-        _of_sums(name, dtype, help_, f"step.{read}", then)
-        if isinstance(read, str)
-        else _of_sums(name, dtype, help_, "step", read)
-    )
+    path, last = (f"step.{read}", then) if isinstance(read, str) else ("step", read)
+    return _of_step_row(name, dtype, help_, path, last)
 
 
-def _of_settings(name: str, dtype: str, help_: str, path: str, then: Convert = None) -> Column:
-    """A column of the step's settings, which mostly are those of the step before."""
-    get = _getter(f"step.settings.{path}", then)
-    return Column(name, dtype, help_, lambda source, row: get(row), f"settings.{path}", then)
-
-
-def _of_sums(name: str, dtype: str, help_: str, path: str, then: Convert = None) -> Column:
+def _of_step_row(name: str, dtype: str, help_: str, path: str, then: Convert = None) -> Column:
     """A column of a StepRow."""
     get = _getter(path, then)
     return Column(name, dtype, help_, lambda source, row: get(row), path, then)
@@ -253,10 +251,10 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("child_calls", "Int64", "round trips of sub-agents called in this step", "children", _calls_of),
     _of_step("child_tokens", "Int64", "tokens of these sub-agents", "children", tokens_of),
     _of_step("child_cost_usd", "Float64", "cost of these sub-agents", "children", _child_cost_usd),
-    _of_sums("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", "tokens"),
-    _of_sums("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", "cost_usd", float),
-    _of_sums("known_tokens", "Int64", "the known part of cumulative_tokens, a lower bound", "known_tokens"),
-    _of_sums("known_cost_usd", "Float64", "the known part of cumulative_cost_usd, a lower bound", "known_cost_usd", float),
+    _of_step_row("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", "tokens"),
+    _of_step_row("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", "cost_usd", float),
+    _of_step_row("known_tokens", "Int64", "the known part of cumulative_tokens, a lower bound", "known_tokens"),
+    _of_step_row("known_cost_usd", "Float64", "the known part of cumulative_cost_usd, a lower bound", "known_cost_usd", float),
     _of_step("tool_calls", "Int64", "tool calls of the model", "tool_calls", len),
     _of_step("tools", "string", "their names, in order", "tool_calls", _names_of),
     _of_step("tool_errors", "Int64", "failed tool calls", "tool_results", _errors_of),
@@ -264,12 +262,12 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("holes", "Int64", "places where a stream lost a piece of the answer; 0: none", "holes", len),
     _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
     _of_step("dropped_characters", "Int64", "repeated characters left out of the text there", _dropped_characters),
-    _of_settings("max_turns", "Int64", "the limit that applied", "budget.max_turns"),
-    _of_settings("max_calls", "Int64", "the limit that applied", "budget.max_calls"),
-    _of_settings("max_tokens", "Int64", "the limit that applied", "budget.max_tokens"),
-    _of_settings("max_tokens_per_turn", "Int64", "the limit that applied", "budget.max_tokens_per_turn"),
-    _of_settings("max_cost_usd", "Float64", "the limit that applied", "budget.max_cost", float),
-    _of_settings("timeout_s", "Float64", "the limit that applied", "budget.timeout"),
+    _of_step_row("max_turns", "Int64", "the limit that applied", "settings.budget.max_turns"),
+    _of_step_row("max_calls", "Int64", "the limit that applied", "settings.budget.max_calls"),
+    _of_step_row("max_tokens", "Int64", "the limit that applied", "settings.budget.max_tokens"),
+    _of_step_row("max_tokens_per_turn", "Int64", "the limit that applied", "settings.budget.max_tokens_per_turn"),
+    _of_step_row("max_cost_usd", "Float64", "the limit that applied", "settings.budget.max_cost", float),
+    _of_step_row("timeout_s", "Float64", "the limit that applied", "settings.budget.timeout"),
     _of_step("remaining_turns", "Int64", "what was left of it", "remaining.turns"),
     _of_step("remaining_calls", "Int64", "what was left of it", "remaining.calls"),
     _of_step("remaining_tokens", "Int64", "what was left of it", "remaining.tokens"),

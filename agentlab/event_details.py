@@ -52,10 +52,8 @@ def detail_of(event: events.Event) -> str:
             without = f", {counted(dropped, 'character')} dropped where the pieces meet" if dropped else ""
             return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s{without}"
         case events.ToolPayloadRepair():
-            asked = (
-                "not asked again" if not event.attempted else "asked again, whole" if event.succeeded else "asked again, in vain"
-            )
-            return f"{event.issue} tool call: {asked}"
+            outcome = "whole" if event.succeeded else "in vain"  # read by plots, also in exported frames
+            return f"{event.issue} tool call: {f'asked again, {outcome}' if event.attempted else 'not asked again'}"
         case events.Nudged():
             return f"reminder {event.consecutive} of {event.allowed} in a row"
         case events.ToolStarted():

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab.no_such_name import defined_in, only
 from agentlab.redaction import shown_without_keys
-from agentlab.results import ChildUse, Remaining, RunResult, Seam, StepResult
+from agentlab.results import RunResult
+from agentlab.step_result import ChildUse, Remaining, Seam, StepResult
 from agentlab.types import FinishReason, Hole, RateLimit, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:

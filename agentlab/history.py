@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import overload
 
 from agentlab.amounts import counted
-from agentlab.results import ChildUse, StepResult
 from agentlab.shown import Shown
+from agentlab.step_result import ChildUse, StepResult
 from agentlab.types import Cost, FinishReason, Usage
 from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
 

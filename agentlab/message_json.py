@@ -21,18 +21,18 @@ def encode(message: Message) -> str:
 
 def plain(message: Message, place_of: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any]:
     """Return a message as a dict for JSON. Tool results whose `id()` is in `place_of` are replaced by that place."""
-    kept: dict[str, Any] = {"role": message.role, "text": message.text}
+    data: dict[str, Any] = {"role": message.role, "text": message.text}
     if message.tool_calls:
-        kept["tool_calls"] = [
+        data["tool_calls"] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments, "closed": call.closed} for call in message.tool_calls
         ]
     if message.tool_results:
-        kept["tool_results"] = [
+        data["tool_results"] = [
             {"of_step": place_of[id(result)]} if id(result) in place_of else _result(result) for result in message.tool_results
         ]
     if message.native is not None:
-        kept["native"] = {"wire": message.native.wire, "content": message.native.content}
-    return kept
+        data["native"] = {"wire": message.native.wire, "content": message.native.content}
+    return data
 
 
 def decode(text: str) -> Message:
@@ -40,48 +40,39 @@ def decode(text: str) -> Message:
     return made(json.loads(text))
 
 
-def made(kept: Any) -> Message:
+def made(data: Any) -> Message:
     """Return the message from a dict made by `plain`. Raises ValueError for anything else."""
     try:
-        if kept["role"] not in get_args(Role):
-            raise ValueError(f"role {kept['role']!r} is none of {', '.join(get_args(Role))}")
-        native = kept.get("native")
+        if data["role"] not in get_args(Role):
+            raise ValueError(f"role {data['role']!r} is none of {', '.join(get_args(Role))}")
+        native = data.get("native")
         return Message(
-            cast(Role, kept["role"]),
-            kept["text"],
-            tuple([ToolCall(**call) for call in kept.get("tool_calls", ())]),
-            tuple([_as_result(result) for result in kept.get("tool_results", ())]),
+            cast(Role, data["role"]),
+            data["text"],
+            tuple([ToolCall(**call) for call in data.get("tool_calls", ())]),
+            tuple([_as_result(result) for result in data.get("tool_results", ())]),
             None if native is None else NativeContent(native["wire"], native["content"]),
         )
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
 
 
+_RESULT_FIELDS = ("call_id", "name", "content", "error", "arguments", "duration_s")
+_CHANGED_FIELDS = ("middleware", "executed_arguments")
+
+
 def _result(result: ToolResult) -> dict[str, Any]:
-    kept: dict[str, Any] = {
-        "call_id": result.call_id,
-        "name": result.name,
-        "content": result.content,
-        "error": result.error,
-        "arguments": result.arguments,
-        "duration_s": result.duration_s,
-    }
-    if result.stop is not None:
-        kept["stop"] = result.stop.reason
-    if result.middleware:
-        kept |= {"middleware": result.middleware, "executed_arguments": result.executed_arguments}
-    return kept
+    names = _RESULT_FIELDS + _CHANGED_FIELDS if result.middleware else _RESULT_FIELDS
+    stop = {} if result.stop is None else {"stop": result.stop.reason}
+    return {name: getattr(result, name) for name in names} | stop
 
 
-_OF_RESULT = ("call_id", "name", "content", "error", "arguments", "duration_s", "middleware", "executed_arguments")
-
-
-def of_step(kept: Mapping[str, Any]) -> dict[str, Any]:
+def of_step(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored tool result of a step in the form of a message's."""
-    stop = kept.get("stop")
-    return {**{name: kept[name] for name in _OF_RESULT if name in kept}, **({} if stop is None else {"stop": stop["reason"]})}
+    stop = {} if data.get("stop") is None else {"stop": data["stop"]["reason"]}
+    return {name: data[name] for name in _RESULT_FIELDS + _CHANGED_FIELDS if name in data} | stop
 
 
-def _as_result(kept: dict[str, Any]) -> ToolResult:
-    stop = kept.get("stop")
-    return ToolResult(**{**kept, "stop": None if stop is None else Stop(stop)})
+def _as_result(data: dict[str, Any]) -> ToolResult:
+    stop = data.get("stop")
+    return ToolResult(**{**data, "stop": None if stop is None else Stop(stop)})

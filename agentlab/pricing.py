@@ -1,4 +1,4 @@
-"""What a call cost: as the provider reports it, else by public prices, else unknown. No network: the price list is a package's own."""
+"""The cost of a call: as the provider reports it, else by the price list of genai-prices (bundled, no network), else unknown."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PRICE_BOOK_NAMES: Mapping[str, str] = {
     "xai": "x-ai",
     "xai-responses": "x-ai",
 }
-"""Our provider names in the price list (the package genai-prices), where the vendor's own address was asked. A provider that is not
-here is looked up by its own name, exactly. `compatible` has no price but by its address."""
+"""Our provider names in the price list, for calls to the vendor's own address. Other providers are looked up by their exact name;
+`compatible` has a price only by its address."""
 
-# What has which price --------------------------------------------------------------------------------------------------------
+# What is charged ----------------------------------------------------------------------------------------------------------------
 
 _UNITS = {
     "input_tokens": "input_tokens",
@@ -53,7 +53,7 @@ _UNITS = {
     "web_searches": "web_searches",
     "file_searches": "storage_searches",
 }
-"""Each count of `Usage` under the price list's name. What has no price there is charged as the kind it is a part of: cache reads,
+"""The counts of `Usage` by their names in the price list. Counts without a price are charged as what they are part of: cache reads,
 images and video as input, reasoning as output. The next table has the exceptions."""
 
 _NEEDS_ITS_OWN_PRICE = {
@@ -64,16 +64,16 @@ _NEEDS_ITS_OWN_PRICE = {
     "output_audio_tokens": ("output_audio_mtok", "audio in the output"),
     "output_image_tokens": ("output_image_mtok", "images in the output"),
 }
-"""Tokens that cost something else than the kind they are a part of: without a price of their own the cost is unknown."""
+"""Tokens that need their own price; without it the cost is unknown."""
 
 _SEARCHES = {
     "web_searches": ("web_searches_kcount", "web searches"),
     "file_searches": ("storage_searches_kcount", "file searches"),
 }
-"""What is charged by the piece."""
+"""What is charged per use."""
 
 _ONE_PRICE_FOR_ALL_INPUT = ("google",)
-"""Sellers whose pages give audio a price where it differs from that of text."""
+"""Sellers that list an audio price only if it differs from the price of text."""
 
 _STANDARD_TIERS = frozenset({"default", "standard", "on_demand", "unspecified", "traffic_type_unspecified"})
 _TIER_NAMES = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
@@ -83,17 +83,17 @@ _NO_EXACT_PRICE = {
     "databricks": "its price depends on the region",
     "modal": "a server of your own there is charged by its time",
 }
-"""Sellers for which the list has an estimate only."""
+"""Sellers for which the list has only an estimate."""
 
 _NO_EXACT_SEARCH_PRICE = {
     "google": "Google charges for them behind a free allowance of the account",
     "gpt-4o-mini": "this model is charged 8,000 tokens of input for each",
     "gpt-4.1-mini": "this model is charged 8,000 tokens of input for each",
 }
-"""Sellers and models of which the number of web searches does not give their price."""
+"""Sellers and models whose price of web searches does not follow from their number."""
 
 _SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
-"""OpenAI's models over chat completions that search the web in each call, for a fee by settings that the response does not say."""
+"""OpenAI's chat completion models that search the web in each call, for a fee that depends on settings not in the response."""
 
 
 _NO_USAGE = Cost(reason="The provider reports no usage.")
@@ -110,19 +110,19 @@ def cost_of(
     address: str | None = None,
     several: bool = False,
 ) -> Cost:
-    """The cost of one call.
+    """Return the cost of one call.
 
-    `reported_usd` wins where the provider gave it. Else the prices of genai-prices hold, for who was asked: the server at `address`,
-    or without one the vendor's own under the name `provider`. The cost is unknown, never 0 and never the price of something else, where
-    the list does not know the server, the model or the tier, or has no price for a part of what is charged; `reason` says which.
+    `reported_usd` has precedence. Otherwise the price list applies: the prices of the server at `address`, or without an address those
+    of the vendor named `provider`. If the list does not have the server, the model, the tier, or the price of a charged part, the cost
+    is unknown, with the `reason`; it is never 0, and never the price of something else.
 
-    `at` is when the call was made, also of a replay: prices change by the date, and some by the hour. None is a recording that does not
-    say when it was made: it has a cost where the list has one price for all times.
+    `at` is the time of the call, for a replay that of the recording: prices change by date, and some by the hour. None: the recording
+    does not have it; the cost is known only if the price was always the same.
 
-    `several` says that the usage is the sum of several calls, which has no price where that depends on the length of each prompt.
+    `several`: the usage is the sum of several calls, which has no price if that depends on the length of each prompt.
 
-    A cache that is not reported counts as unused. What was written to one counts as kept for the shortest time where the response does
-    not say for how long: vendors that sell a longer time report it.
+    A cache that is not reported counts as unused. Cache writes of unknown lifetime count as those of the shortest: vendors that sell a
+    longer one report it.
     """
     if reported_usd is not None:
         return Cost(reported_usd, CostSource.REPORTED)
@@ -145,7 +145,7 @@ def cost_of(
 
 
 def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVariant] | None, usage: Usage) -> Cost:
-    """The cost by the prices of a moment."""
+    """Return the cost by the prices of a moment."""
     import genai_prices
 
     days, hours = _conditions(model)
@@ -163,17 +163,17 @@ def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVar
         used = genai_prices.Usage(**counts)
         context = served[0].when if served else None
         usd = model.calc_price(used, seller, genai_request_timestamp=at, price_context=context).total_price
-    except ValueError as error:  # parts that are more than the whole, or that the list needs and the response does not say
+    except ValueError as error:  # parts larger than the whole, or a part that the list needs is missing
         return Cost(reason=f"The price list cannot price this usage of {model.id}: {error}.")
     return Cost(reason=more, at_least_usd=usd) if more else Cost(usd, CostSource.PRICED)
 
 
 def _no_token_price(seller: Seller, model: ModelInfo, prices: Mapping[str, Any], usage: Usage) -> str:
-    """Why the tokens have no price; empty where they have."""
+    """Return why the tokens have no price; empty if they have one."""
     if why := _NO_EXACT_PRICE.get(seller.id):
         return f"{seller.name} has no exact price in the list: {why}."
     if "requests_kcount" in prices:
-        return f"{model.id} is charged for each request by settings that the response does not say."
+        return f"{model.id} is charged for each request by settings that are not in the response."
     for name, (price, words) in _NEEDS_ITS_OWN_PRICE.items():
         used = getattr(usage, name)
         if used and price not in prices and not (name == "input_audio_tokens" and seller.id in _ONE_PRICE_FOR_ALL_INPUT):
@@ -184,7 +184,7 @@ def _no_token_price(seller: Seller, model: ModelInfo, prices: Mapping[str, Any],
 
 
 def _no_tier_price(served: list[PriceVariant], prices: Mapping[str, Any], usage: Usage) -> str:
-    """Why a service tier has no price for what was used; empty where it has."""
+    """Return why the service tier has no price for this usage; empty if it has one."""
     if usage.service_tier == "auto":
         return "The response does not say which service tier served it."
     known = {name: price for one in served for name, price in one.prices.__dict__.items()}
@@ -200,13 +200,13 @@ def _no_tier_price(served: list[PriceVariant], prices: Mapping[str, Any], usage:
 
 
 def _no_price_beside_tokens(seller: Seller, model: ModelInfo, prices: Mapping[str, Any], usage: Usage) -> str:
-    """Why what is charged beside the tokens has no price; empty where it has."""
+    """Return why charges besides the tokens have no price; empty if they have one."""
     if usage.also_charged:
-        return f"The price list has no price for what is charged beside the tokens: {', '.join(usage.also_charged)}."
+        return f"The price list has no price for charges besides the tokens: {', '.join(usage.also_charged)}."
     if usage.web_searches and (why := _NO_EXACT_SEARCH_PRICE.get(seller.id) or _NO_EXACT_SEARCH_PRICE.get(model.id)):
         return f"The price of the web searches is not known: {why}."
     if seller.id in ("openai", "azure", "openrouter") and _SEARCHES_ALWAYS.search(model.id):
-        return f"{model.id} is charged for a web search in each call, by settings that the response does not say."
+        return f"{model.id} is charged for a web search in each call, by settings that are not in the response."
     for name, (price, words) in _SEARCHES.items():
         if getattr(usage, name) and price not in prices:
             return f"The price list has no price for {words} of {model.id}."
@@ -214,19 +214,19 @@ def _no_price_beside_tokens(seller: Seller, model: ModelInfo, prices: Mapping[st
 
 
 def _prices_of_tier(seller: Seller, model: ModelInfo, tier: str | None) -> list[PriceVariant] | None:
-    """What a service tier changes in the prices of a model, maybe nothing that is known; None for the standard tier."""
+    """Return the price changes of a service tier, empty if none are known; None for the standard tier."""
     word = (tier or "standard").lower()
     if word in _STANDARD_TIERS:
         return None
     word = _TIER_NAMES.get(word, word)
-    if not any(model is one for one in seller.models):  # of another seller's list, whose tiers say nothing here
+    if not any(model is one for one in seller.models):  # from another seller's list, whose tiers do not apply
         return []
     contexts = [{kind: word} for kind in ("service_tier", "processing", "speed")]
     return [one for one in model.price_variants or () if one.when in contexts and one.prices.__dict__]
 
 
 def _steps_of(model: ModelInfo) -> Iterator[int]:
-    """The lengths of a prompt above which a model has other prices, now or earlier."""
+    """Yield the prompt lengths above which a model has other prices, now or earlier."""
     from genai_prices.types import ModelPrice
 
     for prices in [model.prices] if isinstance(model.prices, ModelPrice) else [one.prices for one in model.prices]:
@@ -235,14 +235,14 @@ def _steps_of(model: ModelInfo) -> Iterator[int]:
 
 
 def _moments(model: ModelInfo, tier: list[PriceVariant] | None) -> list[datetime]:
-    """A moment for each time at which the prices of a model may differ."""
+    """Return one moment for each period with its own prices of a model."""
     days, hours = _conditions(model, tier)
     hours_of_change = {time(0), *(hour for one in hours for hour in (one.start_time, one.end_time))}
     return [datetime.combine(day, hour, hour.tzinfo or UTC) for day in [date.min, *days] for hour in hours_of_change]
 
 
 def _conditions(model: ModelInfo, tier: list[PriceVariant] | None = None) -> tuple[list[date], list[TimeOfDateConstraint]]:
-    """The days from which a model had other prices, in order, and the hours at which it has."""
+    """Return the days on which a model's prices changed, in order, and the hours that have their own prices."""
     from genai_prices.types import ModelPrice, StartDateConstraint, TimeOfDateConstraint
 
     found = [] if isinstance(model.prices, ModelPrice) else [one.constraint for one in model.prices]
@@ -255,7 +255,7 @@ def _conditions(model: ModelInfo, tier: list[PriceVariant] | None = None) -> tup
 
 
 class _Book:
-    """One edition of the price list, and what was looked up in it: looking in vain takes as long as a whole step of a run."""
+    """One edition of the price list with a cache: a lookup without result takes as long as a step of a run."""
 
     def __init__(self, newest: Callable[[], DataSnapshot]) -> None:
         import genai_prices
@@ -267,23 +267,23 @@ class _Book:
         self.find = lru_cache(maxsize=1024)(self._find)
 
     def _find(self, provider: str, model: str, address: str) -> tuple[Seller, ModelInfo] | Cost:
-        """Who sells the model, and the model in the list; else an unknown cost that says why it is not there."""
+        """Return the seller and the model in the list, else an unknown cost with the reason."""
         if address:
             seller = self._seller_at(address)
         else:
             name = PRICE_BOOK_NAMES.get(provider, provider)
             seller = next((one for one in self.snapshot.providers if one.id == name), None)
         if seller is None:
-            who = f"the server {urlsplit(address).hostname}" if address else f"the provider {provider!r}"
-            return Cost(reason=f"The price list does not know {who}.")
+            label = f"the server {urlsplit(address).hostname}" if address else f"the provider {provider!r}"
+            return Cost(reason=f"The price list does not have {label}.")
         try:
             return self.snapshot.find_provider_model(_bare_model(seller.id, model), seller, None, None)
         except LookupError:
             return Cost(reason=f"The price list has no model {model!r} of {seller.name}.")
 
     def _seller_at(self, address: str) -> Seller | None:
-        """Who serves at an address. The list matches beginnings: here the host must match to its end, so that a proxy with a vendor's
-        address in its own is not taken for the vendor."""
+        """Return who serves at an address. The list's patterns match prefixes; here the host must match to its end, so that a proxy
+        whose host begins with a vendor's is not taken for the vendor."""
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         for seller in self.snapshot.providers:
@@ -301,7 +301,7 @@ _books: list[_Book] = []
 
 
 def _newest_book() -> _Book:
-    """The list as it is now: the package may have been asked to keep it up to date."""
+    """Return the current list: the package can be told to update it."""
     if not _books or _books[0].snapshot is not _books[0].newest():
         from genai_prices.data_snapshot import get_snapshot
 
@@ -310,36 +310,36 @@ def _newest_book() -> _Book:
 
 
 def _bare_model(seller: str, model: str) -> str:
-    """A model's name without the path that Google's API and Bedrock's ARNs put before it: `models/…`, `arn:aws:bedrock:…/…`."""
+    """Return a model's name without the path of Google's API and of Bedrock's ARNs: `models/…`, `arn:aws:bedrock:…/…`."""
     has_path = (seller == "google" and "models/" in model) or (seller == "aws" and model.startswith("arn:"))
     return model.rpartition("/")[2] if has_path else model
 
 
-# Names: a model that was mistyped is nearly one of the book's. Only errors and completion ask, since that loads the book.
+# Names of models, for errors and completion ---------------------------------------------------------------------------------------
 
 _VENDORS = ("openai", "anthropic", "gemini", "xai")
 
 
 @cache
 def models_of(provider: str) -> tuple[str, ...]:
-    """The models of a provider that have a price; none for one that is in no book. Loads the book."""
+    """Return the models of a provider in the price list; none for a provider without prices."""
     from genai_prices import data_snapshot
 
-    wanted = PRICE_BOOK_NAMES.get(provider, provider)
-    known = (one for one in data_snapshot.get_snapshot().providers if one.id == wanted)
-    return tuple(sorted({model.id for one in known for model in one.models}))
+    name = PRICE_BOOK_NAMES.get(provider, provider)
+    sellers = (seller for seller in data_snapshot.get_snapshot().providers if seller.id == name)
+    return tuple(sorted({model.id for seller in sellers for model in seller.models}))
 
 
 def perhaps_mistyped(provider: str, model: str) -> str:
-    """What an error adds about a model that the book does not know, and that is nearly one it does; else nothing."""
+    """Return what an error adds about a model whose name is close to one in the price list; else nothing."""
     near = get_close_matches(model, models_of(provider), n=1, cutoff=0.8)
     if not near or _is_listed(provider, model):
         return ""
-    return f" And the price book has no {model!r} of {provider}: did you mean {near[0]!r}?"
+    return f" And the price list has no {model!r} of {provider}: did you mean {near[0]!r}?"
 
 
 def vendor_of(model: str) -> str | None:
-    """The provider whose model this is, by the book; None where that is not known."""
+    """Return the provider of a model by the price list; None if unknown."""
     return next((one for one in _VENDORS if _is_listed(one, model)), None)
 
 

@@ -43,8 +43,9 @@ from agentlab.events import Event
 from agentlab.history import RunHistory
 from agentlab.printable import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.redaction import without_keys
-from agentlab.results import Reading, RunResult, StepResult
+from agentlab.results import RunResult
 from agentlab.rows import Leaves, repetition, some_at_once
+from agentlab.step_result import Reading, StepResult
 
 
 class RecordedRun(Protocol):
@@ -248,8 +249,6 @@ def array(values: list[Any], dtype: Any) -> Any:
 def _array(values: list[Any], dtype: Any) -> Any:
     if dtype in _MASKED:
         return _masked(values, dtype)
-    if dtype == "boolean" and set(map(type, values)) <= {bool, NoneType}:
-        return pd.arrays.BooleanArray(np.array(values, dtype=bool), np.array([value is None for value in values], dtype=bool))
     if dtype == "string":
         return pd.array(_as_unicode(values), dtype="string")
     if dtype == "object":
@@ -259,7 +258,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
 
 def _masked(values: list[Any], dtype: str) -> Any:
     """Return numbers with None masked. Other values are left to pandas to convert or refuse."""
-    made, code, unknown = _MASKED[dtype]
+    kind, code, unknown = _MASKED[dtype]
     try:
         numbers = array_of(code, values)
         mask = np.zeros(len(values), dtype=bool)
@@ -269,8 +268,8 @@ def _masked(values: list[Any], dtype: str) -> Any:
         except (TypeError, OverflowError):
             return pd.Series(values, dtype=dtype).array
         mask = np.array([value is None for value in values])
-    found = np.frombuffer(numbers, dtype=numbers.typecode)
-    return made(found, mask if dtype == "Int64" else np.isnan(found))
+    data = np.frombuffer(numbers, dtype=numbers.typecode)
+    return kind(data, mask if dtype == "Int64" else np.isnan(data))
 
 
 def _as_unicode(values: list[Any]) -> list[Any]:
@@ -297,7 +296,7 @@ def any_array(values: list[Any]) -> Any:
     if kinds <= {bool}:
         return array(values, "boolean")
     if kinds <= {int}:
-        with contextlib.suppress(OverflowError):  # more than 64 bits
+        with contextlib.suppress(OverflowError):  # more than 64 bits: approximately, as Float64
             return array(values, "Int64")
     if kinds <= {int, float}:
         return array(values, "Float64")
@@ -308,15 +307,7 @@ def any_array(values: list[Any]) -> Any:
 
 # The display of a result ---------------------------------------------------------------------------------------------------------
 
-SHOWN = [
-    "step",
-    "finish_reason",
-    "tools",
-    "input_tokens",
-    "output_tokens",
-    "cumulative_tokens",
-    "cumulative_cost_usd",
-]
+SHOWN = ["step", "finish_reason", "tools", "input_tokens", "output_tokens", "cumulative_tokens", "cumulative_cost_usd"]
 """The columns of a result's table."""
 
 SHOWN_STEPS = 20
@@ -326,15 +317,13 @@ SHOWN_STEPS = 20
 def table_of(steps: pd.DataFrame) -> str:
     """Return steps as an HTML table with escaped texts; NA becomes `unknown`."""
     unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
-    shown = {  # fillna on mixed columns warns in pandas 2.2
-        name: pd.Series([unknown[name] if pd.isna(value) else _shown(value) for value in steps[name]], dtype="object")
-        for name in steps.columns
-    }
-    return str(pd.DataFrame(shown).to_html(index=False, border=0, escape=True))
 
+    def shown(name: str, value: Any) -> object:
+        return unknown[name] if pd.isna(value) else printable(value) if isinstance(value, str) else value
 
-def _shown(value: object) -> object:
-    return printable(value) if isinstance(value, str) else value
+    # not fillna, which warns on mixed columns in pandas 2.2
+    cells = {name: pd.Series([shown(name, value) for value in steps[name]], dtype="object") for name in steps.columns}
+    return str(pd.DataFrame(cells).to_html(index=False, border=0, escape=True))
 
 
 def result_bundle(result: RunResult) -> dict[str, str]:

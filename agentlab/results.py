@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentlab import errors, sugar
 from agentlab.amounts import counted
 from agentlab.printable import cut
-from agentlab.redaction import holds_no_key, shown_without_keys
+from agentlab.redaction import holds_no_key, shown_without_keys, text_of
 from agentlab.step_result import (
     Action,
     ChildUse,
@@ -128,15 +128,16 @@ class RunResult:
 
     def _output_text(self) -> str:
         """Return the content of the tool result that has the output: a store keeps the content, but not every object."""
+        from pydantic_core import to_json
+
         output, last = self.output, self.history.last
         for result in () if last is None else reversed(last.tool_results):
             if result.value is output or (type(result.value) is type(output) is str and result.value == output):
                 return result.content
         try:
-            text: str = sugar.call("agentlab.tools:as_text", output)
+            return output if isinstance(output, str) else to_json(output).decode()
         except Exception:  # not JSON, or an object that raises when it is read
-            text = sugar.call("agentlab.redaction:text_of", output)
-        return text
+            return text_of(output)
 
     @property
     def steps(self) -> RunHistory:

@@ -16,7 +16,7 @@ from typing import Any
 from agentlab.columns import Column, Source, known_cost_usd_of, known_tokens_of, word
 from agentlab.leaf_names import unique_name
 from agentlab.redaction import without_keys
-from agentlab.results import Reading
+from agentlab.step_result import Reading
 
 STEPS_AT_ONCE = 500
 """Few enough that their values stay in the processor's cache from one column to the next."""

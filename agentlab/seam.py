@@ -38,9 +38,7 @@ def repeated(before: str, after: str) -> int:
         start = len(before) - length
         if length < len(after) - fence.end() and _at_line_start(before, start) and len(before[start:].strip()) >= SHORTEST_LINE:
             return fence.end() + length
-    if before[-SHORTEST:] not in after:
-        return 0
-    length = overlap(before, after)
+    length = overlap(before, after, SHORTEST)
     return length if SHORTEST <= length < len(after) and _is_sure(before, after, length) else 0
 
 
@@ -66,24 +64,15 @@ def _is_sure(before: str, after: str, length: int) -> bool:
     return last.isalnum() and (at_start or _WORDS_ONLY.fullmatch(text) is not None)
 
 
-def overlap(before: str, after: str) -> int:
-    """Return the length of the longest start of `after` that is an end of `before`, in linear time (Knuth, Morris and Pratt)."""
-    before = before[-len(after) :] if after else ""
-    table = [0] * len(after)
-    matched = 0
-    for position in range(1, len(after)):
-        while matched and after[position] != after[matched]:
-            matched = table[matched - 1]
-        matched += after[position] == after[matched]
-        table[position] = matched
-    matched = 0
-    for character in before:
-        if matched == len(after):
-            matched = table[matched - 1]
-        while matched and character != after[matched]:
-            matched = table[matched - 1]
-        matched += character == after[matched]
-    return matched
+def overlap(before: str, after: str, shortest: int = 1) -> int:
+    """Return the length of the longest start of `after` that is an end of `before`, 0 if there is none of `shortest` characters."""
+    tail, end = before[-shortest:], len(after)
+    while (place := after.rfind(tail, 0, end)) >= 0:
+        length = place + len(tail)
+        if before.endswith(after[:length]):
+            return length
+        end = length - 1
+    return 0
 
 
 def _at_line_start(text: str, place: int) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agentlab.amounts import in_words
-from agentlab.results import Remaining
+from agentlab.amounts import counted
+from agentlab.amounts import in_words as amount_in_words
+from agentlab.step_result import Remaining
 from agentlab.types import Message
 
 LONGEST_SUMMARY_TOKENS = 500
@@ -44,17 +45,11 @@ def clipped(text: str, longest: int) -> str:
 
 def in_words(left: Remaining) -> str:
     """Return what is left of each limit except the time, which differs between replays."""
-    parts = [
-        (left.turns, "turn", ""),
-        (left.calls, "call", ""),
-        (left.tokens, "token", ""),
-        (left.cost_usd, "", "USD"),
-    ]
-    return ", ".join(
-        f"{in_words(value, unit)}{f' {noun}' + 's' * (value != 1) if noun else ''}"
-        for value, noun, unit in parts
-        if value is not None
-    )
+    counts = ((left.turns, "turn"), (left.calls, "call"), (left.tokens, "token"))
+    parts = [counted(number, noun) for number, noun in counts if number is not None]
+    if left.cost_usd is not None:
+        parts.append(amount_in_words(left.cost_usd, "USD"))
+    return ", ".join(parts)
 
 
 def _record_lines(messages: Iterable[Message]) -> Iterator[str]:

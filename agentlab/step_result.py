@@ -113,11 +113,11 @@ class Reading(Shown):
 
     def _text(self) -> str:
         if self.name == "Not" and self.children:
-            return f"not {self.children[0]}"
+            return f"not {self.children[0]._text()}"
         if self.name == "Off" and self.children:
-            return f"{self.children[0]} (off)"
+            return f"{self.children[0]._text()} (off)"
         if self.children:
-            return f"{self.name}({', '.join(map(str, self.children))})"
+            return f"{self.name}({', '.join(child._text() for child in self.children)})"
         if self.goal:
             return f"{self.name}({self.limit}): {self.value} call{'s' * (self.value != 1)}"
         if self.value is None and self.met:  # the known part is enough

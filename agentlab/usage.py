@@ -35,13 +35,13 @@ def said_by(value: Usage | Cost) -> Iterator[tuple[str, object]]:
     """Yield the main fields of a usage or a cost, and those of the others that are set."""
     always = 6 if isinstance(value, Usage) else 2
     for place, field_ in enumerate(fields(value)):
-        one = getattr(value, field_.name)
-        if place < always or one != field_.default:
-            yield field_.name, one
+        part = getattr(value, field_.name)
+        if place < always or part != field_.default:
+            yield field_.name, part
 
 
 def _repr(value: Usage | Cost) -> str:
-    return f"{type(value).__name__}({', '.join(f'{name}={one!r}' for name, one in said_by(value))})"
+    return f"{type(value).__name__}({', '.join(f'{name}={part!r}' for name, part in said_by(value))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -53,7 +53,7 @@ def test_a_replayed_call_has_the_time_of_its_recording(streaming: bool, tmp_path
     assert sources(again)[1].recording.endswith(".yaml, interaction 2")
 
 
-def test_frames_and_stores_keep_it(tmp_path: Path) -> None:
+def test_frames_and_stores_keep_the_source(tmp_path: Path) -> None:
     store = lab.Store(tmp_path / "runs.sqlite")
     live, again = recorded(tmp_path / "rec", streaming=False, store=store)
     for calls, runs in (
@@ -127,7 +127,7 @@ def test_the_time_of_a_recording(made: Interaction, at: datetime | None) -> None
 
 
 def of(requests: tuple[str, str, str] | None = None, tokens: tuple[str, str, str] | None = None) -> dict[str, str]:
-    """Headers in OpenAI's words."""
+    """Headers as OpenAI names them."""
     kinds = (("requests", requests), ("tokens", tokens))
     words = ("remaining", "limit", "reset")
     return {f"x-ratelimit-{word}-{kind}": one for kind, said in kinds if said for word, one in zip(words, said, strict=True)}
@@ -170,11 +170,11 @@ RATES: dict[str, tuple[dict[str, str], RateLimit | None]] = {
 
 
 @pytest.mark.parametrize(("headers", "expected"), RATES.values(), ids=RATES)
-def test_what_headers_say_of_the_limits(headers: dict[str, str], expected: RateLimit | None) -> None:
+def test_rate_limits_from_headers(headers: dict[str, str], expected: RateLimit | None) -> None:
     assert read_rate_limit(headers, lambda: NOON_S) == expected
 
 
-def test_a_time_says_nothing_where_the_time_of_the_answer_is_not_known() -> None:
+def test_a_reset_time_is_unknown_without_the_time_of_the_answer() -> None:
     headers = anthropic("tokens", "1", "2", "2026-11-20T12:00:00Z")
     assert read_rate_limit(headers, lambda: None) == RateLimit(tokens_left=1, tokens_limit=2)
 
@@ -183,7 +183,7 @@ COLUMNS = [f"rate_{kind}_{what}" for kind in ("requests", "tokens") for what in 
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
-def test_they_are_kept_with_the_call(streaming: bool, tmp_path: Path) -> None:
+def test_rate_limits_are_kept_with_the_call(streaming: bool, tmp_path: Path) -> None:
     headers = [*of(("499", "500", "120ms")).items(), *anthropic("tokens", "9", "10", "2026-11-20T12:00:30Z").items()]
     headers += [("date", "Fri, 20 Nov 2026 12:00:00 GMT")]
     body = b"".join(pieces("compatible", HELLO)) if streaming else json.dumps(whole_body("compatible", HELLO)).encode()
@@ -202,7 +202,7 @@ def test_they_are_kept_with_the_call(streaming: bool, tmp_path: Path) -> None:
         assert list(map(str, frame[COLUMNS].dtypes)) == ["Int64", "Int64", "Float64"] * 2
 
 
-def test_a_refusal_says_what_is_left() -> None:
+def test_an_error_response_has_rate_limits() -> None:
     headers = of(("0", "500", "1ms")).items()
     with serving(status(429, None, *headers), whole(whole_body("compatible", HELLO))) as server:
         result = result_of(server)
@@ -215,7 +215,7 @@ def test_a_refusal_says_what_is_left() -> None:
     assert failed.error.rate_limit == RateLimit(0, 500, 0.001)
 
 
-def test_openrouter_says_it_in_the_body_of_its_refusal() -> None:
+def test_openrouter_has_rate_limits_in_the_body_of_an_error() -> None:
     headers = {
         "X-RateLimit-Limit": "50",
         "X-RateLimit-Remaining": "0",

@@ -1,4 +1,4 @@
-"""Texts of many kinds, ways to cut them, and what models say again, for the tests of `agentlab.seam`.
+"""Texts of many kinds, ways to cut them, and what models repeat, for the tests of `agentlab.seam`.
 
 `python -m tests.core.seam_texts` prints how many true repetitions are found in each kind of text.
 """
@@ -101,12 +101,12 @@ def joined(before: str, after: str) -> str:
 
 
 def borders(text: str) -> list[int]:
-    """The ends of tokens, as a tokenizer has them: a word with the space before it, up to three digits, marks, line breaks."""
+    """Return the ends of tokens like a tokenizer's: a word with the space before it, up to three digits, marks, line breaks."""
     return [found.end() for found in _TOKEN.finditer(text) if found.end() < len(text)]
 
 
 def doubled(text: str, shortest: int = 16) -> set[int]:
-    """The places at which a text, that long at least, ends and begins again: only there a continuation can look like a repetition."""
+    """Return the places where at least that much text repeats: only there a continuation looks like a repetition."""
     starts: dict[str, int] = {}
     places: set[int] = set()
     for place in range(len(text) - shortest):
@@ -141,11 +141,11 @@ KINDS: dict[str, Callable[[str], int | None]] = {
     "2 words": _last_words(2),
     "the whole answer": lambda text: 0,
 }
-"""What a model says again when it is asked for the rest: where in the text so far it begins."""
+"""What a model repeats when it continues: the place in the text so far where it starts."""
 
 
 def repetitions(text: str, kind: str) -> Iterator[tuple[str, str]]:
-    """The two pieces for each cut at a token's end at which there is something to say again."""
+    """Yield the two pieces for each cut at the end of a token where something can be repeated."""
     for cut in borders(text):
         start = KINDS[kind](text[:cut])
         if start is not None and text[start:cut].strip():
@@ -153,13 +153,13 @@ def repetitions(text: str, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def found(text: str, kind: str) -> tuple[int, int]:
-    """How many of these repetitions are dropped so that the text comes back, and how many there are."""
+    """Return how many of these repetitions are dropped so that the text is restored, and how many there are."""
     tried = [joined(before, after) == text for before, after in repetitions(text, kind)]
     return sum(tried), len(tried)
 
 
 def table() -> str:
-    """The share of true repetitions that is found, per kind of text, in Markdown."""
+    """Return the share of true repetitions that is found per kind of text, as Markdown."""
     lines = ["| said again | " + " | ".join(TEXTS) + " |", "|---" * (len(TEXTS) + 1) + "|"]
     for kind in KINDS:
         counted = [found(text, kind) for text in TEXTS.values()]

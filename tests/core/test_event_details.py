@@ -68,7 +68,7 @@ def detail(event: events.Event) -> Any:
         pytest.param(events.Nudged(1.0, 2, 1, 2), "reminder 1 of 2 in a row", id="a nudge"),
     ],
 )
-def test_what_happened_around_a_cut_answer(event: events.Event, expected: str) -> None:
+def test_details_of_events_around_a_cut_answer(event: events.Event, expected: str) -> None:
     assert detail(event) == expected
 
 
@@ -90,7 +90,7 @@ def test_what_happened_around_a_cut_answer(event: events.Event, expected: str) -
         pytest.param({}, " (by panel)", id="nothing"),
     ],
 )
-def test_every_setting_that_was_changed_is_named(change: dict[str, Any], expected: str) -> None:
+def test_every_changed_setting_is_named(change: dict[str, Any], expected: str) -> None:
     told = detail(events.LimitsChanged(1.0, BEFORE, replace(BEFORE, **change), "panel"))
 
     assert told.startswith(expected)
@@ -103,7 +103,7 @@ def test_a_field_of_the_terminating_tools_is_named_alone() -> None:
     assert detail(events.LimitsChanged(1.0, one, two, "code")) == "consecutive_nudges 1 -> 2 (by code)"
 
 
-def test_a_limit_that_was_changed_is_said_with_its_unit() -> None:
+def test_a_changed_limit_has_its_unit() -> None:
     old, new = (replace(BEFORE, budget=Budget(max_cost=cost, timeout=time)) for cost, time in (("0.05", 3.0), ("0.1", 120.5)))
 
     assert detail(events.LimitsChanged(1.0, old, new, "code")) == "max_cost $0.05 -> $0.10, timeout 3 s -> 120 s (by code)"

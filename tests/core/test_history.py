@@ -52,7 +52,7 @@ def test_totals_equal_naive_sums(made: list) -> None:
 
 
 @given(made_steps, st.integers(0, 8))
-def test_a_prefix_is_what_was_there_then(made: list, length: int) -> None:
+def test_a_prefix_equals_the_history_at_that_time(made: list, length: int) -> None:
     history, begun = RunHistory(made), RunHistory(made[:length])
     prefix = history.prefix(length)
     assert list(prefix) == list(begun) == list(history[:length])
@@ -67,7 +67,7 @@ def test_money_is_exact() -> None:
     assert steps(3, cost="0.000000001").cost_usd == Decimal("0.000000003")
 
 
-def test_nothing_used_is_known_to_be_nothing() -> None:
+def test_no_calls_use_zero_tokens() -> None:
     empty = RunHistory()
     assert (empty.tokens, empty.cost_usd, empty.calls, empty.elapsed_s) == (0, 0, 0, 0)
     assert empty.last is None
@@ -88,7 +88,7 @@ SOURCES = list(UsageSource)
 
 @pytest.mark.parametrize("left", SOURCES)
 @pytest.mark.parametrize("right", SOURCES)
-def test_a_sum_is_as_sure_as_its_weakest_part(left: UsageSource, right: UsageSource) -> None:
+def test_the_source_of_a_sum_is_its_weakest(left: UsageSource, right: UsageSource) -> None:
     from agentlab.usage import add_usage
 
     total = add_usage(Usage(1, 1, source=left), Usage(1, 1, source=right))
@@ -96,7 +96,7 @@ def test_a_sum_is_as_sure_as_its_weakest_part(left: UsageSource, right: UsageSou
 
 
 @given(made_steps)
-def test_what_steps_used_adds_up_to_what_the_history_used(made: list) -> None:
+def test_the_usage_of_steps_adds_up_to_that_of_the_history(made: list) -> None:
     history = RunHistory(made)
     assert sum((each.cost for each in made), Cost(Decimal(0), CostSource.REPORTED)) == history.cost
     assert sum((each.usage for each in made), NOTHING_USED) == history.usage
@@ -107,7 +107,7 @@ def test_what_steps_used_adds_up_to_what_the_history_used(made: list) -> None:
 
 
 @pytest.mark.parametrize("other", [1, 0.5, None, Usage(1, 1), Decimal(1)])
-def test_nothing_but_a_cost_adds_to_a_cost(other: object) -> None:
+def test_only_costs_add_to_a_cost(other: object) -> None:
     cost = Cost(Decimal(1), CostSource.REPORTED)
     assert 0 + cost == cost + 0 == cost
     with pytest.raises(TypeError, match="unsupported operand"):
@@ -127,8 +127,8 @@ def test_a_history_is_a_sequence() -> None:
         history[3]
 
 
-def test_totals_cost_the_same_however_long_the_history_is() -> None:
-    """Reading a total touches no step: a history whose steps are gone still knows them."""
+def test_totals_do_not_depend_on_the_length_of_the_history() -> None:
+    """Totals are not computed from the steps: a history whose steps are removed still has them."""
     history = steps(100, cost="0.01", tools=["look"])
     history._steps.clear()
     assert (history.tokens, history.cost_usd, history.calls) == (1500, 1, 100)

@@ -382,7 +382,7 @@ def test_the_summary_counts_kinds_of_ends() -> None:
 # The signal itself ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_signal_is_validated_and_words_are_taken() -> None:
+def test_a_signal_accepts_words() -> None:
     taken = TerminationSignal("end_turn", "high", raw_value=7)  # type: ignore[arg-type]
     assert (taken.finish_reason, taken.confidence) == (F.END_TURN, HIGH)
 
@@ -395,7 +395,7 @@ def test_a_signal_is_validated_and_words_are_taken() -> None:
         ({"finish_reason": F.END_TURN, "confidence": 0.9}, "high, medium, low"),
     ],
 )
-def test_a_wrong_signal_is_refused(fields: dict[str, Any], told: str) -> None:
+def test_a_signal_with_an_unknown_word_is_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         TerminationSignal(**fields)
 

@@ -1,4 +1,4 @@
-"""What calls cost, by the price book's own prices per token: each provider's names, cached and reasoning tokens, and no network."""
+"""Costs by the price list: each provider's names, cached and reasoning tokens, and no network."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ USAGES = {
 
 @pytest.mark.parametrize("used", USAGES.values(), ids=USAGES.keys())
 @pytest.mark.parametrize(("provider", "model", "prices"), PRICES.values(), ids=PRICES.keys())
-def test_the_price_is_the_books(provider: str, model: str, prices: tuple[str, str | None, str | None, str], used: Usage) -> None:
+def test_prices_are_those_of_the_list(
+    provider: str, model: str, prices: tuple[str, str | None, str | None, str], used: Usage
+) -> None:
     fresh, read, write, out = (None if price is None else Decimal(price) / M for price in prices)
     assert fresh is not None
     assert out is not None
@@ -96,7 +98,7 @@ def test_the_price_is_the_books(provider: str, model: str, prices: tuple[str, st
         pytest.param("my-openai-proxy", "gpt-4.1-mini", Usage(1, 1), id="a name with another in it"),
     ],
 )
-def test_what_is_not_known_is_no_zero(provider: str, model: str, used: Usage) -> None:
+def test_unknown_is_not_zero(provider: str, model: str, used: Usage) -> None:
     assert cost_of(provider, model, used) == Cost(None, CostSource.UNKNOWN)
 
 
@@ -105,7 +107,7 @@ def test_a_provider_of_your_own_is_found_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(lab.capabilities()))
-def test_every_provider_is_in_the_book_or_is_known_not_to_be(name: str) -> None:
+def test_every_provider_is_in_the_list_or_known_to_be_missing(name: str) -> None:
     known = {provider.id for provider in genai_prices.data_snapshot.get_snapshot().providers}
     assert name.startswith("compatible") or PRICE_BOOK_NAMES[name] in known
 
@@ -220,7 +222,7 @@ def test_from_a_response_to_its_cost(name: str, body: dict[str, Any], usd: str) 
         ),
     ],
 )
-def test_the_names_that_servers_have_for_the_same(usage: dict[str, Any], expected: tuple[int | None, ...]) -> None:
+def test_other_names_that_servers_use(usage: dict[str, Any], expected: tuple[int | None, ...]) -> None:
     body = chat(model="m", prompt_tokens=10, completion_tokens=5, **usage)
     found = lab.Provider("compatible", model="m", base_url="http://h").parse(body).usage
     assert (
@@ -293,17 +295,17 @@ def test_pricing_opens_no_socket_and_starts_no_thread() -> None:
         ("compatible", "gpt-5.4-minii", None),  # a server of one's own calls its models as it likes
     ],
 )
-def test_a_mistyped_model_is_told_of(provider: str, model: str, meant: str | None) -> None:
+def test_a_mistyped_model_is_mentioned(provider: str, model: str, meant: str | None) -> None:
     said = perhaps_mistyped(provider, model)
-    assert said == ("" if meant is None else f" And the price book has no {model!r} of {provider}: did you mean {meant!r}?")
+    assert said == ("" if meant is None else f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?")
 
 
 async def said_by(model: str) -> str:
-    """What a model says to a greeting."""
+    """Return the answer of a model to a greeting."""
     return (await lab.Agent(model).run("Hello.")).text
 
 
-def test_a_mistyped_model_is_told_of_where_the_key_is_missing(monkeypatch) -> None:
+def test_a_missing_key_mentions_a_mistyped_model(monkeypatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MissingKeyError) as caught:
         asyncio.run(said_by("openai:gpt-5.4-minii"))
@@ -319,7 +321,7 @@ def test_a_mistyped_model_is_told_of_where_the_key_is_missing(monkeypatch) -> No
     ("model", "vendor"),
     [("gpt-5.4-mini", "openai"), ("claude-sonnet-4-6", "anthropic"), ("gemini-3.5-flash", "gemini"), ("llama3", None)],
 )
-def test_whose_model_it_is(model: str, vendor: str | None) -> None:
+def test_the_vendor_of_a_model(model: str, vendor: str | None) -> None:
     assert vendor_of(model) == vendor
     with pytest.raises(lab.errors.UnknownProviderError, match=f"e.g. '{vendor}:{model}'" if vendor else "e.g. 'openai:"):
         lab.Agent(model)

@@ -76,14 +76,14 @@ def test_every_frame_has_the_declared_columns_and_dtypes(make: Callable[[], Any]
 
 
 @pytest.mark.parametrize("what", KINDS)
-def test_columns_are_told_in_words_and_once(what: str) -> None:
+def test_columns_are_described_and_unique(what: str) -> None:
     names = [column.name for column in KINDS[what]]
     assert len(set(names)) == len(names)
     assert all(column.help for column in KINDS[what])
     assert {column.dtype for column in KINDS[what]} <= {"string", "Int64", "Float64", "boolean", "object", "datetime64[us, UTC]"}
 
 
-def test_a_row_a_step() -> None:
+def test_one_row_per_step() -> None:
     script = [call("look", {"q": "a"}, text="Let me see. ", cost="0.1"), call("nobody", cost="0.2"), say("end", cost="0.3")]
     frame = result_of(script, budget=LIMITED).to_frame()
     columns = [
@@ -111,7 +111,7 @@ def test_a_row_a_step() -> None:
     assert frame["provider"].unique().tolist() == ["scripted"]
 
 
-def test_unknown_is_na_never_zero_and_stays_so_in_sums() -> None:
+def test_unknown_is_na_in_values_and_in_sums() -> None:
     frame = result_of([call("look"), *[call("look", tokens=(None, 7))], call("look"), "end"]).to_frame()
     assert frame["input_tokens"].isna().tolist() == [False, True, False, False]
     assert frame["output_tokens"].tolist() == [5, 7, 5, 5]
@@ -131,7 +131,7 @@ def test_unknown_is_na_never_zero_and_stays_so_in_sums() -> None:
     assert frame["cost_usd"].sum(min_count=1) is pd.NA
 
 
-def test_readings_are_columns_with_the_limit_that_held() -> None:
+def test_readings_are_columns_with_the_limit_that_applied() -> None:
     async def main() -> lab.RunResult:
         run = looping().run("go", stop=StepCountIs(9) | HasToolCall("finalize") | MaxCost(1) | StepCountIs(8))
         await run.step()
@@ -174,7 +174,7 @@ def test_readings_are_columns_with_the_limit_that_held() -> None:
         pytest.param([[], [1]], "boolean", id="anything-else-by-its-truth"),
     ],
 )
-def test_what_a_predicate_answers_is_its_value(values: list[Any], dtype: str) -> None:
+def test_the_result_of_a_predicate_is_its_value(values: list[Any], dtype: str) -> None:
     def judge(history: lab.RunHistory) -> Any:
         return values[len(history) - 1]
 
@@ -270,8 +270,8 @@ def test_several_runs_in_one_frame() -> None:
     assert list(lab.frame([]).columns) == [column.name for column in STEP_COLUMNS]
 
 
-def test_frames_of_all_runs_are_of_one_shape() -> None:
-    """The fixed columns do not depend on what a run happened to hold, so that frames can be put together."""
+def test_frames_of_all_runs_have_the_same_columns() -> None:
+    """The fixed columns do not depend on the content of a run, so that frames can be concatenated."""
     frames = [lab.frame(make())[[column.name for column in STEP_COLUMNS]] for make in RUNS.values()]
     for frame in frames[1:]:
         assert list(frame.dtypes) == list(frames[0].dtypes)
@@ -287,7 +287,7 @@ def test_equal_runs_have_equal_frames() -> None:
     pd.testing.assert_frame_equal(first, second)
 
 
-def test_a_run_that_goes_on_has_a_frame() -> None:
+def test_a_running_run_has_a_frame() -> None:
     async def main() -> None:
         run = looping().run("go")
         await run.step()
@@ -302,7 +302,7 @@ def test_a_run_that_goes_on_has_a_frame() -> None:
     go(main())
 
 
-def test_a_run_ended_between_steps_says_so_on_its_last_step() -> None:
+def test_a_run_stopped_between_steps_has_the_reason_on_its_last_step() -> None:
     async def main() -> lab.Run:
         run = looping().run("go")
         await run.step()
@@ -320,7 +320,7 @@ def test_an_error_is_in_the_frame() -> None:
     assert frame["stop_reason"].tolist()[-1] == "error"
 
 
-def test_text_that_is_no_unicode_is_kept_readable() -> None:
+def test_half_surrogate_pairs_are_replaced() -> None:
     """A provider may cut an answer inside an escaped emoji: half a surrogate pair is no text to Arrow."""
     half = json.loads('"cut: \\ud83d"')
     result = result_of([call("look", {"q": half}, text=half), say(half)])
@@ -331,7 +331,7 @@ def test_text_that_is_no_unicode_is_kept_readable() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=8), st.text("<>&\"'", max_size=5)), min_size=1, max_size=3))
-def test_any_text_goes_through(texts: list[str]) -> None:
+def test_any_text_is_accepted(texts: list[str]) -> None:
     result = result_of([*[call("look", {"q": text}, text=text) for text in texts], say("end")])
     frame = result.to_frame()
     assert frame["text"].tolist() == [*texts, "end"]
@@ -368,7 +368,7 @@ def test_what_a_notebook_shows_is_escaped() -> None:
     assert bundle["text/plain"] == repr(result)
 
 
-def test_an_unknown_frame_is_told_what_there_is() -> None:
+def test_an_unknown_frame_is_an_error_that_lists_the_frames() -> None:
     result = result_of(["end"])
     for ask in (result.to_frame, lambda what: lab.frame(result, what), looping().run("go").to_frame):
         with pytest.raises(errors.ConfigurationError, match="no frame 'step': choose one of runs, steps, calls, tools, events"):
@@ -381,7 +381,7 @@ def test_a_frame_of_something_else_is_refused(wrong: Any) -> None:
         lab.frame(wrong)
 
 
-def test_run_of_is_shown_in_its_own_columns() -> None:
+def test_forks_have_their_parent_in_the_frame() -> None:
     run = run_of(["end"])
     go(_end(run))
     branch = run.fork(at=1, message="and more?")

@@ -1,4 +1,4 @@
-"""The steps of many runs, read a column at a time, are what a row at a time is."""
+"""Reading the steps of many runs by column gives the same values as reading them by row."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ RUNS = st.tuples(st.lists(SAID, max_size=7), LAST, CONDITIONS, st.sampled_from([
 @pytest.mark.filterwarnings("ignore::agentlab.AgentlabWarning")  # of unknown usage
 @settings(max_examples=30, deadline=None)
 @given(runs=st.lists(RUNS, max_size=4))
-def test_a_column_at_a_time_is_the_same_as_a_row_at_a_time(runs: list[Any]) -> None:
-    """The keeper reads a row alone, the frame reads whole columns: the two agree, value by value."""
+def test_reading_by_column_equals_reading_by_row(runs: list[Any]) -> None:
+    """Stores read single rows, frames whole columns: both give the same values."""
     results = [result_of([*script, last], stop=stop, budget=budget) for script, last, stop, budget in runs]
     frame = lab.frame(results)
     row = 0
@@ -65,8 +65,8 @@ def test_a_column_at_a_time_is_the_same_as_a_row_at_a_time(runs: list[Any]) -> N
     assert row == len(frame)
 
 
-def test_the_steps_of_many_runs_come_together_in_order() -> None:
-    """More than are read at once."""
+def test_the_steps_of_many_runs_are_in_order() -> None:
+    """There are more steps than are read at once."""
     results = [result_of([call("look", cost="0.1")] * 19 + [say("end", cost="0.2")]) for _ in range(40)]
     frame = lab.frame(results)
     assert len(frame) == 800 > STEPS_AT_ONCE
@@ -76,7 +76,7 @@ def test_the_steps_of_many_runs_come_together_in_order() -> None:
     assert frame["stop_reason"].dropna().index.tolist() == [*range(19, 800, 20)]
 
 
-def test_an_attribute_is_read_off_each_part_and_is_unknown_where_there_is_none() -> None:
+def test_an_attribute_of_none_is_none() -> None:
     usage = lab.Usage(7, 5)
     assert attributes([usage, usage], "total_tokens") == [12, 12]
     assert attributes([usage, None], "total_tokens") == [12, None]
@@ -95,5 +95,5 @@ def test_an_attribute_is_read_off_each_part_and_is_unknown_where_there_is_none()
     ],
     ids=["none", "too few", "one", "two", "all differ"],
 )
-def test_values_that_repeat_are_taken_together(values: list[str], expected: object) -> None:
+def test_repeated_values_are_grouped(values: list[str], expected: object) -> None:
     assert repetition(values) == expected

@@ -1,4 +1,4 @@
-"""Pieces of a text put together: an exact continuation is never changed, and what is surely said twice is dropped."""
+"""Merging pieces of a text: an exact continuation is never changed, and certain repetitions are dropped."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_nor_is_any_text_that_repeats_a_part_of_itself_behind_a_border(part: str
         ("# One\n```python\nx = 1\n```\nAs in", "```python\nAs in x\n```"),
     ],
 )
-def test_what_could_be_chance_is_kept_twice(before: str, after: str) -> None:
+def test_what_could_be_chance_is_kept(before: str, after: str) -> None:
     assert joined(before, after) == before + after
 
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_chance_is_dropped(before: str, after: str, whole: str | 
     assert joined(before, after) == (after if whole is None else whole)
 
 
-def test_how_many_true_repetitions_are_still_found() -> None:
+def test_the_share_of_true_repetitions_that_is_found() -> None:
     share = {(kind, name): found(text, kind) for kind in KINDS for name, text in TEXTS.items()}
     at_least = {
         ("the line", "prose"): 0.6,
@@ -147,7 +147,7 @@ def test_how_many_true_repetitions_are_still_found() -> None:
 
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), st.text(max_size=20), st.text(max_size=20))
 @often
-def test_what_is_dropped_was_said_before(words: list[str], head: str, tail: str) -> None:
+def test_only_repetitions_are_dropped(words: list[str], head: str, tail: str) -> None:
     before, after = f"{head} {' '.join(words)}", f"{' '.join(words)}{tail}"
     again = after[: repeated(before, after)]
     assert before.endswith(again)

@@ -1,7 +1,8 @@
-"""Prices, the conversation, the clock: the small parts that a run is made of."""
+"""Prices, the conversation, the clock, errors: small parts of a run."""
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentlab import errors
+from agentlab.clock import Clock
 from agentlab.conversation import Conversation, ConversationView, encode_messages
 from agentlab.engine.timeline import Clock
 from agentlab.pricing import PRICE_BOOK_NAMES, cost_of
@@ -36,9 +39,7 @@ COSTS: dict[str, tuple[str, str, Usage, Decimal | None, CostSource]] = {
 
 
 @pytest.mark.parametrize(("provider", "model", "used", "reported", "source"), COSTS.values(), ids=COSTS.keys())
-def test_a_cost_and_where_it_comes_from(
-    provider: str, model: str, used: Usage, reported: Decimal | None, source: CostSource
-) -> None:
+def test_a_cost_and_its_source(provider: str, model: str, used: Usage, reported: Decimal | None, source: CostSource) -> None:
     cost = cost_of(provider, model, used, reported)
     assert cost.source is source
     assert isinstance(cost.usd, Decimal) is (source is not CostSource.UNKNOWN)
@@ -58,7 +59,7 @@ def test_cached_tokens_are_part_of_the_input_and_cheaper() -> None:
     assert cached < plain
 
 
-def test_the_price_book_knows_the_names_that_we_give_it() -> None:
+def test_our_provider_names_are_in_the_price_list() -> None:
     known = {provider.id for provider in genai_prices.data_snapshot.get_snapshot().providers}
     assert set(PRICE_BOOK_NAMES.values()) | {"openai", "anthropic"} <= known
 
@@ -80,8 +81,8 @@ def encode(message: Message) -> bytes:
 
 
 @given(st.lists(st.one_of(st.text(max_size=3), st.none()), max_size=12))
-def test_views_stay_as_they_were_and_every_message_is_encoded_once(actions: list[str | None]) -> None:
-    """Text is appended, None asks for the bytes of all."""
+def test_views_do_not_change_and_every_message_is_encoded_once(actions: list[str | None]) -> None:
+    """A text is appended; None encodes all messages."""
     conversation, views, encoded = Conversation(), [], []
 
     def counting(message: Message) -> bytes:
@@ -118,7 +119,7 @@ def test_a_view_is_a_read_only_sequence() -> None:
     assert type(view) is ConversationView
 
 
-def test_wires_are_encoded_apart() -> None:
+def test_each_wire_has_its_own_encoding() -> None:
     conversation = Conversation([Message("user", "a")])
     assert conversation.view().encoded("one", encode) == [b"a"]
     assert conversation.view().encoded("two", lambda message: b"other") == [b"other"]
@@ -146,7 +147,7 @@ def test_characters_are_counted() -> None:
 # The clock --------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_clock_stands_still_unless_started() -> None:
+def test_the_clock_runs_only_when_started() -> None:
     clock = Clock(5.0)
     assert clock.elapsed_s() == 5.0
     clock.start()
@@ -158,3 +159,20 @@ def test_the_clock_stands_still_unless_started() -> None:
     stopped = clock.elapsed_s()
     time.sleep(0.01)
     assert clock.elapsed_s() == stopped
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.AgentlabError, errors.FixtureNotFoundError, errors.MalformedCassetteError, errors.AgentlabWarning]
+)
+def test_errors_and_warnings_redact_their_message(kind: type[Exception]) -> None:
+    error = kind(f"sent sk-{'a1' * 12}\x1b[31m")
+    assert str(error) == "sent REDACTED\N{REPLACEMENT CHARACTER}[31m"
+    assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+def test_an_error_is_pickled_with_its_attributes() -> None:
+    error = pickle.loads(pickle.dumps(errors.ProviderStatusError("no", status=429, retry_after_s=2.0)))
+    assert (str(error), error.status, error.retry_after_s) == ("no", 429, 2.0)

@@ -74,7 +74,7 @@ def test_an_hour_of_cache_and_searches_are_charged() -> None:
         ),
     ],
 )
-def test_what_has_no_price_is_unknown_with_its_reason(usage: dict[str, Any], reason: str, at_least: str) -> None:
+def test_without_a_price_the_cost_is_unknown_with_a_reason(usage: dict[str, Any], reason: str, at_least: str) -> None:
     cost = cost_at(anthropic(**usage))
     assert (cost.usd, cost.source) == (None, CostSource.UNKNOWN)
     assert reason in cost.reason
@@ -179,7 +179,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_the_first_tokens_of_a_stream_that_broke_off_are_not_all_of_it(name: str) -> None:
+def test_the_usage_of_a_broken_stream_is_partial(name: str) -> None:
     parser = lab.Provider(name, model="m").stream_parser()
     for event in STREAMS[name]:
         parser.feed(b"data: " + event + b"\n\n")
@@ -271,7 +271,7 @@ def test_prices_are_those_of_the_hour_of_the_call() -> None:
     assert (unknown.usd, "depends on the time of the call" in unknown.reason) == (None, True)
 
 
-def test_a_recording_without_a_time_has_a_cost_where_the_price_never_changed() -> None:
+def test_a_recording_without_a_time_has_a_cost_if_the_price_never_changed() -> None:
     cost = cost_of("anthropic", "claude-sonnet-4-6", Usage(1000, 100))
     assert (cost.usd, cost.price_list) == (Decimal("0.0045"), f"genai-prices {genai_prices.__version__}")
 
@@ -286,7 +286,7 @@ def test_hours_count_from_the_day_of_their_prices() -> None:
     assert cost_of("deepseek", "deepseek-v4-flash", Usage(10, 5), at=datetime(2026, 7, 1, 20, tzinfo=UTC)).usd is not None
 
 
-def test_a_price_list_that_was_brought_up_to_date_is_the_one_that_counts() -> None:
+def test_an_updated_price_list_is_used() -> None:
     bundled = data_snapshot.get_snapshot()
     before = cost_of("anthropic", "claude-sonnet-4-6", Usage(1000, 100), at=EVENING)
     only_openai = [one for one in bundled.providers if one.id == "openai"]
@@ -301,7 +301,7 @@ def test_a_price_list_that_was_brought_up_to_date_is_the_one_that_counts() -> No
 
 
 class Clock(datetime):
-    """A clock that stands still."""
+    """A clock with a fixed time."""
 
     shows = MORNING
 
@@ -387,7 +387,7 @@ def test_a_budget_stops_a_run_that_searches(tmp_path: Path) -> None:
     assert list(lab.frame(result)["cache_write_1h_tokens"]) == [1000, 1000]
 
 
-def test_what_is_known_of_an_unknown_cost_counts_against_the_budget(tmp_path: Path) -> None:
+def test_the_known_part_of_an_unknown_cost_counts_against_the_budget(tmp_path: Path) -> None:
     bodies = [searching(number, inference_geo="us") for number in range(4)]
     with pytest.warns(
         AgentlabWarning, match=r"The price of anthropic .* is not known, so max_cost cannot be watched\. .*region us\."
@@ -404,7 +404,7 @@ def test_what_is_known_of_an_unknown_cost_counts_against_the_budget(tmp_path: Pa
 # Sums and stores -----------------------------------------------------------------------------------------------------------
 
 
-def test_sums_keep_what_is_unknown_unknown() -> None:
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     one = Usage(10, 5, web_searches=2, service_tier="flex", also_charged=("images",), source=UsageSource.REPORTED)
     total = add_usage(add_usage(NOTHING_USED, one), replace(one, service_tier="default", also_charged=("images", "code")))
     assert (total.web_searches, total.service_tier, total.also_charged) == (4, "flex, default", ("images", "code"))
@@ -414,7 +414,7 @@ def test_sums_keep_what_is_unknown_unknown() -> None:
 
 
 @pytest.mark.parametrize("name", ["runs.sqlite", "runs.jsonl"])
-def test_a_store_keeps_all_of_it(name: str, tmp_path: Path) -> None:
+def test_a_store_keeps_all_counts(name: str, tmp_path: Path) -> None:
     store = lab.Store(tmp_path / name)
     bodies = [searching(1, inference_geo="us"), {**searching(2), "stop_reason": "end_turn"}]
     result = run_of(tmp_path, bodies, observers=[store], budget=lab.Budget(max_turns=2))

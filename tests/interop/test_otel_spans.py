@@ -106,7 +106,7 @@ def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
         "agentlab.call": 1,
         "agentlab.finish_reason": "tool_calls",
         "agentlab.retries": 0,
-        "agentlab.cost_note": "The price list does not know the provider 'one'.",
+        "agentlab.cost_note": "The price list does not have the provider 'one'.",
     }
     assert attributes(to.one("execute_tool")) == {
         "gen_ai.operation.name": "execute_tool",
