@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from agentlab.comparing.compare import summary as summary
     from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
     from agentlab.engine.client import RetryPolicy
-    from agentlab.engine.client import RetryPolicy as RetryPolicy
     from agentlab.engine.lockstep import Lockstep
-    from agentlab.engine.lockstep import Lockstep as Lockstep
     from agentlab.engine.next_actions import NextAction as NextAction
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
@@ -55,8 +53,6 @@ if TYPE_CHECKING:
     from agentlab.providers import finish_detection
     from agentlab.providers.finish_detection import detect as detect
     from agentlab.providers.registry import Provider, capabilities
-    from agentlab.providers.registry import Provider as Provider
-    from agentlab.providers.registry import capabilities as capabilities
     from agentlab.recorder import termination_report as termination_report
     from agentlab.recorder import to_frame
     from agentlab.results import Action as Action
@@ -204,20 +200,13 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext agentlab`: the magic `%%agent`, models completed by Tab, and tables in which `$` is a dollar."""
+    """`%load_ext agentlab`: the magic `%%agent`, completion of models by Tab, and tables in which `$` is a dollar sign."""
     import_module("agentlab.notebook.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext agentlab`: none of it any more."""
-    import_module("agentlab.notebook.magics").unload(shell)
-    """`%load_ext agentlab`: the magic `%%agent`, completion of models by Tab, and tables in which `$` is a dollar sign."""
-    import_module("agentlab.magics").load(shell)
-
-
-def unload_ipython_extension(shell: Any) -> None:
     """`%unload_ext agentlab`: remove them again."""
-    import_module("agentlab.magics").unload(shell)
+    import_module("agentlab.notebook.magics").unload(shell)
 
 
 def __dir__() -> list[str]:

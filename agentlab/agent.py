@@ -77,7 +77,7 @@ class Agent(Shown):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
-    max_depth: int | None = calling.MAX_DEPTH  # for agents pickled before this attribute existed
+    max_depth: int | None = call_context.MAX_DEPTH  # for agents pickled before this attribute existed
 
     @helps_with_keywords
     def __init__(

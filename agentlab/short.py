@@ -52,7 +52,7 @@ def in_words(left: Remaining) -> str:
     return ", ".join(parts)
 
 
-def _record_lines(messages: Iterable[Message]) -> Iterator[str]:
+def _lines(messages: Iterable[Message]) -> Iterator[str]:
     for message in messages:
         if message.text:
             yield f"{message.role}: {message.text}"

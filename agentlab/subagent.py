@@ -15,16 +15,18 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from agentlab import calling, events, going_on
+from agentlab import events
 from agentlab.agent import Agent
 from agentlab.budget import TOTAL_OF, USED, Budget
-from agentlab.calling import CallSite
+from agentlab.engine import call_context
+from agentlab.engine import next_actions as going_on
+from agentlab.engine.call_context import ToolCallContext
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.history import RunHistory
 from agentlab.results import ChildUse, Remaining, RunResult
 from agentlab.run import Run
 from agentlab.settings import RunSettings
-from agentlab.short import LONGEST_SUMMARY_TOKENS, SUM_UP, remaining_in_words, task_with_summary, transcript
+from agentlab.short import LONGEST_SUMMARY_TOKENS, SUM_UP, in_words, task_with_summary, transcript
 from agentlab.terminating import TerminatingTools
 from agentlab.tool_schema import Function
 from agentlab.tools import Tool, tool
@@ -75,7 +77,7 @@ class SubAgent:
         ] = False,
     ) -> str:
         """Do the task, or continue an earlier run; return the outcome as text."""
-        site = calling.here()
+        site = call_context.here()
         if not continue_run:
             if not task.strip():
                 raise ConfigurationError("There is no task: say what the sub-agent shall do.")
@@ -90,14 +92,14 @@ class SubAgent:
         await _run_child(site, run, before, self.name, handle)
         return _answer(run, before, handle, site)
 
-    def _new(self, site: CallSite | None, task: str) -> Run:
+    def _new(self, site: ToolCallContext | None, task: str) -> Run:
         return _make_run(site, self.agent, task, self.settings)
 
-    async def _again(self, site: CallSite, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
+    async def _again(self, site: ToolCallContext, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
         """Fork the earlier run: at its end with more budget, or at its beginning with a summary."""
         if earlier.result is None:
             raise ConfigurationError("That run is still under way.")
-        offered = next((one for one in earlier.proposals if not one.needs_prompt), None)
+        offered = next((one for one in earlier.next_actions if not one.needs_prompt), None)
         settings = earlier.limits.snapshot() if offered is None else going_on.settings_for(earlier, offered)
         left = _left_of_caller(site)
         if fresh:
@@ -106,7 +108,7 @@ class SubAgent:
             left = _left_of_caller(site)
             prompt = task_with_summary(first.prompt, summary, task)
             limits = _more(self.settings.budget, self.settings.budget, RunHistory(), 0.0, times)
-            limits = calling.within(limits, left, RunHistory(), elapsed_s=0.0)
+            limits = call_context.within(limits, left, RunHistory(), elapsed_s=0.0)
             return earlier.fork(0, budget=limits, stop=self.settings.stop, prompt=prompt)
         at = len(earlier.history) if offered is None else offered.at
         if offered is None and not (earlier.result.terminated and task.strip()):
@@ -126,7 +128,7 @@ class SubAgent:
 
     # Earlier runs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, site: CallSite, name: str) -> Run:
+    def _find(self, site: ToolCallContext, name: str) -> Run:
         """Return an earlier run by its name or its id. Raises ConfigurationError if there is none."""
         uses = list(_children(site))
         wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
@@ -148,7 +150,7 @@ class SubAgent:
                 f"{name!r} was of an earlier process and cannot go on: start anew, with a task. ({error})"
             ) from error
 
-    def _recalled(self, site: CallSite, caller: Run, run_id: str) -> Run:
+    def _recalled(self, site: ToolCallContext, caller: Run, run_id: str) -> Run:
         """Load a run of an earlier process from the store of its caller, and attach it to the caller."""
         assert caller.recall is not None  # noqa: S101  for the type checker
         run = caller.recall(run_id, self.agent, self.settings)
@@ -164,7 +166,7 @@ class SubAgent:
             run.cancel()
         return run
 
-    async def _summary(self, site: CallSite, earlier: Run, task: str) -> str:
+    async def _summary(self, site: ToolCallContext, earlier: Run, task: str) -> str:
         """Return a summary of the earlier run by its model: one call under a cap, in a separate run that counts like any other."""
         agent = earlier.agent
         by = Agent(
@@ -193,13 +195,13 @@ SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its ow
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 
-def _make_run(site: CallSite | None, agent: Agent, task: str, settings: RunSettings) -> Run:
+def _make_run(site: ToolCallContext | None, agent: Agent, task: str, settings: RunSettings) -> Run:
     """Make a run on the task; within a calling run's budget, and with its transport and inherited observers, if there is one."""
     budget = settings.budget
     more: dict[str, Any] = {}
     if site is not None:
         caller = cast(Run, site.run)
-        budget = calling.within(budget, _left_of_caller(site), RunHistory(), elapsed_s=0.0)
+        budget = call_context.within(budget, _left_of_caller(site), RunHistory(), elapsed_s=0.0)
         more["transport"] = caller.transport
         more["observers"] = [one for one in caller.inherited if one not in agent.observers]
     return agent.run(
@@ -213,7 +215,7 @@ def _make_run(site: CallSite | None, agent: Agent, task: str, settings: RunSetti
     )
 
 
-async def _run_child(site: CallSite | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
+async def _run_child(site: ToolCallContext | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
     """Run it to its end. Even if that is interrupted, its use is recorded in the caller's step."""
     if site is None:
         await run
@@ -243,7 +245,7 @@ async def _run_child(site: CallSite | None, run: Run, before: RunHistory, name: 
         caller.emit(events.ChildEnded(caller.clock.elapsed_s(), turn, use))
 
 
-def _left_of_caller(site: CallSite) -> Remaining:
+def _left_of_caller(site: ToolCallContext) -> Remaining:
     """Return what the caller has left. Raises ConfigurationError if that is nothing; then no call is started."""
     left = site.left()
     if call_context.is_spent(left):
@@ -253,13 +255,13 @@ def _left_of_caller(site: CallSite) -> Remaining:
     return left
 
 
-def _times_called(site: CallSite | None, name: str) -> int:
+def _times_called(site: ToolCallContext | None, name: str) -> int:
     """Return how often the calling run has called this tool, current calls included."""
     open_calls = [] if site is None else [called for _, called in site.draft.open_children.values()]
     return sum(child.tool == name for child in _children(site)) + open_calls.count(name)
 
 
-def _children(site: CallSite | None) -> Iterator[ChildUse]:
+def _children(site: ToolCallContext | None) -> Iterator[ChildUse]:
     """Yield the child runs of the calling run so far, as far as its model knows of them."""
     if site is not None:
         for step in site.run.history:
@@ -296,7 +298,7 @@ def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, time
 # Messages to the caller's model ---------------------------------------------------------------------------------------------
 
 
-def _answer(run: Run, before: RunHistory, handle: str, site: CallSite | None) -> str:
+def _answer(run: Run, before: RunHistory, handle: str, site: ToolCallContext | None) -> str:
     """Return the answer, and a line about the end of the run. Raises RunFailed if an error ended it."""
     result = run.result
     assert result is not None  # noqa: S101  for the type checker: it was awaited
@@ -312,14 +314,14 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, sit
     ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
     parts = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
     own = run.settings_now().budget.remaining(run.history, 0.0)
-    parts += [f"Left of its budget: {remaining_in_words(own)}."] if remaining_in_words(own) else []
+    parts += [f"Left of its budget: {in_words(own)}."] if in_words(own) else []
     if site is not None:
-        yours = remaining_in_words(site.left())
+        yours = in_words(site.left())
         parts += [f"Left of yours: {yours}."] if yours else []
-        spent = calling.bound_below(site.run.outermost)
+        spent = call_context.bound_below(site.run.outermost)
         if spent is not None:
             parts.append(f"No sub-agent can make a further call: {spent[1]}")
-        elif not calling.is_spent(site.left()):
+        elif not call_context.is_spent(site.left()):
             more = "To ask it more" if result.terminated else "To let it go on"
             parts.append(
                 f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else ".")

@@ -34,7 +34,6 @@ from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
 from agentlab.experiments.schedule import Executor, ExecutorRunner
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
 from agentlab.experiments.status import CellStatus, all_made_by, cell_statuses, jobs
-from agentlab.jupyter import kernel_mend
 from agentlab.limits import whole_number
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await

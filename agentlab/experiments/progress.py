@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from agentlab._internal.kernel import front_end
 from agentlab.experiments.shared_budget import Spent
 from agentlab.printable import one_line
 

@@ -21,7 +21,6 @@ from agentlab import events
 from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
 from agentlab.engine import call_context, worker
-from agentlab.engine import call_context as calling
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.rate_limit import RateLimiter, apply_rate_limit
@@ -152,7 +151,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
                 run.cancel()  # its observers see an end; the store releases it, and it is resumed another time
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
-            with calling.watched(of_tools):
+            with call_context.watched(of_tools):
                 await run.step_quietly()
             if not _was_cancelled(run):  # an interrupted step is booked already
                 shared_budget.book(job.run_id, spent_by(run.history))
@@ -232,7 +231,7 @@ def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, share
     observer = _CellObserver(store, shared_budget, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if stored is None:
-        run = fresh.known_as(job.run_id, label=job.label)
+        run = fresh.with_id(job.run_id, label=job.label)
         run.observers = tuple(
             [one for one in run.observers if one is not store]
         )  # the agent has it as observer too: once is enough
@@ -289,7 +288,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
     """Run a cell in a process of an executor, on the thread that runs agents there, so that connections are reused."""
     shared = _unpacked(common)
     limiter = None if job.interval_s is None else RateLimiter(job.interval_s)
-    return background.submit(_in_worker(shared, job, limiter)).result()
+    return worker.submit(_in_worker(shared, job, limiter)).result()
 
 
 async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> Outcome:
@@ -445,7 +444,7 @@ async def score_of(score: Score, result: RunResult, by: str, judges: OtherRuns) 
     the experiment left no call for it: the run has no score yet."""
     noted: dict[str, Any]
     try:
-        with calling.watched(judges):
+        with call_context.watched(judges):
             value: Any = score(result)
             if inspect.isawaitable(value):
                 value = await value

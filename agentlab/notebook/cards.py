@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent
     from agentlab.budget import Budget
     from agentlab.engine.lockstep import Lockstep
+    from agentlab.engine.next_actions import NextAction
     from agentlab.experiments.estimate import DryRun
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
-    from agentlab.going_on import Proposal
     from agentlab.history import RunHistory
     from agentlab.interop.otel_export import Telemetry
     from agentlab.providers.base import Provider
@@ -271,12 +271,12 @@ def _remaining(value: Any) -> Card:
     return Card("Remaining", tuple(rows))
 
 
-@_card_of("Proposal")
-def _proposal(value: Proposal) -> Card:
+@_card_of("NextAction")
+def _proposal(value: NextAction) -> Card:
     changes = {"edits": value.edits, "leaves": value.leaves, "off": value.off}
     kept = tuple((name, held if not isinstance(held, tuple) else ", ".join(held)) for name, held in changes.items() if held)
     rows = (("does", value.label), ("why", value.why), ("branches after step", value.at), *kept)
-    return Card(f"Proposal: {value.kind}", (*rows, ("needs a prompt", value.needs_prompt)))
+    return Card(f"NextAction: {value.kind}", (*rows, ("needs a prompt", value.needs_prompt)))
 
 
 # Messages, tools and providers ----------------------------------------------------------------------------------------------

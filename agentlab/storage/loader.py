@@ -72,7 +72,7 @@ def _load_run(
     history = _with_functions(history, settings)
     run = Run.as_it_was(
         agent,
-        Past(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
+        RunPrefix(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
         settings,
         current(),
         run_id=run_id,

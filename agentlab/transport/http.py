@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from agentlab.redaction import shown_without_keys
 from agentlab.types import JSON, RateLimit

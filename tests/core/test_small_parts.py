@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentlab import errors
-from agentlab.clock import Clock
 from agentlab.conversation import Conversation, ConversationView, encode_messages
 from agentlab.engine.timeline import Clock
 from agentlab.pricing import PRICE_BOOK_NAMES, cost_of

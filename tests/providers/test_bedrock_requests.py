@@ -19,8 +19,6 @@ from botocore.validate import ParamValidator
 import agentlab as lab
 from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.http import HttpRequest
-from agentlab.loop.calls import HttpModel
 from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
 from agentlab.providers.registry import resolve
 from agentlab.redaction import Redactor, secrets_in_headers

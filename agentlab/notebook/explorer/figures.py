@@ -71,7 +71,7 @@ class Trials:
         self.records, self._recorded = records, recorded
         self.offered = {name: offer for name, offer in offered.items() if offer.values}
         self.opening = {name: recorded.shared.get(name) for name in self.offered}
-        goal_rows, goal_open = goals.reached(records, goal)
+        goal_rows, goal_open = goals.goal_reached(records, goal)
         self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
         self._last = {name: records.at_the_end(name) for name in USED}
         self.units = units_of(records.about)
@@ -135,12 +135,12 @@ class Trials:
     def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
         """How many runs were stopped by which limits together.
 
-        `reasons.of` names them run by run, which takes longer than everything else; where possible they are only counted.
+        `reasons.why_ended` names them run by run, which takes longer than everything else; where possible they are only counted.
         """
         found = verdict.found
         off = stopped & found.broken.off
         if self.records.histories is not None and off.any():
-            return Counter(name or UNCLEAR_WORD for name in reasons.of(self.judge, verdict)[1][stopped].tolist())
+            return Counter(name or UNCLEAR_WORD for name in reasons.why_ended(self.judge, verdict)[1][stopped].tolist())
         met = stopped & (found.met == verdict.row)
         unclear = met & (found.broken.off | found.broken.unsure)
         leaves = [] if found.tree is None else list(found.tree.leaves())

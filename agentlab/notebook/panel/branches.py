@@ -64,7 +64,7 @@ class Branches:
         self.curves.value = self._curves.as_html(state, under_way=under_way)
         return False
 
-    def _offer(self, members: tuple[Member[Run], ...]) -> None:
+    def _offer(self, members: tuple[RunNode[Run], ...]) -> None:
         options = [(_label(member), member.run_id) for member in members]
         with drawing():
             if list(self.choice.options) != options:
@@ -79,7 +79,7 @@ class Branches:
             self._state.do(lambda: self._state.open(found))
 
 
-def _label(member: Member[Run]) -> str:
+def _label(member: RunNode[Run]) -> str:
     return printable(f"{member.name}  {difference_to_parent(member.run) or _model_of(member.run)}")[:70]
 
 
@@ -260,7 +260,7 @@ def _column() -> widgets.Layout:
 # The tree of runs -----------------------------------------------------------------------------------------------------------
 
 
-def family_table(members: Sequence[Member[Run]], shown: Run) -> str:
+def family_table(members: Sequence[RunNode[Run]], shown: Run) -> str:
     """All runs, each branch below the run that it was forked from, with the shown run marked."""
     return markup.table(
         ("run", "forked", "what is different", "state", "steps", "tokens", "cost", "ended by"),
@@ -275,7 +275,7 @@ def family_table(members: Sequence[Member[Run]], shown: Run) -> str:
     )
 
 
-def _row(member: Member[Run], is_shown: bool) -> tuple[object, ...]:
+def _row(member: RunNode[Run], is_shown: bool) -> tuple[object, ...]:
     run, history = member.run, member.run.history
     name = (
         f'<span style="padding-left:{min(member.depth, 8) * 1.3:.1f}em">{"↳ " if member.depth else ""}<b>{member.name}</b></span> '
@@ -307,7 +307,7 @@ def difference_to_parent(run: Run) -> str:
     return "; ".join(differences(run)) or "no difference"
 
 
-def family_line(member: Member[Run], others: int) -> str:
+def family_line(member: RunNode[Run], others: int) -> str:
     """Which run is shown, as one line."""
     different = markup.escape(difference_to_parent(member.run), 160)
     if member.parent is None:

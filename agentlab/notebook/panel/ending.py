@@ -39,8 +39,8 @@ class Ending:
     def __init__(self, state: PanelState) -> None:
         self._state = state
         self._read_for: RunSettings | None = None
-        self._offered: tuple[Proposal, ...] = ()
-        self._edited: Proposal | None = None
+        self._offered: tuple[NextAction, ...] = ()
+        self._edited: NextAction | None = None
         self._continued_at = -SHORTEST_PAUSE_S
         self._no_offer = ""
         self.text = Html()
@@ -68,7 +68,7 @@ class Ending:
         settings, new = run.limits.snapshot(), False
         if settings is not self._read_for:
             self._read_for = settings
-            offered = run.proposals[:MOST_OFFERS]
+            offered = run.next_actions[:MOST_OFFERS]
             self._no_offer = "" if offered or run.result.terminated else markup.note(nothing_to_do(run))
             new = offered != self._offered
             if new:
@@ -88,14 +88,14 @@ class Ending:
             self.buttons[0].button_style = "primary"
         self.offers.children = rows
 
-    def _button(self, proposal: Proposal) -> widgets.Button:
+    def _button(self, proposal: NextAction) -> widgets.Button:
         button = widgets.Button(description=one_line(proposal.label, 120), tooltip=printable(proposal.why))
         button.add_class("agentlab-offer").add_class("agentlab-icon-run")
         act = self._edit_prompt if proposal.needs_prompt else self._continue
         button.on_click(lambda _: self._state.do(lambda: act(proposal)))
         return button
 
-    def _edit_prompt(self, proposal: Proposal) -> None:
+    def _edit_prompt(self, proposal: NextAction) -> None:
         """Show the prompt editor, or hide it on the second click."""
         shown = self.editor.layout.display != "none"
         self._edited = proposal
@@ -107,10 +107,10 @@ class Ending:
         if self._edited is not None:
             self._continue(self._edited, self.prompt.value)
 
-    def _continue(self, proposal: Proposal, prompt: str | None = None) -> None:
+    def _continue(self, proposal: NextAction, prompt: str | None = None) -> None:
         if time.monotonic() - self._continued_at < SHORTEST_PAUSE_S:
             return
-        branch = self._state.run.go_on(proposal, prompt=prompt)
+        branch = self._state.run.apply(proposal, prompt=prompt)
         self._continued_at = time.monotonic()
         self._state.open(branch)
         branch.launch()

@@ -14,7 +14,7 @@ import ipywidgets as widgets
 from traitlets import CUnicode
 
 from agentlab.columns import named_leaves
-from agentlab.going_on import nothing_to_do
+from agentlab.engine.next_actions import nothing_to_do
 from agentlab.printable import AS_WRITTEN, printable
 from agentlab.printable import escape as escape  # noqa: PLC0414  the panel's parts import it from here
 from agentlab.results import Reading, RunResult, Scalar

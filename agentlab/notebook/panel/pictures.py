@@ -28,11 +28,9 @@ from agentlab.budget import Budget
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState, RunningTotals
-from agentlab.plots import _tree
-from agentlab.plots._figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
-from agentlab.plots._timeline import draw_timeline
-from agentlab.plots._timeline_data import timeline_data
-from agentlab.plots._timeline_part import TimelinePart, timeline_part
+from agentlab.plots import branch_tree
+from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
+from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
 from agentlab.printable import printable
 from agentlab.recorder import array
 from agentlab.run import Run, RunState
@@ -348,7 +346,7 @@ def _spread(steps: int) -> list[int]:
 def tree_figure(shown: Run) -> PlotFigure:
     """The tree of a run's branches, in the colours of `Courses.figure`, with the shown run highlighted."""
     data = plots.tree_data(shown)
-    return cast(PlotFigure, _tree.draw(data, marked=shown.id, by_run=len(data) <= OWN_LOOKS).figure)
+    return cast(PlotFigure, branch_tree.draw_tree(data, marked=shown.id, by_run=len(data) <= OWN_LOOKS).figure)
 
 
 def figure_html(figure: PlotFigure) -> str:

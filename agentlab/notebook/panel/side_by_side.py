@@ -18,7 +18,7 @@ from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, Picture, figure_html, state_of
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
-from agentlab.plots._figure import DPI
+from agentlab.plots.figure import DPI
 from agentlab.printable import printable
 from agentlab.run import Run, RunState
 
