@@ -318,7 +318,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "nothing": (lambda: lab.backtest(five()), ConfigurationError, "Nothing to try"),
     "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "There are no runs"),
     "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is not a record of runs"),
-    "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is no record"),
+    "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is not a record"),
     "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
     "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "An empty dict"),
     "empty-axis": (lambda: lab.backtest(five(), StepCountIs([])), LimitError, "an empty list"),

@@ -116,7 +116,7 @@ def test_a_figure_without_an_interval_says_why() -> None:
     steps = pd.concat([of(known(), "priced"), of(steps_of([2] * 8, [True] * 8, price=None), "free")])
     found = suggest(steps, LIMITS, keep=0.9, by="model")
 
-    assert found.frame["no_suggestion"][1].startswith("cost='cost_usd' is known of no run")
+    assert found.frame["no_suggestion"][1].startswith("cost='cost_usd' is not known for any run")
     one_prompt = pd.concat([of(known(), "a", prompt_id="p"), of(known(), "b", prompt_id="p")])
     assert all("one prompt" in " ".join(one.why) for one in suggest(one_prompt, LIMITS, cost="steps", by="model").groups.values())
 

@@ -91,7 +91,7 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
         pytest.param(
             steps_of([2] * 9, [True] * 4 + [False] * 5), {}, "Only 4 of 9 runs had reached their goal, and it takes 5", id="few"
         ),
-        pytest.param(steps_of([2] * 9, [True] * 9, price=None), {}, "cost='cost_usd' is known of no run", id="no cost"),
+        pytest.param(steps_of([2] * 9, [True] * 9, price=None), {}, "cost='cost_usd' is not known for any run", id="no cost"),
         pytest.param(
             steps_of([2, 4] * 9, [True] * 18),
             {"conditions": StepCountIs([1, 2]), "cost": "steps"},
@@ -149,7 +149,7 @@ def test_small_samples_say_so() -> None:
         ({"keep": math.nan}, r"keep=nan: pass"),
         ({"keep": True}, r"keep=True: pass"),
         ({"cost": "money"}, r"cost='money': choose one of cost_usd, tokens, time_s, steps"),
-        ({"folds": 1}, r"folds=1: pass into how many parts"),
+        ({"folds": 1}, r"folds=1: pass the number of parts"),
         ({"level": 95}, r"level=95: pass a number between 0 and 1"),
     ],
 )
