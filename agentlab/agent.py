@@ -15,6 +15,8 @@ from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
+from agentlab.engine.plan import RunPlan
+from agentlab.engine.snapshot import RunPrefix
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.never_met import never_met, warn_of
@@ -24,7 +26,7 @@ from agentlab.printable import one_line
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve
 from agentlab.run import Run
-from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.settings import RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.shown import Shown
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools

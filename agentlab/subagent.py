@@ -20,6 +20,7 @@ from agentlab.agent import Agent
 from agentlab.budget import TOTAL_OF, USED, Budget
 from agentlab.engine import call_context
 from agentlab.engine import next_actions as going_on
+from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.call_context import ToolCallContext
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.history import RunHistory

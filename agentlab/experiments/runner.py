@@ -20,7 +20,8 @@ from typing import Any, TypeAlias
 from agentlab import events
 from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
-from agentlab.engine import call_context, worker
+from agentlab.engine import call_context
+from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.rate_limit import RateLimiter, apply_rate_limit
@@ -152,7 +153,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
             with call_context.watched(of_tools):
-                await run.step_quietly()
+                await run.stepper.step_quietly()
             if not _was_cancelled(run):  # an interrupted step is booked already
                 shared_budget.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value
@@ -329,7 +330,7 @@ def _below(run: Run) -> list[Run]:
         one = waiting.pop(0)
         found.append(one)
         waiting += one.children
-    return [one for one in found if one.recall is None]
+    return [one for one in found if one.branches.recall is None]
 
 
 def copy_run(store: Store, run_id: str) -> RunCopy | None:
@@ -417,7 +418,7 @@ class OtherRuns:
     def book(self) -> None:
         """Book and store what was used."""
         with self._lock:  # they may be on several threads
-            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
+            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.origin.caller is None]
             spent = sum(used, self._before)
             if spent != self._known:
                 self._known = spent

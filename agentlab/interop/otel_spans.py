@@ -316,7 +316,7 @@ class RunSpans:
 
     def _now_of(self, event: events.Event) -> int:
         """Return the time of day, in ns, of the event being handled, which other observers may have delayed."""
-        return time.time_ns() - int((self._run.clock.elapsed_s() - event.at_s) * 1e9)
+        return time.time_ns() - int((self._run.timeline.clock.elapsed_s() - event.at_s) * 1e9)
 
     def _time_of(self, at_s: float) -> int:
         """Return the time of day, in ns, of an active time within the current step."""

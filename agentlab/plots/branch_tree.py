@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from agentlab.amounts import counted
 from agentlab.comparing.groups import typed_frame
 from agentlab.engine.lockstep import Lockstep
-from agentlab.engine.run_tree import RunNode, family_of, members_of
+from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of

@@ -10,8 +10,8 @@ from typing import Any, cast
 from agentlab import message_json
 from agentlab.agent import Agent
 from agentlab.engine.client import CallContext
-from agentlab.engine.snapshot import RunPrefix
-from agentlab.engine.step import Ending
+from agentlab.engine.plan import RunPlan
+from agentlab.engine.snapshot import Ending, Origin, RunPrefix
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.history import RunHistory
 from agentlab.results import Reading, StepResult

@@ -14,15 +14,17 @@ from collections.abc import Callable, MutableMapping, Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from pydantic_core import to_json
 
 from agentlab import events, message_json
+from agentlab.agent import Agent
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
-from agentlab.engine.ask import Hold
+from agentlab.engine.snapshot import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
+from agentlab.history import RunHistory
 from agentlab.printable import one_line
 from agentlab.redaction import Redactor, known_secrets, text_of, without_keys
 from agentlab.results import RunResult, StepResult
@@ -183,7 +185,7 @@ class RunWriter:
                 "output": codec.user_value_to_jsonable(result.output),
                 "error": codec.to_jsonable(result.error),
                 "stopped_by": result.stopped_by,
-                "at_s": ended[0] if ended else run.clock.elapsed_s(),
+                "at_s": ended[0] if ended else run.elapsed_s,
                 "row": _values(RUN_COLUMNS, _source(run), result),
                 "events": [codec.event_to_jsonable(event) for event in happened],
                 "settings": None if last is not None and settings == last.settings else codec.to_jsonable(settings),

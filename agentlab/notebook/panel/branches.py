@@ -302,8 +302,8 @@ def _row(member: RunNode[Run], is_shown: bool) -> tuple[object, ...]:
 
 def difference_to_parent(run: Run) -> str:
     """How a branch differs from the run it was forked from; empty for a run that is no branch."""
-    if run.parent is None:
-        return "" if run.caller is None else f"sub-agent {run.agent.name}"
+    if run.origin.parent is None:
+        return "" if run.origin.caller is None else f"sub-agent {run.agent.name}"
     return "; ".join(differences(run)) or "no difference"
 
 

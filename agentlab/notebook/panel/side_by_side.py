@@ -101,9 +101,9 @@ class SideBySide(LiveView):
         ended = sum(run.result is not None for run in self.runs)
         words = [f"round <b>{lockstep.round}</b>", f"{ended} of {len(self.runs)} ended"]
         if waits:
-            paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.pausing)
+            paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.control.pausing)
             words.append(f"all wait for run {paused}, which is paused")
-        elif lockstep.pausing and lockstep.round_under_way:
+        elif lockstep.pausing and lockstep.rounds.is_stepping:
             words.append("pauses after this round")
         elif stopping:
             words.append("stops after this round")
