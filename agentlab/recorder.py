@@ -207,10 +207,10 @@ def _source(recorded: Recorded) -> Source:
             recorded.events,
             recorded.result,
             recorded.prompt,
-            recorded.parent_run_id,
-            recorded.forked_at,
-            recorded.parent_step,
-            recorded.called_by,
+            recorded.origin.parent_run_id,
+            recorded.origin.forked_at,
+            recorded.origin.parent_step,
+            recorded.origin.called_by,
         )
     if isinstance(recorded, RunResult):
         of = recorded

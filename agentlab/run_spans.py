@@ -107,11 +107,11 @@ class RunSpans:
             return
         run, agent = self._run, self._run.agent
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: _clean(agent.name), names.RUN_ID: run.id} | self._who
-        links = []
-        if run.parent_run_id is not None:
-            attributes[names.PARENT_RUN_ID] = run.parent_run_id
-            parent = self._to.span_of(run.parent_run_id)
-            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.parent_run_id})]
+        links, parent_run_id = [], run.origin.parent_run_id
+        if parent_run_id is not None:
+            attributes[names.PARENT_RUN_ID] = parent_run_id
+            parent = self._to.span_of(parent_run_id)
+            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: parent_run_id})]
         if self._to.content:
             attributes[names.INPUT_MESSAGES] = self._messages("user", run.prompt)
             if agent.instructions:
@@ -312,7 +312,7 @@ class RunSpans:
 
     def _now_of(self, event: events.Event) -> int:
         """The time of day, in ns, of an event that is being told: other observers may have kept it."""
-        return time.time_ns() - int((self._run.clock.elapsed_s() - event.at_s) * 1e9)
+        return time.time_ns() - int((self._run.timeline.clock.elapsed_s() - event.at_s) * 1e9)
 
     def _time_of(self, at_s: float) -> int:
         """The time of day, in ns, of an active time within the step under way."""

@@ -17,7 +17,8 @@ from typing import Any
 from agentlab import events
 from agentlab.agent import Agent
 from agentlab.budget import Budget
-from agentlab.engine import call_context, worker
+from agentlab.engine import call_context
+from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.pace import Pace, keep_pace
@@ -145,7 +146,7 @@ async def carry_out(common: Common, job: Job, purse: Purse, pace: Pace | None = 
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, purse.parts(job.run_id), held_back=why)
             with call_context.watched(of_tools):
-                await run.step_quietly()
+                await run.stepper.step_quietly()
             if not _was_cancelled(run):  # a step that was cut off is booked already
                 purse.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value
@@ -204,15 +205,15 @@ class _Interruption:
         run, store, made_by = self._run, self._whose.store, self._whose.made_by
         if isinstance(event, events.TurnCompleted) and event.step.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
-            if run.caller is None:
+            if run.origin.caller is None:
                 self._was_cut_off(event.step)
         elif isinstance(event, events.RunEnded) and event.result.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
         else:
             self._keeper(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # steps that are there were made by what is noted
-            if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store.storage.note(run.id, MADE_BY, hidden(made_by, Redactor(secrets_of(run)).text))
+            if is_new and made_by and run.origin.caller is None and run.id not in store.unsaved:
+                store.storage.note(run.id, MADE_BY, hidden(made_by, Redactor(secrets_of(run.agent)).text))
 
     def _was_cut_off(self, step: StepResult) -> None:
         """Book a step that was paid for and is not kept; it is taken again."""
@@ -229,14 +230,15 @@ def _run(common: Common, store: Store, job: Job, kept: StoredRun | None, purse: 
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if kept is None:
         run = fresh.with_id(job.run_id, label=job.label)
-        run.observers = tuple([one for one in run.observers if one is not store])  # the agent's own: once is enough
+        run.timeline.forget(store)  # the agent's own: once is enough
     else:
         settings = fresh.limits.snapshot()  # of which functions cannot be kept
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-        run.with_id(job.run_id, label=job.label).transport = common.transport
+        run.with_id(job.run_id, label=job.label).stepper.transport = common.transport
         following = observer.follow_run(run)
-        run.observers = (*[one for one in run.observers if not isinstance(one, Keeper)], following)
-    run.ceiling = charged_as(purse)
+        timeline = run.timeline
+        timeline.observers = (*[one for one in timeline.observers if not isinstance(one, Keeper)], following)
+    run.stepper.parent_limit = charged_as(purse)
     return run
 
 
@@ -283,7 +285,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
     """The same in a process of an executor, on the thread that runs agents there, so that connections are kept from job to job."""
     shared = _unpacked(common)
     pace = None if job.interval_s is None else Pace(job.interval_s)
-    return worker.submit(_in_worker(shared, job, pace)).result()
+    return submit(_in_worker(shared, job, pace)).result()
 
 
 async def _in_worker(common: Common, job: Job, pace: Pace | None) -> Outcome:
@@ -324,7 +326,7 @@ def _below(run: Run) -> list[Run]:
         one = waiting.pop(0)
         found.append(one)
         waiting += one.children
-    return [one for one in found if one.recall is None]
+    return [one for one in found if one.branches.recall is None]
 
 
 def sent_from(store: Store, run_id: str) -> SentBack | None:

@@ -91,11 +91,11 @@ def keep_pace(run: Run, pace: Pace | None) -> None:
     if pace is None:
         return
     if isinstance(model, HttpModel):
-        if run.transport.needs_key:
-            run.transport = PacedTransport(run.transport, pace)
+        if run.stepper.transport.needs_key:
+            run.stepper.transport = PacedTransport(run.stepper.transport, pace)
         return
-    run.agent = copy.copy(run.agent)
-    run.agent.model = PacedModel(model, pace)
+    run.stepper.agent = copy.copy(run.agent)
+    run.stepper.agent.model = PacedModel(model, pace)
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:

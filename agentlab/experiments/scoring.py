@@ -55,9 +55,10 @@ class OtherRuns:
         self._runs.append((run, len(run.history)))
         run.observe(self._book)
         if self._refuse:
-            run.agent = copy.copy(run.agent)
-            run.agent.middleware = (self._asked, *run.agent.middleware)
-            run.ceiling = charged_as(self._purse)
+            agent = copy.copy(run.agent)
+            agent.middleware = (self._asked, *agent.middleware)
+            run.stepper.agent = agent
+            run.stepper.parent_limit = charged_as(self._purse)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._purse.spent_up():
@@ -72,7 +73,7 @@ class OtherRuns:
     def book(self) -> None:
         """Book and keep what was used."""
         with self._lock:  # they may be on several threads
-            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
+            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.origin.caller is None]
             spent = sum(used, self._before)
             if spent != self._known:
                 self._known = spent

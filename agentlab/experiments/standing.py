@@ -127,7 +127,7 @@ def _check(
                 del body["settings"]["budget"]
     other = [name for name, value in meant.items() if head.get(name) != value]
     if other:  # what is kept is without keys: they are no difference
-        hide = Redactor(secrets_of(grid.run_of(cell))).text
+        hide = Redactor(secrets_of(grid.run_of(cell).agent)).text
         other = [name for name in other if not same_but_for_keys(head.get(name), meant[name], hide)]
     if other := [*other, *sent_otherwise]:
         raise ConfigurationError(

@@ -103,6 +103,7 @@ def _where(run: Run, step: int) -> int | None:
 def _frame(run: Run, kept: list[events.Event]) -> pd.DataFrame:
     """These events, with the columns of the events frame."""
     model = run.agent.model
-    came = (run.parent_run_id, run.forked_at, run.parent_step, run.called_by)
+    origin = run.origin
+    came = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
     source = Source(run.id, model.name, model.model, run.history, kept, run.result, run.prompt, *came)
     return pd.DataFrame({column.name: [column.read(source, event) for event in kept] for column in EVENT_COLUMNS})

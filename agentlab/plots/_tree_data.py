@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from agentlab.engine.lockstep import Lockstep
-from agentlab.engine.run_tree import RunNode, family_of, members_of
+from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.results import ExperimentResults
 from agentlab.recorder import array
@@ -124,15 +124,16 @@ def _offset(member: RunNode[Any]) -> int:
 
 def _row(member: RunNode[Any], lane: int, left: RunNode[Any] | None) -> tuple[Any, ...]:
     run, offset = member.run, _offset(member)
-    kind = "branch" if run.forked_at is not None else "run" if run.parent_step is None else "sub-agent"
+    came = origin_of(run)
+    kind = "branch" if came.forked_at is not None else "run" if came.parent_step is None else "sub-agent"
     result = run if isinstance(run, RunResult) else run.result
     model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
     history = run.history
     return (
         member.run_id,
-        run.parent_run_id,
-        run.forked_at,
-        run.parent_step if run.forked_at is None else None,
+        came.parent_run_id,
+        came.forked_at,
+        came.parent_step if came.forked_at is None else None,
         kind,
         0 if left is None else offset + member.forked_at,
         offset + len(history),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 
+from agentlab.engine.branches import set_caller, set_parent
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.run import Run
 from agentlab.storage import Storage
@@ -20,12 +22,12 @@ def put_back(storage: Storage, ready: Callable[[Run], None], run: Run) -> None:
         if child is None:
             continue
         ready(child)
-        parent_run_id = child.parent_run_id
-        parent = None if child.forked_at is None else known.get(parent_run_id or "")
+        origin = child.origin
+        parent = None if origin.forked_at is None else known.get(origin.parent_run_id or "")
         if parent is not None:
-            child.branch_of(parent)
-        child.called_from(run, child.parent_step or 0, child.called_by or use.call_id)
-        child.parent_run_id = parent_run_id
+            set_parent(child, parent)
+        set_caller(child, run, origin.parent_step or 0, origin.called_by or use.call_id)
+        child.stepper.origin = replace(child.origin, parent_run_id=origin.parent_run_id)
         known[child.id] = child
 
 
@@ -39,6 +41,6 @@ def _looked_at(storage: Storage, caller: Run, run_id: str, tool: str) -> Run | N
             continue
         except StorageError:
             return None
-        child.transport, child.is_to_be_looked_at = caller.transport, True
+        child.stepper.transport, child.branches.was_loaded = caller.stepper.transport, True
         return child
     return None

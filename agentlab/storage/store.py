@@ -88,10 +88,9 @@ class Store(Shown):
             'ended'
         """
         keeper = self.follow_run(run)
-        if self not in run.observers and keeper not in run.observers:
+        if self not in run.timeline.observers and keeper not in run.timeline.observers:
             run.observe(keeper)
-        if self not in run.inherited:
-            run.inherit(self)
+        run.timeline.inherit(self)
         keeper.save()
         return run
 
@@ -109,7 +108,7 @@ class Store(Shown):
         keeper = self._keepers.pop(run.id, None)
         if keeper is not None:
             keeper.let_go()
-            run.observers = tuple([one for one in run.observers if one is not keeper])
+            run.timeline.forget(keeper)
 
     def save(self) -> None:
         """Try again to write what could not be written before. Raises StorageError where it still cannot be.
@@ -203,8 +202,8 @@ class Store(Shown):
 
     def _ready(self, run: Run) -> None:
         """Have the run know where its sub-agents' runs are to be had."""
-        run.recall = self._recall
-        run.recall_children = partial(put_back, self.storage, self._ready)
+        run.branches.recall = self._recall
+        run.branches.recall_children = partial(put_back, self.storage, self._ready)
 
     def _recall(self, run_id: str, agent: Agent, settings: RunSettings) -> Run:
         """The run of a sub-agent, whose tool has these settings, to go on from."""
@@ -249,14 +248,13 @@ class Store(Shown):
         run = rebuilt(self.storage, kept, agent, stop=stop, policy=policy)
         refuse_what_is_forgotten(run)
         self._ready(run)
-        run.again = again
+        run.stepper.again = again
         keeper = Keeper(self.storage, run, self._behind, begun=True)
         self.storage.claim(run_id, keeper.writer, instead_of=kept.head.writer)
         self._keepers[run_id] = keeper
         others = run.agent.observers
-        run.observers = (*[one for one in others if one is not self], keeper)
-        if self not in others:
-            run.inherit(self)
+        run.timeline.observers = (*[one for one in others if one is not self], keeper)
+        run.timeline.inherit(self)
         return run
 
     def _refuse_to_resume(self, kept: StoredRun, *, take_over: bool) -> None:

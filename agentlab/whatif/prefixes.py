@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentlab.engine import worker
+from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError
 from agentlab.evaluate import read_condition
 from agentlab.history import RunHistory
@@ -96,7 +96,7 @@ def read(records: Records, tree: StopCondition) -> Read:
                     break
         return Read(first, raised)
 
-    return worker.submit(over_all()).result()
+    return submit(over_all()).result()
 
 
 def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
@@ -118,7 +118,7 @@ def _shortened(step: StepResult, calls: int) -> StepResult:
 def deciding_at(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
     """What made a tree met after this history; None where it raises."""
     try:
-        reading = worker.submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
+        reading = submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
     except Exception:
         return None
     return list(reading.deciding())

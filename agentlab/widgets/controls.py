@@ -30,8 +30,8 @@ class Controls:
     def show(self) -> bool:
         """Bring the buttons up to date with the run."""
         run, state = self._run, self._run.state
-        pausing = run.pausing and state is RunState.RUNNING
-        stopping = run.stop_request is not None and state is not RunState.ENDED
+        pausing = run.control.pausing and state is RunState.RUNNING
+        stopping = run.control.stop_request is not None and state is not RunState.ENDED
         self.go.description = "Resume" if state is RunState.PAUSED else "Run"
         self.stop.description = "Stop now" if stopping else "Stop"
         whys = why_not(state, pausing=pausing)
@@ -42,21 +42,21 @@ class Controls:
         return False
 
     def _go(self) -> None:
-        if self._run.pausing:
+        if self._run.control.pausing:
             self._run.resume()
         if self._run.state is not RunState.RUNNING or self._stepped:  # pressed before the page could tell of the step under way
-            self._run.launch()
+            self._run.worker.launch()
         self._stepped = False
 
     def _step(self) -> None:
-        self._run.launch_step()
+        self._run.worker.launch_step()
         self._stepped = True
 
     def _pause(self) -> None:
         self._run.pause()
 
     def _stop(self) -> None:
-        if self._run.stop_request is not None:
+        if self._run.control.stop_request is not None:
             self._run.cancel()
         else:
             self._run.stop("the Stop button")

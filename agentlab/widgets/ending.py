@@ -101,5 +101,5 @@ class Ending:
         branch = self._scene.run.apply(proposal, prompt=prompt)
         self._went_on_at = time.monotonic()
         self._scene.open(branch)
-        branch.launch()
+        branch.worker.launch()
         self._went_on_at = time.monotonic()  # to show a branch may take a while, and only then comes the second click

@@ -58,8 +58,8 @@ def _origin(member: RunNode[Run]) -> str:
 
 def told(run: Run) -> str:
     """What is different from the run it was forked from, in words; empty for a run that is no branch."""
-    if run.parent is None:
-        return "" if run.caller is None else f"sub-agent {run.agent.name}"
+    if run.origin.parent is None:
+        return "" if run.origin.caller is None else f"sub-agent {run.agent.name}"
     return "; ".join(differences(run)) or "nothing: the same again"
 
 

@@ -191,7 +191,7 @@ def results_of(run: Run, at: float) -> tuple[ToolResult, ...]:
     """What the tools of step `at` gave the model; nothing where there is no such step."""
     if not isinstance(at, int) or not 1 <= at <= len(run.history):
         return ()
-    told = [message.tool_results for message in run.messages_of(at) if message.role == "tool"]
+    told = [message.tool_results for message in run.timeline.messages_of(at) if message.role == "tool"]
     return tuple(told[-1]) if told else ()
 
 

@@ -45,11 +45,11 @@ class Lineage:
             return
         self._heard_of[run.id] = run
         redraw: Callable[[], None] = self._scene.redraw
-        run.watch_forks(lambda branch: redraw())
+        run.branches.watch(lambda branch: redraw())
         if run is not self._scene.run and run.result is None:  # the cockpit hears its own
             run.observe(lambda event: redraw())
 
     def _go_back(self) -> None:
-        parent = self._scene.run.parent or self._scene.run.caller
+        parent = self._scene.run.origin.parent or self._scene.run.origin.caller
         if parent is not None:
             self._scene.open(parent)

@@ -95,7 +95,7 @@ class SideBySide(LiveView):
     def _show_buttons(self) -> None:
         lockstep, state = self.lockstep, self.lockstep.state
         stopping = state is not RunState.ENDED and all(
-            run.result is not None or run.stop_request is not None for run in self.runs
+            run.result is not None or run.control.stop_request is not None for run in self.runs
         )
         whys = why_not(state, pausing=lockstep.pausing, waits=self._waits())
         self.go.description = "Resume all" if state is RunState.PAUSED or self._waits() else "Run all"
@@ -109,9 +109,9 @@ class SideBySide(LiveView):
         ended = sum(run.result is not None for run in self.runs)
         words = [f"round <b>{lockstep.round}</b>", f"{ended} of {len(self.runs)} ended"]
         if self._waits():
-            paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.pausing)
+            paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.control.pausing)
             words.append(f"all wait for run {paused}, which is paused")
-        elif lockstep.pausing and lockstep.round_under_way:
+        elif lockstep.pausing and lockstep.rounds.is_stepping:
             words.append("pauses after this round")
         elif stopping:
             words.append("stops after this round")
@@ -121,22 +121,22 @@ class SideBySide(LiveView):
     def _waits(self) -> bool:
         """Whether a run that was paused by itself holds up the others."""
         lockstep = self.lockstep
-        is_held = not lockstep.pausing and not lockstep.round_under_way and lockstep.state is RunState.RUNNING
-        return is_held and any(run.pausing for run in self.runs)
+        is_held = not lockstep.pausing and not lockstep.rounds.is_stepping and lockstep.state is RunState.RUNNING
+        return is_held and any(run.control.pausing for run in self.runs)
 
     def _go(self) -> None:
         if self.lockstep.pausing or self._waits():
             self.lockstep.resume()
         if self.lockstep.state is not RunState.RUNNING or self._stepped:  # pressed before the page told of the round under way
-            self.lockstep.launch()
+            self.lockstep.worker.launch()
         self._stepped = False
 
     def _step(self) -> None:
-        self.lockstep.launch_step()
+        self.lockstep.worker.launch_step()
         self._stepped = True
 
     def _stop(self) -> None:
-        if all(run.result is not None or run.stop_request is not None for run in self.runs):
+        if all(run.result is not None or run.control.stop_request is not None for run in self.runs):
             self.lockstep.cancel()
         else:
             self.lockstep.stop("the Stop all button")

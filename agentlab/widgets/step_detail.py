@@ -73,22 +73,22 @@ def _head(step: StepResult) -> str:
 
 def new_to_the_model(run: Run, index: int) -> list[Message]:
     """What stood in the conversation when this step began and the model had not seen yet: all after its last words."""
-    before = run.messages_of(index - 1)
+    before = run.timeline.messages_of(index - 1)
     said = [place for place, message in enumerate(before) if message.role == "assistant"]
     return list(before[said[-1] + 1 if said else 0 :])
 
 
 def who_took(run: Run, index: int) -> Run:
     """The run that took this step: of a branch's first steps, the one that it was forked from."""
-    while run.parent is not None and run.forked_at is not None and index <= run.forked_at:
-        run = run.parent
+    while (origin := run.origin).parent is not None and origin.forked_at is not None and index <= origin.forked_at:
+        run = origin.parent
     return run
 
 
 def _messages(run: Run, step: StepResult) -> str:
     told = new_to_the_model(run, step.index)
     instructions = who_took(run, 1).agent.instructions if step.index == 1 else ""
-    where = f"in run.messages_of({step.index - 1})"
+    where = f"in run.timeline.messages_of({step.index - 1})"
     parts = [note(f"… {len(told) - MOST_MESSAGES} earlier messages, {where}")] if len(told) > MOST_MESSAGES else []
     if instructions:
         parts.insert(0, _said("Instructions", prose(instructions, "run.agent.instructions")))

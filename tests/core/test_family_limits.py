@@ -177,7 +177,7 @@ def test_a_branch_made_by_a_tool_counts_as_any_run() -> None:
     latest = agent.run("go", budget=Budget(max_turns=1))
     assert "may be nested 3 deep" not in ended(latest.fork(0)).history[0].tool_results[0].content
     assert model.count == 4
-    assert latest.fork(0).depth == 0
+    assert latest.fork(0).stepper.depth == 0
 
 
 def test_at_the_bound_of_calls_the_reason_is_said_and_nothing_more_is_started() -> None:
@@ -252,7 +252,7 @@ def test_the_time_of_the_outermost_run_holds_for_all(make: Make) -> None:
         result = await run
         assert result.stop_reason is StopReason.TIMEOUT
         assert model.count == 20
-        assert run.clock.elapsed_s() == pytest.approx(2, abs=0.1)
+        assert run.timeline.clock.elapsed_s() == pytest.approx(2, abs=0.1)
         await asyncio.sleep(5)
         assert model.count == 20
 

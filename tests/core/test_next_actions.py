@@ -57,7 +57,7 @@ def went_on(run: lab.Run, proposal: NextAction | None = None, *, prompt: str | N
     """The branch that does what is proposed, taken to its end; it has gone further, and kept what was there."""
     chosen = proposal or run.next_actions[0]
     branch = run.apply(proposal, prompt=prompt)
-    assert (branch.parent, branch.forked_at, branch.result) == (run, chosen.at, None)
+    assert (branch.origin.parent, branch.origin.forked_at, branch.result) == (run, chosen.at, None)
     assert [one.calls for one in branch.history] == [one.calls for one in run.history[: chosen.at]]
     ended(branch)
     assert len(branch.history) > chosen.at, branch.result
@@ -549,7 +549,7 @@ def test_the_stop_of_a_tool_is_an_end() -> None:
 def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
     async def main() -> lab.Run:
         async def slow() -> str:
-            if len(run.history) == 1 and run.parent is None and not run.branches:
+            if len(run.history) == 1 and run.origin.parent is None and not run.branches:
                 await asyncio.sleep(30)
             return "done"
 

@@ -380,7 +380,7 @@ def test_a_fork_shares_the_first_steps_and_has_another_future(at: int) -> None:
         run = looping().run("go", budget=Budget(max_turns=3), stop=StepCountIs(9))
         await run
         branch = run.fork(at=at, budget=Budget(max_turns=5))
-        assert (len(branch.history), branch.parent_run_id, branch.result) == (at, run.id, None)
+        assert (len(branch.history), branch.origin.parent_run_id, branch.result) == (at, run.id, None)
         assert [each.calls for each in branch.history] == [each.calls for each in run.history[:at]]
         assert branch.history.tokens == 15 * at
         assert branch.limits.stop == StepCountIs(9)
@@ -538,7 +538,7 @@ def test_an_observer_that_raises_is_reported_once_and_ends_nothing() -> None:
         warnings.simplefilter("always")
         result = go(_end(run))
     assert [str(each.message) for each in caught if each.category is errors.AgentlabWarning] == [
-        f"The observer {faulty!r} raised ZeroDivisionError: on purpose. The run goes on."
+        f"The observer {faulty!r} raised ZeroDivisionError: on purpose. The run continues."
     ]
     assert result.stop_reason is StopReason.COMPLETED
     assert names(seen)[-1] == "RunEnded"

@@ -246,7 +246,7 @@ def test_a_run_goes_on_where_it_was_cut_off(store: Store, path: Path) -> None:
     with Store(path) as other:
         run = other.resume(run_id, until_five(other))
         assert (run.id, len(run.history), run.state) == (run_id, 3, RunState.READY)
-        assert run.clock.elapsed_s() == before.history.elapsed_s > 0
+        assert run.timeline.clock.elapsed_s() == before.history.elapsed_s > 0
         assert other.state(run_id) == "open"
         result = go(taken(run, 3)).result
         assert result is not None
@@ -570,7 +570,7 @@ def test_a_long_result_of_a_tool_is_kept_once_and_comes_back_everywhere() -> Non
 def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
     run = run_of([call("look", {"q": "it"}), "end"])
     go(taken(run, 2))
-    step, said = run.history[0], run.messages_of(1)
+    step, said = run.history[0], run.timeline.messages_of(1)
     old = {
         "step": {
             **run_json.plain(step),

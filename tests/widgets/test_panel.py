@@ -89,7 +89,7 @@ def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None
     run = make_run()
     panel = run.panel()
     _ = panel.widget
-    run.launch()
+    run.worker.launch()
     wait_until(lambda: len(run.history) >= 3)
     panel.cockpit.editor.budget["max_turns"].number.value = 1
     assert run.wait(60) is not None
@@ -206,7 +206,7 @@ def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() ->
     panel = run.panel()
     _ = panel.widget
     assert "never_enough" in panel.cockpit.overview.meters.value and "not read yet" in panel.cockpit.overview.meters.value
-    run.launch()
+    run.worker.launch()
     assert run.wait(60) is not None
     wait_until(lambda: "turn_limit" in panel.cockpit.ending.told.value)
     assert asked == [1, 2, 3]
@@ -239,7 +239,7 @@ def test_an_error_of_a_control_is_shown_under_the_panel() -> None:
     run = make_run(budget=Budget(max_turns=1))
     panel = run.panel()
     _ = panel.widget
-    run.launch()
+    run.worker.launch()
     assert run.wait(60) is not None
     panel.guard(run.pause)  # as if it had been pressed just before the end
     assert "RunEndedError: The run has ended (turn_limit" in panel.fault.value
