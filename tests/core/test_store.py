@@ -272,7 +272,7 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
 def test_what_is_running_here_is_not_resumed(store: Store) -> None:
     async def main() -> None:
         run = looping(observers=[store]).run("go", stop=lambda history: asyncio.sleep(0.01))
-        task = asyncio.ensure_future(run._to_the_end())
+        task = asyncio.ensure_future(run.worker.to_the_end())
         await asyncio.sleep(0.03)
         with pytest.raises(ConfigurationError, match="under way in this very process"):
             store.resume(run.id, looping())

@@ -78,7 +78,7 @@ def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
     run = to.one("invoke_agent")
     assert run.name == "invoke_agent finder"
     assert run.kind is SpanKind.INTERNAL
-    assert run.origin.parent is None
+    assert run.parent is None
     assert [span.name for span in children(run, to.spans)] == ["chat m1", "execute_tool look", "chat m1"]
     assert len(to.spans) == 4
     assert attributes(run) == {
