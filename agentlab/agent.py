@@ -170,19 +170,9 @@ class Agent(Shown):
         transport: Transport | None = None,
         observers: Sequence[RunObserver] = (),
     ) -> Run:
-        """Return a run on an existing conversation; its prompt is the newest message of neither the assistant nor a tool."""
-        places = range(len(conversation) - 1, -1, -1)
-        place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
-        run = Run(
-            self,
-            "" if place is None else conversation[place].text,
-            conversation,
-            LiveSettings(settings),
-            transport or current(),
-            observers=(*self.observers, *observers),
-        )
-        run.prompt_at = run.prompt_at if place is None else place
-        return run
+        """Return a run on a conversation; its prompt is the newest message of neither the assistant nor a tool."""
+        prefix = RunPrefix.of_messages(conversation)
+        return Run(RunPlan(self, prefix, settings, transport or current(), (*self.observers, *observers)))
 
     def settings_for(
         self,

@@ -48,7 +48,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
+    from agentlab.engine.plan import AgentSpec
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -153,7 +153,7 @@ class Model(Protocol):
         ...
 
 
-def check_key(agent: Agent, transport: Transport) -> None:
+def check_key(agent: AgentSpec, transport: Transport) -> None:
     """Raise MissingKeyError where the agent's calls are known to have no key. A middleware may answer in place of the provider."""
     if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
         agent.model.check_key()

@@ -209,15 +209,15 @@ class _CellObserver:
         store, made_by = self.store, self.made_by
         if isinstance(event, events.TurnCompleted) and event.step.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
-            if run.caller is None:
+            if run.origin.caller is None:
                 self._book_interrupted(run, event.step)
         elif isinstance(event, events.RunEnded) and event.result.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
         else:
             writer(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # a resumed run has its note already
-            if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run)).text)
+            if is_new and made_by and run.origin.caller is None and run.id not in store.unsaved:
+                store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run.agent)).text)
 
     def _book_interrupted(self, run: Run, step: StepResult) -> None:
         """Book a step that was paid for and is not stored; it is taken again."""
@@ -233,16 +233,15 @@ def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, share
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if stored is None:
         run = fresh.with_id(job.run_id, label=job.label)
-        run.observers = tuple(
-            [one for one in run.observers if one is not store]
-        )  # the agent has it as observer too: once is enough
+        run.timeline.forget(store)  # the agent has it as observer too: once is enough
     else:
         settings = fresh.limits.snapshot()  # with its functions, which cannot be stored
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-        run.with_id(job.run_id, label=job.label).transport = common.transport
+        run.with_id(job.run_id, label=job.label).stepper.transport = common.transport
         following = observer.follow_run(run)
-        run.observers = (*[one for one in run.observers if not isinstance(one, RunWriter)], following)
-    run.ceiling = missing_usage_setting(shared_budget)
+        timeline = run.timeline
+        timeline.observers = (*[one for one in timeline.observers if not isinstance(one, RunWriter)], following)
+    run.stepper.parent_limit = missing_usage_setting(shared_budget)
     return run
 
 
@@ -289,7 +288,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
     """Run a cell in a process of an executor, on the thread that runs agents there, so that connections are reused."""
     shared = _unpacked(common)
     limiter = None if job.interval_s is None else RateLimiter(job.interval_s)
-    return worker.submit(_in_worker(shared, job, limiter)).result()
+    return submit(_in_worker(shared, job, limiter)).result()
 
 
 async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> Outcome:
@@ -401,9 +400,10 @@ class OtherRuns:
         self._runs.append((run, len(run.history)))
         run.observe(self._book)
         if self._refuse:
-            run.agent = copy.copy(run.agent)
-            run.agent.middleware = (self._asked, *run.agent.middleware)
-            run.ceiling = missing_usage_setting(self._shared_budget)
+            agent = copy.copy(run.agent)
+            agent.middleware = (self._asked, *agent.middleware)
+            run.stepper.agent = agent
+            run.stepper.parent_limit = missing_usage_setting(self._shared_budget)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._shared_budget.spent_up():

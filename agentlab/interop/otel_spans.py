@@ -112,10 +112,10 @@ class RunSpans:
             names.RUN_ID: run.id,
         } | self._model_attributes
         links = []
-        if run.parent_run_id is not None:
-            attributes[names.PARENT_RUN_ID] = run.parent_run_id
-            parent = self._telemetry.span_of(run.parent_run_id)
-            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.parent_run_id})]
+        if run.origin.parent_run_id is not None:
+            attributes[names.PARENT_RUN_ID] = run.origin.parent_run_id
+            parent = self._telemetry.span_of(run.origin.parent_run_id)
+            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.origin.parent_run_id})]
         if self._telemetry.content:
             attributes[names.INPUT_MESSAGES] = self._messages("user", run.prompt)
             if agent.instructions:

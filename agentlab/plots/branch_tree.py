@@ -133,15 +133,16 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
         offset += one.called_in or 0
         one = one.parent
     run = member.run
+    came = origin_of(run)
     result = run if isinstance(run, RunResult) else run.result
     model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
     history = run.history
     return (
         member.run_id,
-        run.parent_run_id,
-        run.forked_at,
-        run.parent_step if run.forked_at is None else None,
-        "branch" if run.forked_at is not None else "run" if run.parent_step is None else "sub-agent",
+        came.parent_run_id,
+        came.forked_at,
+        came.parent_step if came.forked_at is None else None,
+        "branch" if came.forked_at is not None else "run" if came.parent_step is None else "sub-agent",
         0 if left is None else offset + member.forked_at,
         offset + len(history),
         len(history),

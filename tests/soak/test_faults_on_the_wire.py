@@ -19,7 +19,6 @@ from calls.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
 from agentlab.engine import client
-from agentlab.engine import client as calls
 from agentlab.errors import ProviderConnectionError
 from agentlab.testing import faults, faulty
 
