@@ -18,7 +18,7 @@ from pydantic import Field
 from agentlab import events
 from agentlab.agent import Agent
 from agentlab.budget import TOTAL_OF, USED, Budget
-from agentlab.engine import call_context
+from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.call_context import ToolCallContext
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
