@@ -92,6 +92,7 @@ class Job:
     agent: str
     settings: str
     prompt: str
+    provider: str = ""
     interval_s: float | None = None
     again: bool = False
     lease: Budget | None = None

@@ -139,7 +139,8 @@ def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) 
     """Return the jobs to do, in the cells' order, last those that another process is working on."""
     now, later = [], []
     for one in statuses:
-        job = Job(one.run_id, one.cell.label, one.cell.agent, one.cell.settings, one.cell.prompt)
+        cell = one.cell
+        job = Job(one.run_id, cell.label, cell.agent, cell.settings, cell.prompt, grid.provider_of(cell))
         if one.failed:
             if retry:
                 attempt = one.attempt + 1

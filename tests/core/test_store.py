@@ -263,7 +263,9 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
     first = store.resume(run_id, until_five(store))
     second = store.resume(run_id, until_five(store))
     go(taken(second, 2))
-    with pytest.warns(AgentlabWarning, match=r"was resumed by .*, which writes to it now: what this one does with it is not stored"):
+    with pytest.warns(
+        AgentlabWarning, match=r"was resumed by .*, which writes to it now: what this one does with it is not stored"
+    ):
         go(taken(first, 1))
     assert len(store.load(run_id).history) == 3
     assert_kept(store, second)
