@@ -15,8 +15,8 @@ from typing import Any
 import ipywidgets
 import pytest
 from calls.server import serving
+from interop.collected import Collected
 from other_threads import drawn, undisturbed
-from telemetry.collected import Collected
 
 import agentlab as lab
 from agentlab import known_keys
