@@ -36,6 +36,11 @@ class RunLike(Protocol):
         """Its stepper."""
         ...
 
+    @property
+    def branches(self) -> Branches[Any]:
+        """The runs that come from it."""
+        ...
+
 
 R = TypeVar("R", bound=RunLike)
 
@@ -168,7 +173,7 @@ def _with(runs: tuple[R, ...], run: R) -> tuple[R, ...]:
 def set_parent(run: R, parent: R) -> None:
     """Make a restored run a branch of a restored run."""
     run.stepper.origin = replace(run.stepper.origin, parent=parent)
-    branches_of(parent).add(run)
+    parent.branches.add(run)
 
 
 def set_caller(run: R, caller: R, step: int, call_id: str) -> None:
@@ -177,13 +182,7 @@ def set_caller(run: R, caller: R, step: int, call_id: str) -> None:
     if origin.parent is None:
         origin = replace(origin, parent_run_id=caller.id)
     run.stepper.origin = origin
-    branches_of(caller).add_child(run)
-
-
-def branches_of(run: R) -> Branches[R]:
-    """Return the branches of a run."""
-    found: Branches[R] = run.branches  # type: ignore[attr-defined]
-    return found
+    caller.branches.add_child(run)
 
 
 def fork_plan(

@@ -231,7 +231,7 @@ def test_an_unknown_usage_is_no_hindrance() -> None:
 def test_a_condition_on_the_agents_own_doing_is_its_end() -> None:
     run = ended(run_of([call("finalize")], stop=HasToolCall("finalize") | StepCountIs(1)))
     assert run.next_actions == ()
-    assert "end of its own" in nothing_to_do(run)
+    assert "finished on its own" in nothing_to_do(run)
 
 
 def test_a_condition_that_was_changed_since_is_not_changed_again() -> None:
@@ -456,7 +456,7 @@ def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
 def test_nothing_is_proposed_where_asking_again_changes_nothing(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"nothing is proposed.*put right.*run.fork\(at=1\)"):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*has to be fixed.*run.fork\(at=1\)"):
         run.apply()
     assert go(to_the_end(run.fork(1))).text == "fine"
 
@@ -585,7 +585,7 @@ def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
 def test_an_end_of_its_own_needs_nothing(script: list[Any]) -> None:
     run = ended(agent(script).run("go", terminating=["finalize"] if script != ["fine"] else None))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"nothing is proposed.*end of its own.*message="):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*finished on its own.*message="):
         run.apply()
 
 

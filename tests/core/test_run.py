@@ -764,3 +764,30 @@ def test_what_neither_has_is_missing_as_ever() -> None:
     with pytest.raises(AttributeError, match=r"write run\.history for the steps so far, or"):
         _ = run.steps  # type: ignore[attr-defined]
     assert not hasattr(run, "_usage")
+
+
+# Its parts ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_offers_what_a_person_does_and_its_parts() -> None:
+    verbs = {"start", "step", "wait", "pause", "resume", "stop", "cancel", "fork", "next_actions", "apply", "observe", "with_id"}
+    values = {"id", "agent", "prompt", "limits", "state", "history", "messages", "events", "result", "children", "origin"}
+    parts = {"timeline", "control", "stepper", "worker", "branches"}
+    offered = {name for name in dir(lab.Agent(ScriptedProvider(["hi"])).run("go")) if not name.startswith("_")}
+    assert offered == verbs | values | parts | {"to_frame", "panel"}
+    assert len(offered) <= 30
+
+
+@pytest.mark.parametrize("name", ["parent", "forked_at", "caller", "parent_run_id"])
+def test_where_a_run_came_from_is_said_by_its_origin(name: str) -> None:
+    run = lab.Agent(ScriptedProvider(["hi"])).run("go")
+    with pytest.raises(AttributeError, match=rf"write run\.origin\.{name}"):
+        getattr(run, name)
+
+
+def test_a_step_is_one_object_from_the_reading_of_conditions_to_the_history() -> None:
+    seen = []
+    run = lab.Agent(ScriptedProvider(["hi"])).run("go", stop=lambda history: seen.append(history[-1]))
+    result = go(run.worker.to_the_end())
+    assert seen[0] is result.history[0] is run.events[-2].step
+    assert (seen[0].stop_reason, seen[0].readings is not None) == (StopReason.COMPLETED, True)
