@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from agentlab.budget import Budget
 from agentlab.continuation import ContinuationPolicy
 from agentlab.engine import call_context
-from agentlab.engine.plan import RunPlan
+from agentlab.engine.plan import RunLike, RunPlan
 from agentlab.engine.snapshot import Origin
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.never_met import never_met, warn_of
@@ -19,27 +19,7 @@ from agentlab.settings import as_continuation, as_policy, as_terminating
 from agentlab.stop import as_condition
 
 if TYPE_CHECKING:
-    from agentlab.engine.stepper import Stepper
     from agentlab.settings import RunSettings
-
-
-class RunLike(Protocol):
-    """What is needed of a run to list the runs that come from it."""
-
-    @property
-    def id(self) -> str:
-        """The id."""
-        ...
-
-    @property
-    def stepper(self) -> Stepper:
-        """Its stepper."""
-        ...
-
-    @property
-    def branches(self) -> Branches[Any]:
-        """The runs that come from it."""
-        ...
 
 
 R = TypeVar("R", bound=RunLike)

@@ -15,10 +15,11 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from agentlab import events, sugar
 from agentlab.engine.control import Control
+from agentlab.engine.plan import RunLike
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.worker import LoopAffinity, RunState, Worker
 from agentlab.errors import ConfigurationError, RunEndedError
@@ -28,25 +29,31 @@ from agentlab.results import RunResult, StepResult
 from agentlab.shown import Shown
 
 if TYPE_CHECKING:
-    from agentlab.run import Run
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", bound=RunLike, default=Any)  # with a default `Lockstep` alone is a type, too
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 Round = tuple[StepResult | None, ...]
 """The steps of one round, in the order of the runs; None for a run that took none."""
 
 
-class Rounds:
+class Rounds(Generic[R]):
     """Takes the rounds of a lockstep: one step of every run that is still running, at the same time. See `Steps`."""
 
     would_block = "would block the very loop that the runs are on: `await` the lockstep instead."
     not_started = "The runs have not been started, so there is no end to wait for: call start() first."
 
-    def __init__(self, runs: tuple[Run, ...]) -> None:
+    def __init__(self, runs: tuple[R, ...]) -> None:
         self.runs = runs
         self.control, self.affinity, self.ended = Control(), LoopAffinity(), threading.Event()
         self.number = 0
         self.is_stepping = False
         for run in runs:
-            run.observe(self._on_event)
+            run.timeline.observe(self._on_event)
         self._look_whether_ended()
 
     async def step_once(self) -> Round:
@@ -80,7 +87,7 @@ class Rounds:
         """True if all have to wait: for a pause of all, or for a run that was paused by itself."""
         return not self.has_ended and (self.control.is_paused or any(run.control.pausing for run in self.runs))
 
-    def each(self, do: Callable[[Run], object]) -> None:
+    def each(self, do: Callable[[R], object]) -> None:
         """Do this with every run that is still running, then wake the rounds."""
         for run in self.runs:
             with contextlib.suppress(RunEndedError):
@@ -90,7 +97,7 @@ class Rounds:
 
     def cancel(self) -> None:
         """Cancel all runs."""
-        self.each(lambda run: run.cancel())
+        self.each(lambda run: run.stepper.cancel())
 
     def workers(self) -> list[Worker[Any, Any]]:
         """Return the workers of the runs."""
@@ -125,7 +132,7 @@ class Rounds:
             self.ended.set()
 
 
-class Lockstep(Shown):
+class Lockstep(Shown, Generic[R]):
     """Runs that take their steps together: a round is over when each of them has taken one, and no run is ahead by more than that.
 
     Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
@@ -138,9 +145,9 @@ class Lockstep(Shown):
         ['completed', 'stop_condition']
     """
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self.runs: tuple[Run, ...] = _checked(runs)
-        self.rounds = Rounds(self.runs)
+    def __init__(self, runs: Iterable[R]) -> None:
+        self.runs: tuple[R, ...] = _checked(runs)
+        self.rounds: Rounds[R] = Rounds(self.runs)
         self.worker: Worker[Round, tuple[RunResult, ...]] = Worker(self.rounds)
         self._lock = threading.RLock()
 
@@ -250,7 +257,7 @@ class Lockstep(Shown):
         """To the end of all runs; the results always come back, whatever ended the runs."""
         return self.worker.to_the_end().__await__()
 
-    def start(self) -> Lockstep:
+    def start(self) -> Lockstep[R]:
         """Run all to the end in the background and return at once; without a front end, finish them first.
 
         Example:
@@ -283,7 +290,7 @@ class Lockstep(Shown):
         self.rounds.refuse_if_ended()
         with self._lock:
             self.rounds.control.pause()
-            self.rounds.each(lambda run: run.pause())
+            self.rounds.each(lambda run: run.stepper.pause())
 
     def resume(self) -> None:
         """Continue after a pause, of all or of single runs.
@@ -298,7 +305,7 @@ class Lockstep(Shown):
         self.rounds.refuse_if_ended()
         with self._lock:
             self.rounds.control.resume()
-            self.rounds.each(lambda run: run.resume())
+            self.rounds.each(lambda run: run.stepper.resume())
 
     def stop(self, reason: str = "the person asked for it") -> None:
         """End every run after the round under way, or at once if there is none. Runs that have ended stay as they are.
@@ -309,7 +316,7 @@ class Lockstep(Shown):
             >>> both.results[0].detail
             'Stopped by the person: enough'
         """
-        self.rounds.each(lambda run: run.stop(reason))
+        self.rounds.each(lambda run: run.stepper.stop(reason))
 
     def cancel(self) -> None:
         """End every run at once, during a step if need be; what came back so far is recorded.
@@ -323,7 +330,7 @@ class Lockstep(Shown):
         self.rounds.cancel()
 
 
-def _checked(runs: Iterable[Run]) -> tuple[Run, ...]:
+def _checked(runs: Iterable[R]) -> tuple[R, ...]:
     if _is_run(runs) or not isinstance(runs, Iterable):
         raise ConfigurationError(f"Lockstep({runs!r}): pass the runs in a list, such as Lockstep([run_a, run_b]).")
     listed = tuple(runs)

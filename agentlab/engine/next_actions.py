@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentlab import suggestions
 from agentlab.errors import ConfigurationError, MissingUsageError
@@ -18,26 +18,8 @@ from agentlab.stop import StopCondition
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
-    from agentlab.engine.timeline import Timeline
-    from agentlab.history import RunHistory
+    from agentlab.engine.plan import RunLike
     from agentlab.results import RunResult
-
-
-class EndedRun(Protocol):
-    """What is read of a run to say what can be done about its end."""
-
-    limits: LiveSettings
-    timeline: Timeline
-
-    @property
-    def result(self) -> RunResult | None:
-        """None before the end."""
-        ...
-
-    @property
-    def history(self) -> RunHistory:
-        """The steps."""
-        ...
 
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
@@ -71,12 +53,12 @@ class NextAction(Shown):
     needs_prompt: bool = False
 
 
-def next_actions(run: EndedRun) -> tuple[NextAction, ...]:
+def next_actions(run: RunLike) -> tuple[NextAction, ...]:
     """Return what can be done about the end of the run, the best first; empty before the end, and if there is nothing to do."""
     return () if run.result is None else tuple(_FOR[run.result.stop_reason](run, run.result))
 
 
-def nothing_to_do(run: EndedRun) -> str:
+def nothing_to_do(run: RunLike) -> str:
     """Return why there is no next action, in a sentence; empty if there is one."""
     result = run.result
     if result is None:
@@ -96,7 +78,7 @@ def nothing_to_do(run: EndedRun) -> str:
     return f"Change what ended the run ({result.detail.rstrip('.')}), and fork it: run.fork(at={_whole(run)}, …)."
 
 
-def chosen(run: EndedRun, action: NextAction | None, prompt: str | None) -> NextAction:
+def chosen(run: RunLike, action: NextAction | None, prompt: str | None) -> NextAction:
     """Return the action to apply. Raises ConfigurationError if there is none, or if a prompt is missing."""
     if action is None:
         actions = next_actions(run)
@@ -110,7 +92,7 @@ def chosen(run: EndedRun, action: NextAction | None, prompt: str | None) -> Next
     return action
 
 
-def settings_for(run: EndedRun, action: NextAction) -> RunSettings:
+def settings_for(run: RunLike, action: NextAction) -> RunSettings:
     """Return the settings of the run now, with the changes of the action."""
     live = LiveSettings(run.limits.snapshot())
     live.edit(**action.edits)
@@ -124,11 +106,11 @@ def settings_for(run: EndedRun, action: NextAction) -> RunSettings:
 # For each end ---------------------------------------------------------------------------------------------------------------
 
 
-def _nothing(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _nothing(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield from ()
 
 
-def _after_a_limit(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     room = more_room(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
     what = "The limits have room by now" if not room else "The limit ended the run, not the agent"
     yield _continue(
@@ -136,7 +118,7 @@ def _after_a_limit(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
     )
 
 
-def _after_a_condition(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     """A goal that was met is an end of the agent's own; any other condition is a limit like those of the budget."""
     last = run.history.last
     if result.terminated or last is None or last.readings is None:
@@ -154,7 +136,7 @@ def _after_a_condition(run: EndedRun, result: RunResult) -> Iterator[NextAction]
         yield _continue("continue", off.and_also(room), why, at)
 
 
-def _after_a_cut(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     """Take the step again, with more room for the answer."""
     last, at = run.history[-1], len(run.history) - 1
     if last.decision.suggestion == suggestions.MODIFY_PROMPT:
@@ -178,11 +160,11 @@ def _after_a_cut(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
         yield _continue("continue", Raised(), "The answer is not whole; the model is asked for the rest.", len(run.history))
 
 
-def _after_a_filter(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_a_filter(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("What was asked, or the answer to it, was withheld by a content filter; another wording may pass.")
 
 
-def _after_nudges(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_nudges(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("The model does not call a terminating tool: say in the prompt when and how it is to end.")
     terminating = run.limits.snapshot().terminating
     if terminating is not None:
@@ -192,7 +174,7 @@ def _after_nudges(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
         yield NextAction("increase_budget", label, why, at, raised.edits)
 
 
-def _after_an_error(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     at = _whole(run)
     if _condition_failed(run.history.last):
         settings = run.limits.snapshot()
@@ -213,24 +195,24 @@ def _after_an_error(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
         yield _edit_prompt(f"What was asked cannot be answered so: {result.detail}")
 
 
-def _after_a_stop(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_a_stop(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     last = run.history.last
     if result.stopped_by != "person" or (last is not None and last.decision.stop_reason is StopReason.COMPLETED):
         return
     yield from _from_where_it_was(run, "A person stopped the run; it continues from there.")
 
 
-def _after_a_cancel(run: EndedRun, result: RunResult) -> Iterator[NextAction]:
+def _after_a_cancel(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield from _from_where_it_was(run, "The run was cancelled; what was whole by then is kept.")
 
 
-def _from_where_it_was(run: EndedRun, why: str) -> Iterator[NextAction]:
+def _from_where_it_was(run: RunLike, why: str) -> Iterator[NextAction]:
     at = _whole(run)
     room = more_room(run.limits.snapshot(), run.history.prefix(at))
     yield _again("retry", room, why, at) if at < len(run.history) else _continue("continue", room, why, at)
 
 
-_FOR: Mapping[StopReason, Callable[[EndedRun, RunResult], Iterator[NextAction]]] = {
+_FOR: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] = {
     StopReason.COMPLETED: _nothing,
     StopReason.TERMINATING_TOOL: _nothing,
     StopReason.EXPLICIT_STOP: _after_a_stop,
@@ -265,7 +247,7 @@ def _edit_prompt(why: str) -> NextAction:
     return NextAction("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
 
 
-def _whole(run: EndedRun) -> int:
+def _whole(run: RunLike) -> int:
     """Return how many steps can be built on: all, or all but the last."""
     last, steps = run.history.last, len(run.history)
     if last is None:
@@ -289,7 +271,7 @@ def _functions(condition: StopCondition) -> list[str]:
     return [name for name, leaf in describe(condition).items() if leaf.may_wait and id(leaf) in counting]
 
 
-def _advice(run: EndedRun) -> str | None:
+def _advice(run: RunLike) -> str | None:
     """Return what the decision says about an error."""
     last, result = run.history.last, run.result
     if last is not None and last.decision.stop_reason is StopReason.ERROR:

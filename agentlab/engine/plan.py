@@ -1,4 +1,4 @@
-"""All that a run begins with, as one frozen value; and what the engine needs of an agent."""
+"""All that a run begins with, as one frozen value; and what the engine needs of agents and runs, which are above it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agentlab.engine.snapshot import Ending, Hold, Origin, RunPrefix
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from agentlab.engine.branches import Branches
     from agentlab.engine.client import Model
+    from agentlab.engine.control import Control
+    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.timeline import Timeline
+    from agentlab.engine.worker import Worker
     from agentlab.events import Event, RunObserver
-    from agentlab.settings import RunSettings
+    from agentlab.history import RunHistory
+    from agentlab.results import RunResult
+    from agentlab.settings import LiveSettings, RunSettings
     from agentlab.terminating import TerminatingTools
     from agentlab.tools import Tool
     from agentlab.transport import Transport
     from agentlab.types import JSON, ModelRequest, ModelResponse, ToolCall, ToolResult, ToolSpec
+
+    Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
+    RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+    Blame: TypeAlias = Callable[[str, Exception], None]
 
 
 NO_ORIGIN: Origin[Any] = Origin()
@@ -23,7 +36,7 @@ NO_ORIGIN: Origin[Any] = Origin()
 
 
 class AgentSpec(Protocol):
-    """What the engine needs of an agent; `lab.Agent` has it all."""
+    """What the engine needs of an agent; `lab.Agent` has it all, and documents it."""
 
     model: Model
     name: str
@@ -34,35 +47,62 @@ class AgentSpec(Protocol):
     stream: bool
     observers: tuple[RunObserver, ...]
     max_depth: int | None
-
-    @property
-    def middleware(self) -> Sequence[object]:
-        """Functions around each model call."""
-        ...
-
-    @property
-    def tool_middleware(self) -> Sequence[object]:
-        """Functions around each tool call."""
-        ...
+    middleware: Any
+    tool_middleware: Any
 
     def with_model(self, model: Any) -> Any:
         """Return the same agent on another model."""
-        ...
 
     def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
         """Check that the agent has these tools."""
-        ...
 
-    def through_middleware(
-        self, ask: Callable[[ModelRequest], Awaitable[ModelResponse]], blame: Callable[[str, Exception], None]
-    ) -> Callable[[ModelRequest], Awaitable[ModelResponse]]:
+    def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
         """Return `ask` with the middleware around it; `blame` is called with what raised an exception."""
         ...
 
-    def through_tool_middleware(
-        self, execute: Callable[[ToolCall], Awaitable[ToolResult]], blame: Callable[[str, Exception], None]
-    ) -> Callable[[ToolCall], Awaitable[ToolResult]]:
+    def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
         """Return `execute` with the middleware around it."""
+        ...
+
+
+class RunLike(Protocol):
+    """What the engine needs of a run; `lab.Run` has it all, and documents it."""
+
+    limits: LiveSettings
+    timeline: Timeline
+    control: Control
+    stepper: Stepper
+    worker: Worker[Any, Any]
+    branches: Branches[Any]
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
+
+    @property
+    def agent(self) -> Any:
+        """The agent."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """The task."""
+        ...
+
+    @property
+    def history(self) -> RunHistory:
+        """The steps."""
+        ...
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result, None before the end."""
+        ...
+
+    @property
+    def origin(self) -> Origin[Any]:
+        """Where it came from."""
         ...
 
 

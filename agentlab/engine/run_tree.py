@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from agentlab.engine.plan import RunLike
 from agentlab.engine.snapshot import Origin
 from agentlab.results import RunResult
 from agentlab.settings import RunSettings
 
-if TYPE_CHECKING:
-    from agentlab.run import Run
-
-R = TypeVar("R", "Run", RunResult)
+L = TypeVar("L", bound=RunLike)
+R = TypeVar("R", bound=RunLike | RunResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +40,24 @@ class RunNode(Generic[R]):
         return id_of(self.run)
 
 
-def id_of(run: Run | RunResult) -> str:
+def id_of(run: RunLike | RunResult) -> str:
     """Return the id of a run or of its result."""
     return run.run_id if isinstance(run, RunResult) else run.id
 
 
-def first_of(run: Run) -> Run:
+def first_of(run: L) -> L:
     """Return the run that this one and all its relatives come from."""
     while (before := run.origin.parent or run.origin.caller) is not None:
         run = before
     return run
 
 
-def family_of(run: Run) -> tuple[RunNode[Run], ...]:
+def family_of(run: L) -> tuple[RunNode[L], ...]:
     """Return the whole tree of a run: the first one, then each of the others right after the run that it came from."""
     return tuple(_with_branches(RunNode(first_of(run), "1")))
 
 
-def _with_branches(node: RunNode[Run]) -> Iterator[RunNode[Run]]:
+def _with_branches(node: RunNode[L]) -> Iterator[RunNode[L]]:
     waiting = [node]  # no recursion: a chain of branches may be long
     while waiting:
         node = waiting.pop()
@@ -88,7 +87,7 @@ def _below(parent: RunNode[R], run: R, place: int) -> RunNode[R]:
     return RunNode(run, f"{parent.name}.{place}", parent.depth + 1, parent, origin.forked_at or 0, called_in)
 
 
-def origin_of(run: Run | RunResult) -> Origin[Run] | RunResult:
+def origin_of(run: RunLike | RunResult) -> Origin[Any] | RunResult:
     """Return where a run came from; a result says it itself."""
     return run if isinstance(run, RunResult) else run.origin
 
@@ -96,7 +95,7 @@ def origin_of(run: Run | RunResult) -> Origin[Run] | RunResult:
 # Differences ---------------------------------------------------------------------------------------------------------------
 
 
-def differences(branch: Run) -> tuple[str, ...]:
+def differences(branch: RunLike) -> tuple[str, ...]:
     """Return how a branch differs from the run that it was forked from, in words, as both are now; empty for any other run."""
     parent = branch.origin.parent
     if parent is None:
@@ -113,7 +112,7 @@ def differences(branch: Run) -> tuple[str, ...]:
     return (*found, *_in_settings(branch.limits.snapshot(), parent.limits.snapshot()))
 
 
-def _in_the_past(branch: Run, parent: Run) -> Iterator[str]:
+def _in_the_past(branch: RunLike, parent: RunLike) -> Iterator[str]:
     at = branch.origin.forked_at or 0
     if at:
         ours, theirs = branch.history[at - 1].tool_results, parent.history[at - 1].tool_results

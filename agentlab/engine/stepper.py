@@ -72,7 +72,7 @@ class Stepper:
     # Settings ---------------------------------------------------------------------------------------------------------------
 
     def settings_now(self) -> RunSettings:
-        """Return the limits as they are now; of a run below another within what its caller has left, and the outermost run's turns."""
+        """Return the limits as they are now; of a child run within what its caller has left and what the outermost run allows."""
         settings = self.limits.snapshot()
         if self.parent_limit is not None:
             settings = self.parent_limit(settings)

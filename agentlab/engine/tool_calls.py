@@ -161,8 +161,8 @@ async def _execute_to_the_end(stepper: Stepper, tool_call: ToolCall) -> Executed
 
 async def _refused(stepper: Stepper, tool_call: ToolCall) -> ToolResult | None:
     """Return the error result of a call that must not be executed again: it may have run before its process ended; else None."""
-    turn = stepper.timeline.next_step
-    this = (turn, tool_call.id)
+    step = stepper.timeline.next_step
+    this = (step, tool_call.id)
     before = [
         hold
         for hold in stepper.holds
@@ -170,7 +170,7 @@ async def _refused(stepper: Stepper, tool_call: ToolCall) -> ToolResult | None:
     ]
     if not before:
         return None
-    stepper.holds = tuple([replace(hold, answered=turn, by=tool_call.id) if hold in before else hold for hold in stepper.holds])
+    stepper.holds = tuple([replace(hold, answered=step, by=tool_call.id) if hold in before else hold for hold in stepper.holds])
     again, failed = stepper.again or stepper.outermost.again, ""
     try:
         allowed = False if again is None else again(tool_call)
